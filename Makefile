@@ -1,0 +1,35 @@
+# Every target sets up what it needs. PYTHON must be a Python 3.11.
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+export TOKENIZERS_PARALLELISM := false
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: setup train test check bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet pip==26.0.1
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report]' --group dev
+	touch $(READY)
+
+train: $(READY)
+	$(BIN)/diagevo train --rounds 3
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf .venv build dist *.egg-info

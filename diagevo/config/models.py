@@ -1,0 +1,192 @@
+"""The configuration as frozen models: defaults are the paper's, and each field says why it exists.
+
+Sources: the paper's tables of GRPO settings, co-evolution settings and thresholds (appendix "Training
+Hyperparameters"); where the paper is silent, the README's fidelity table.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+
+def _to_fraction(value: Any) -> Any:
+    """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 means 7/10, not its nearest double."""
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    if isinstance(value, float | int):
+        return Fraction(str(value))
+    if isinstance(value, str):
+        try:
+            return Fraction(value)
+        except (ValueError, ZeroDivisionError) as error:
+            raise ValueError("a number like 0.7 or a fraction like 7/10 is needed") from error
+    return value
+
+
+Ratio = Annotated[
+    Fraction,
+    BeforeValidator(_to_fraction),
+    PlainSerializer(str, return_type=str),
+]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, and a misspelt key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+
+
+class RoundConfig(Section):
+    rounds: int = Field(default=5, ge=1, description="Rounds of co-evolution; the paper's main runs use five.")
+    candidates: int = Field(default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's).")
+    responses: int = Field(default=12, ge=1, description="N: construction responses a candidate, for the vote.")
+    challenger_votes: int = Field(default=10, ge=1, description="Votes a question while the challenger trains.")
+    train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
+
+
+class ScheduleConfig(Section):
+    policy: Literal["frequency", "free", "targeted", "fixed"] = Field(
+        default="frequency", description="How ε is set: by Equation 1, or held (ablations)."
+    )
+    k: Ratio = Field(default=Fraction(1, 2), gt=0, description="Balance of the two modes: equal at z = k.")
+    fixed_epsilon: Ratio | None = Field(default=None, ge=0, le=1, description="ε of the `fixed` policy.")
+    stitching: Literal["node", "random", "off"] = Field(
+        default="node", description="Where the Mastered partner comes from: the same node, anywhere, or none."
+    )
+
+    @model_validator(mode="after")
+    def _fixed_needs_epsilon(self) -> "ScheduleConfig":
+        if (self.policy == "fixed") != (self.fixed_epsilon is not None):
+            raise ValueError("schedule.fixed_epsilon is needed with, and only with, schedule.policy: fixed")
+        return self
+
+
+class FilterConfig(Section):
+    variant: Literal["double", "absolute", "none"] = Field(
+        default="double", description="Both confidence constraints, the absolute one alone, or neither."
+    )
+    p_low: Ratio = Field(default=Fraction(1, 4), ge=0, le=1, description="Below this share a question is too hard.")
+    p_high: Ratio = Field(default=Fraction(3, 4), ge=0, le=1, description="Above this share it is too easy.")
+    tau: Ratio = Field(default=Fraction(8, 5), ge=1, description="The majority must lead the second by this ratio.")
+
+    @model_validator(mode="after")
+    def _low_before_high(self) -> "FilterConfig":
+        if self.p_low > self.p_high:
+            raise ValueError("filter.p_low must not be above filter.p_high")
+        return self
+
+
+class RewardConfig(Section):
+    repetition_weight: float = Field(default=1.0, ge=0, description="λ of the challenger's repetition penalty.")
+    cluster_distance: float = Field(default=0.5, gt=0, le=1, description="Questions nearer than this share a cluster.")
+
+
+class MemoryConfig(Section):
+    theta_up: Ratio = Field(default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered.")
+    promotion_questions: int = Field(default=1, ge=1, description="Fewest targeted questions a promotion needs.")
+    state_updates: bool = Field(default=True, description="False keeps every cause Active (ablation).")
+    theta_dup: float = Field(default=0.5, ge=-1, le=1, description="Cosine above which a cause may be a duplicate.")
+    theta_merge: float = Field(default=0.5, ge=-1, le=1, description="Cosine above which two nodes may be one.")
+    shortlist: int = Field(default=5, ge=1, description="K: nodes shown when a cause is assigned.")
+    duplicate_candidates: int = Field(default=20, ge=1, description="Most causes shown when duplicates are judged.")
+    node_embedding: Literal["label", "centroid"] = Field(
+        default="label", description="A node's vector: its label's, or the mean of its causes'."
+    )
+
+
+class DiagnosisConfig(Section):
+    workers: int = Field(default=16, ge=1, description="Extractions under way at once.")
+    failures_per_question: int | None = Field(default=None, ge=1, description="Cap on diagnosed failures a question.")
+    skip_truncated: bool = Field(default=False, description="Leave out failures that did not end by themselves.")
+    retries: int = Field(default=2, ge=0, description="Further tries, shown the error, after an unreadable reply.")
+    trajectory_characters: int = Field(default=12000, ge=200, description="Longer trajectories keep head and tail.")
+    max_calls: int | None = Field(default=None, ge=1, description="Stop safely after this many calls in a run.")
+    max_tokens: int | None = Field(default=None, ge=1, description="Stop safely after this many tokens in a run.")
+
+
+class GRPOConfig(Section):
+    """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
+
+    max_steps: int = Field(ge=0, description="Most optimizer steps a round.")
+    batch_questions: int = Field(default=256, ge=1, description="Prompts a step; completions are this times group.")
+    group: int = Field(default=8, ge=2, description="G: completions a prompt.")
+    learning_rate: float = Field(default=1e-6, gt=0, description="AdamW, constant schedule.")
+    weight_decay: float = Field(default=1e-2, ge=0, description="AdamW's decoupled decay.")
+    beta: float = Field(default=1e-2, ge=0, description="Weight of the KL penalty to the phase's starting weights.")
+    clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the probability ratio.")
+    clip_high: float = Field(default=0.3, gt=0, description="Upper clip of the probability ratio.")
+    max_grad_norm: float = Field(default=1.0, gt=0, description="Gradient clipping.")
+    micro_batch: int = Field(default=8, ge=1, description="Completions a device holds at once; memory, not maths.")
+    save_steps: int = Field(default=1, ge=1, description="Steps between resumable checkpoints inside a phase.")
+
+
+class SamplingConfig(Section):
+    temperature: float = Field(default=1.0, gt=0, description="Rollouts and votes are drawn at this temperature.")
+    top_p: float = Field(default=0.99, gt=0, le=1, description="Nucleus of the draw.")
+    max_new_tokens: int = Field(default=4096, ge=1, description="Longer responses are cut and marked truncated.")
+    max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are refused.")
+
+
+class PolicyRole(Section):
+    """The challenger or the solver: a model that trains."""
+
+    model: str = Field(description="A folder, a hub id, or `builtin:arithmetic`.")
+    revision: str | None = Field(default=None, description="Commit of a hub id.")
+
+
+class DiagnosticianRole(Section):
+    engine: Literal["openai", "rules:arithmetic"] = Field(description="A served language model, or the world's rules.")
+    model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="Name the endpoint knows the model by.")
+    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1")
+    api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    timeout: float = Field(default=120.0, gt=0, description="Seconds one request may take.")
+    max_tokens: int = Field(default=1024, ge=16, description="Longest reply.")
+    structured_output: Literal["auto", "on", "off"] = Field(
+        default="auto", description="Ask the server for JSON by schema; auto finds out."
+    )
+
+
+class EmbedderRole(Section):
+    engine: Literal["openai", "sentence-transformers", "hashing"] = Field(description="Where vectors come from.")
+    model: str = Field(default="text-embedding-v4", description="Name or folder; the thresholds belong to a model.")
+    dimension: int = Field(default=1024, ge=2, description="Length of a vector.")
+    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint.")
+    api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    timeout: float = Field(default=60.0, gt=0, description="Seconds one request may take.")
+
+
+class RolesConfig(Section):
+    challenger: PolicyRole
+    solver: PolicyRole
+    diagnostician: DiagnosticianRole
+    embedder: EmbedderRole
+
+
+class ValidationConfig(Section):
+    questions: str | None = Field(default=None, description="JSONL of question and answer, or `builtin:arithmetic`.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first so many questions.")
+    samples: int = Field(default=8, ge=1, description="Samples a question for the mean at T = 1.")
+
+
+class Config(Section):
+    """The whole configuration of a run."""
+
+    profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
+    seed: int = Field(default=0, ge=0, description="Seed of every draw; the same seed plays the same run.")
+    prompts: Path | None = Field(default=None, description="Folder whose templates replace the built-in prompts.")
+    world: Literal["arithmetic"] | None = Field(
+        default=None, description="A world that knows the truth: checks questions and measures labels."
+    )
+    round: RoundConfig = RoundConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    filter: FilterConfig = FilterConfig()
+    reward: RewardConfig = RewardConfig()
+    memory: MemoryConfig = MemoryConfig()
+    diagnosis: DiagnosisConfig = DiagnosisConfig()
+    challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
+    solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
+    sampling: SamplingConfig = SamplingConfig()
+    roles: RolesConfig
+    validation: ValidationConfig = ValidationConfig()

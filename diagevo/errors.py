@@ -1,0 +1,79 @@
+"""One tree of errors. Each says what, where and the next step, and knows its exit code (README, Exit codes)."""
+
+
+class DiagEvoError(Exception):
+    """Base of every error that DiagEvo raises on purpose.
+
+    `message` says what is wrong and where; `hint` is the next step, often a command to run.
+    """
+
+    exit_code = 70
+    kind = "internal"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\n{self.hint}"
+
+
+class ConfigError(DiagEvoError):
+    """A bad option, value or configuration file."""
+
+    exit_code = 2
+    kind = "config"
+
+
+class NotFoundError(DiagEvoError):
+    """No such run, round, cause, node, question or failure."""
+
+    exit_code = 3
+    kind = "not_found"
+
+
+class MissingDependencyError(DiagEvoError):
+    """An extra, a GPU, a driver or a model folder that the work needs is not there."""
+
+    exit_code = 4
+    kind = "missing"
+
+
+class StoreError(DiagEvoError):
+    """The database is old, new, locked, damaged or cannot be written."""
+
+    exit_code = 5
+    kind = "store"
+
+
+class StaleWriterError(StoreError):
+    """The append names a sequence that is no longer the run's last: somebody else wrote in between."""
+
+    kind = "stale_writer"
+
+
+class ConflictError(StoreError):
+    """An event of this id is recorded already, with other content."""
+
+    kind = "conflict"
+
+
+class OutOfOrderError(StoreError):
+    """A step that the order of a round does not allow now."""
+
+    kind = "out_of_order"
+
+
+class ServiceError(DiagEvoError):
+    """A model endpoint or server failed after its retries."""
+
+    exit_code = 6
+    kind = "service"
+
+
+class StoppedSafely(DiagEvoError):
+    """The run stopped at a safe point and goes on with `--resume`."""
+
+    exit_code = 75
+    kind = "stopped"

@@ -1,0 +1,383 @@
+"""What can happen to a memory: the event catalogue.
+
+Every event is a frozen pydantic model with a stored tag, `type`. Fractions are strings ("1/3"), counts are
+integers, similarities are floats rounded to six places, texts are digests of artifacts. Ids: causes `c42`,
+nodes `n7`, questions `r3.q318`, failures `r3.q318.a5`. Round, run, position and time belong to the envelope
+(`log.Recorded`), never to the payload.
+
+`key()` is the business key: unique in a run together with the round and the type, and the seed of `event_id`.
+Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Mode = Literal["free", "targeted", "stitched"]
+CauseState = Literal["active", "mastered"]
+CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
+DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
+
+
+class Value(BaseModel):
+    """A part of a payload: frozen, no unknown fields, no NaN or infinity."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Call(Value):
+    """One question to a model: which, what was asked and answered, and what it cost."""
+
+    model: str
+    prompt: str
+    """Hash of the prompt template."""
+    request: str
+    """Digest of the request text."""
+    reply: str | None
+    """Digest of the raw reply text; null where no reply came."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    tries: int = 1
+
+
+class Origin(Value):
+    """Where a forked run comes from."""
+
+    run: str
+    position: int
+
+
+class Embedder(Value):
+    """The embedding model that the vectors of a run belong to."""
+
+    name: str
+    dimension: int
+    revision: str
+
+
+class Model(Value):
+    """A model in a role."""
+
+    name: str
+    revision: str
+
+
+class Weight(Value):
+    """A cause's share of the targeted draw, as its frequency."""
+
+    cause_id: str
+    frequency: int
+
+
+class Artifact(Value):
+    """A file that a stage left behind, relative to the run's folder."""
+
+    path: str
+    sha256: str
+
+
+class SuppliedCause(Value):
+    """A cause shown to the diagnostician, in its state as committed in the round before."""
+
+    cause_id: str
+    state: CauseState
+
+
+class SimilarCause(Value):
+    cause_id: str
+    similarity: float
+
+
+class SimilarNode(Value):
+    node_id: str
+    similarity: float
+
+
+class Event(Value):
+    """Base of all events."""
+
+    schema_version: ClassVar[int] = 1
+
+    def key(self) -> str:
+        raise NotImplementedError
+
+
+class RunConfigured(Event):
+    type: Literal["RunConfigured"] = "RunConfigured"
+    config: dict[str, Any]
+    models: dict[str, Model]
+    embedder: Embedder
+    version: str
+    origin: Origin | None = None
+
+    def key(self) -> str:
+        return ""
+
+
+class RoundOpened(Event):
+    type: Literal["RoundOpened"] = "RoundOpened"
+    epsilon: str
+    failures: int
+    reference_failures: int | None
+    k: str
+    seed: int
+    weights: list[Weight]
+
+    def key(self) -> str:
+        return ""
+
+
+class StageStarted(Event):
+    type: Literal["StageStarted"] = "StageStarted"
+    stage: str
+    attempt: int
+
+    def key(self) -> str:
+        return f"{self.stage}.{self.attempt}"
+
+
+class StageCompleted(Event):
+    type: Literal["StageCompleted"] = "StageCompleted"
+    stage: str
+    attempt: int
+    artifacts: list[Artifact] = []
+    seconds: float | None = None
+    """Wall time of the attempt, for the report's time breakdown."""
+
+    def key(self) -> str:
+        return f"{self.stage}.{self.attempt}"
+
+
+class StageAbandoned(Event):
+    type: Literal["StageAbandoned"] = "StageAbandoned"
+    stage: str
+    attempt: int
+    after_step: int
+    """Observations of this attempt past this step are void."""
+
+    def key(self) -> str:
+        return f"{self.stage}.{self.attempt}"
+
+
+class CandidateScored(Event):
+    type: Literal["CandidateScored"] = "CandidateScored"
+    question_id: str
+    question: str
+    """Digest of the question's text (of the raw completion where it is invalid)."""
+    mode: Mode
+    cause_id: str | None
+    stitched_cause_id: str | None
+    responses: int
+    """N: the denominator of p1, responses without a vote included."""
+    votes: list[tuple[str, int]]
+    """Answers with their counts, in order of first appearance."""
+    first: int
+    second: int
+    label: str | None
+    verdict: CandidateVerdict
+    reference: str | None
+    """Digest of the agreeing construction response kept for diagnosis."""
+    truth: str | None = None
+    """The true answer, in worlds that can compute it; measurement only, never read by the loop."""
+    label_true: bool | None = None
+    """Whether the label agrees with the truth, where there is one."""
+
+    def key(self) -> str:
+        return self.question_id
+
+
+class CausePromoted(Event):
+    type: Literal["CausePromoted"] = "CausePromoted"
+    cause_id: str
+    questions: int
+    consistency: str
+    threshold: str
+    closed_frequency: int
+
+    def key(self) -> str:
+        return self.cause_id
+
+
+class FailureObserved(Event):
+    type: Literal["FailureObserved"] = "FailureObserved"
+    failure_id: str
+    question_id: str
+    stage: str
+    attempt: int
+    step: int
+    trajectory: str
+    """Digest of the failed response."""
+    reference: str
+    """Digest of the construction response it is compared with."""
+
+    def key(self) -> str:
+        return f"{self.failure_id}.{self.stage}.{self.attempt}"
+
+
+class FailureDiagnosed(Event):
+    type: Literal["FailureDiagnosed"] = "FailureDiagnosed"
+    failure_id: str
+    attempt: int
+    """Attempt of the stage whose observation this answers."""
+    supplied: list[SuppliedCause]
+    verdict: DiagnosisVerdict
+    cause_id: str | None
+    description: str | None
+    flags: list[str] = []
+    call: Call | None = None
+    asked: int = 1
+    """1 for the first diagnosis; an unresolved failure may be asked again."""
+
+    def key(self) -> str:
+        return f"{self.failure_id}.{self.attempt}.{self.asked}"
+
+
+class DuplicateJudged(Event):
+    type: Literal["DuplicateJudged"] = "DuplicateJudged"
+    failure_id: str
+    candidates: list[SimilarCause]
+    """Causes above the threshold, best first; empty where none was and no model was asked."""
+    nearest: SimilarCause | None
+    duplicate: bool
+    cause_id: str | None
+    capped: int = 0
+    """How many candidates above the threshold were left out by the cap."""
+    call: Call | None = None
+
+    def key(self) -> str:
+        return self.failure_id
+
+
+class NodeAssigned(Event):
+    type: Literal["NodeAssigned"] = "NodeAssigned"
+    failure_id: str
+    shortlist: list[SimilarNode]
+    node_id: str | None
+    new_label: str | None
+    flags: list[str] = []
+    call: Call | None = None
+
+    def key(self) -> str:
+        return self.failure_id
+
+
+class NodeCreated(Event):
+    type: Literal["NodeCreated"] = "NodeCreated"
+    node_id: str
+    label: str
+
+    def key(self) -> str:
+        return self.node_id
+
+
+class CauseCreated(Event):
+    type: Literal["CauseCreated"] = "CauseCreated"
+    cause_id: str
+    description: str
+    node_id: str
+    failure_id: str
+
+    def key(self) -> str:
+        return self.cause_id
+
+
+class CauseMatched(Event):
+    type: Literal["CauseMatched"] = "CauseMatched"
+    cause_id: str
+    failure_id: str
+    via: Literal["recurrence", "deduplication"]
+    similarity: float | None
+
+    def key(self) -> str:
+        return self.failure_id
+
+
+class CauseReactivated(Event):
+    type: Literal["CauseReactivated"] = "CauseReactivated"
+    cause_id: str
+    failure_id: str
+    promotion: str
+    """event_id of the promotion that this undoes."""
+
+    def key(self) -> str:
+        return self.cause_id
+
+
+class NodePairJudged(Event):
+    type: Literal["NodePairJudged"] = "NodePairJudged"
+    nodes: tuple[str, str]
+    similarity: float
+    merge: bool
+    label: str | None = None
+    """The merged label where the answer is yes."""
+    flags: list[str] = []
+    call: Call | None = None
+
+    def key(self) -> str:
+        return ".".join(self.nodes)
+
+
+class NodesMerged(Event):
+    type: Literal["NodesMerged"] = "NodesMerged"
+    survivor: str
+    absorbed: str
+    label: str
+
+    def key(self) -> str:
+        return f"{self.survivor}.{self.absorbed}"
+
+
+class RoundCommitted(Event):
+    type: Literal["RoundCommitted"] = "RoundCommitted"
+    failures: int
+    reference_round: int | None
+    reference_failures: int | None
+    epsilon_next: str
+    active: int
+    mastered: int
+    nodes: int
+    state_hash: str
+
+    def key(self) -> str:
+        return ""
+
+
+class CheckpointEvaluated(Event):
+    """A measurement of a policy after a round (round 0: before any training). It changes no state."""
+
+    type: Literal["CheckpointEvaluated"] = "CheckpointEvaluated"
+    role: Literal["solver", "challenger"]
+    checkpoint: str
+    """Folder of the policy, relative to the run's folder, or the model's name."""
+    benchmark: str
+    questions: int
+    conditions: dict[str, Any]
+    """What the measurement was made under: samples, temperature, top-p, seed."""
+    metrics: dict[str, float]
+
+    def key(self) -> str:
+        return f"{self.role}.{self.benchmark}"
+
+
+AnyEvent = Annotated[
+    RunConfigured
+    | RoundOpened
+    | StageStarted
+    | StageCompleted
+    | StageAbandoned
+    | CandidateScored
+    | CausePromoted
+    | FailureObserved
+    | FailureDiagnosed
+    | DuplicateJudged
+    | NodeAssigned
+    | NodeCreated
+    | CauseCreated
+    | CauseMatched
+    | CauseReactivated
+    | NodePairJudged
+    | NodesMerged
+    | RoundCommitted
+    | CheckpointEvaluated,
+    Field(discriminator="type"),
+]
