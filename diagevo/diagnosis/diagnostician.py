@@ -1,0 +1,108 @@
+"""What a diagnostician is: four decisions over plain values, whoever makes them.
+
+The paper's four calls (appendix "Prompt Templates and Memory Routing"): extraction with recurrence verification
+(Prompt 1), deduplication (2), node assignment (3) and consolidation (4). Screening, retrieval and routing are code
+(`maintain.py`). A language model answers them in `openai_diagnostician.py`; a world with rules may answer them too.
+
+A diagnostician never raises because of a strange reply: every failure of a reply has a defined verdict (README,
+Fidelity). It raises ServiceError where the service cannot be reached and StoppedSafely where its budget is spent;
+nothing is recorded then, and the question is asked again when the run goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from diagevo.memory.events import Call, DiagnosisVerdict
+    from diagevo.memory.state import KnownCause, NodeCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class FailurePair:
+    """One failed trajectory beside the stored reference of its question (Equation 4 of the paper)."""
+
+    failure_id: str
+    question: str
+    label: str
+    """The pseudo-label: the majority answer, not a known truth."""
+    agreeing: str
+    """The construction response that reaches the label."""
+    disagreeing: str
+    """The optimization response that does not."""
+    known: tuple[KnownCause, ...] = ()
+    """Causes shown at generation, in their state as committed in the round before: none, one or two."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """Answer of Prompt 1. `cause_id` belongs to `recurrence`, `description` to `new_cause`; else both are None."""
+
+    verdict: DiagnosisVerdict
+    cause_id: str | None = None
+    description: str | None = None
+    flags: tuple[str, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateJudgement:
+    """Answer of Prompt 2. `cause_id` is one of the candidates exactly when `duplicate`."""
+
+    duplicate: bool
+    cause_id: str | None = None
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAssignment:
+    """Answer of Prompt 3: exactly one of `node_id` (from the shortlist) and `new_label` is given."""
+
+    node_id: str | None = None
+    new_label: str | None = None
+    flags: tuple[str, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairJudgement:
+    """Answer of Prompt 4. `label` is the merged node's, given exactly when `merge`."""
+
+    merge: bool
+    label: str | None = None
+    flags: tuple[str, ...] = ()
+    call: Call | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContents:
+    """A node as Prompt 4 shows it: its label and the descriptions of all its causes, by id."""
+
+    node_id: str
+    label: str
+    causes: tuple[str, ...]
+
+
+class Diagnostician(Protocol):
+    """Makes the four decisions. Thread-safe: `extract` is called from `workers` threads at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def workers(self) -> int:
+        """Extractions that it can take at once."""
+        ...
+
+    def extract(self, pair: FailurePair) -> Extraction: ...
+
+    def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement: ...
+
+    def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment: ...
+
+    def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement: ...
