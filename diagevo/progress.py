@@ -1,0 +1,110 @@
+"""What a run tells whoever watches it: plain values, no terminal, no models.
+
+`run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An observer
+only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's main thread and
+from rank 0 alone.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Protocol
+
+STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
+"""The stages of a round, in order."""
+
+PAPER_SHARES: Mapping[str, float] = MappingProxyType(
+    {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
+)
+"""Percent of the time that each stage took in the paper (table "Training time breakdown"); 0.1 is orchestration."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSummary:
+    """One committed round in figures."""
+
+    round: int
+    candidates: int
+    verdicts: Mapping[str, int]
+    """Candidates by verdict: kept, too_easy, too_hard, contested, no_label, invalid."""
+    failures: int
+    """F: failures counted under Active causes after the commit."""
+    z: Fraction | None
+    """F over its reference; None while every round so far had F = 0."""
+    epsilon_next: Fraction
+    active: int
+    mastered: int
+    nodes: int
+    promoted: tuple[str, ...] = ()
+    """Causes promoted in this round."""
+    reactivated: tuple[str, ...] = ()
+    """Causes reactivated in this round."""
+    label_truth: float | None = None
+    """Share of the kept labels that are true, in worlds that can tell."""
+    mean_at_k: float | None = None
+    """Mean accuracy of the samples at T = 1 on the validation set, where there is one."""
+    greedy: float | None = None
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+class Observer(Protocol):
+    """Told what a run does, as it does it."""
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+        """Round `round` of `rounds` opens with its ε and the F it follows from (None before the first commit)."""
+        ...
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        """A stage begins or is tried again; `total` is its units of work (steps, questions, failures) if known."""
+        ...
+
+    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
+        """`done` of `total` units; `detail` is one short line, e.g. the mean reward of a step."""
+        ...
+
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+        """A stage is complete; `summary` holds plain values worth a line (counts, reward, reasons)."""
+        ...
+
+    def round_finished(self, round: int, summary: RoundSummary) -> None: ...
+
+    def message(self, text: str) -> None:
+        """A line for the person who watches: a path of a log file, a restart, a warning."""
+        ...
+
+
+class Unobserved:
+    """An observer that nobody reads."""
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+        pass
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        pass
+
+    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
+        pass
+
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+        pass
+
+    def round_finished(self, round: int, summary: RoundSummary) -> None:
+        pass
+
+    def message(self, text: str) -> None:
+        pass
+
+
+class StopFlag:
+    """Asks a run to stop at its next safe point. Set from a signal handler, read by the run's loop."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def __bool__(self) -> bool:
+        return self._event.is_set()
