@@ -1,8 +1,8 @@
 """What a run tells whoever watches it: plain values, no terminal, no models.
 
-`run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An observer
-only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's main thread and
-from rank 0 alone.
+`run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An
+observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's main
+thread and from rank 0 alone.
 """
 
 import threading
@@ -18,7 +18,7 @@ STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 PAPER_SHARES: Mapping[str, float] = MappingProxyType(
     {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
 )
-"""Percent of the time that each stage took in the paper (table "Training time breakdown"); 0.1 is orchestration."""
+"""Percent of the time that each stage took in the paper ("Training Time Breakdown"); 0.1 is orchestration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,11 @@ class Observer(Protocol):
     """Told what a run does, as it does it."""
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        """Round `round` of `rounds` opens with its ε and the F it follows from (None before the first commit)."""
+        """Round `round` of `rounds` opens with its ε and the F before it (None before the first commit)."""
         ...
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        """A stage begins or is tried again; `total` is its units of work (steps, questions, failures) if known."""
+        """A stage begins or is tried again; `total`: its units of work (steps, questions, failures) if known."""
         ...
 
     def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
