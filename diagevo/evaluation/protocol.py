@@ -1,0 +1,93 @@
+"""What an accuracy is: the mean over questions of the mean over their samples, with its standard error.
+
+Questions are the independent units; samples of one question are not. So the standard error is taken over the
+questions' means: it holds for mean@k and for a single greedy answer alike. Accuracies are shares in [0, 1].
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over questions with its standard error (0 where there are fewer than two questions)."""
+
+    value: float
+    standard_error: float
+    questions: int
+
+
+def estimate(scores_Q: Sequence[float]) -> Estimate:
+    """The mean of the questions' scores. Raises ValueError where there is no question."""
+    if not scores_Q:
+        raise ValueError("an accuracy needs at least one question")
+    n = len(scores_Q)
+    mean = math.fsum(scores_Q) / n
+    if n == 1:
+        return Estimate(mean, 0.0, n)
+    variance = math.fsum((score - mean) ** 2 for score in scores_Q) / (n - 1)
+    return Estimate(mean, math.sqrt(variance / n), n)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedDifference:
+    """How much the second evaluation scores above the first on the same questions.
+
+    `low` and `high` bound the difference at `confidence` by Student's t over the questions' differences.
+    `better` and `worse` count the questions whose score rose and fell; `p_value` is the exact sign test's
+    over those: with one greedy answer a question it is McNemar's exact test.
+    """
+
+    first: float
+    second: float
+    difference: float
+    standard_error: float
+    low: float
+    high: float
+    confidence: float
+    questions: int
+    better: int
+    worse: int
+    p_value: float
+
+
+def paired_difference(
+    first_Q: Sequence[float], second_Q: Sequence[float], *, confidence: float = 0.95
+) -> PairedDifference:
+    """Compare two score lists of the same questions, in the same order.
+
+    Raises ValueError where they differ in length or hold fewer than two questions.
+    """
+    if len(first_Q) != len(second_Q):
+        raise ValueError(f"{len(first_Q)} and {len(second_Q)} scores cannot be paired")
+    if len(first_Q) < 2:
+        raise ValueError("a paired comparison needs at least two questions")
+    from scipy import stats
+
+    differences = [b - a for a, b in zip(first_Q, second_Q, strict=True)]
+    gain = estimate(differences)
+    half = float(stats.t.ppf((1 + confidence) / 2, gain.questions - 1)) * gain.standard_error
+    better = sum(d > 0 for d in differences)
+    worse = sum(d < 0 for d in differences)
+    p_value = float(stats.binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
+    return PairedDifference(
+        first=estimate(first_Q).value,
+        second=estimate(second_Q).value,
+        difference=gain.value,
+        standard_error=gain.standard_error,
+        low=gain.value - half,
+        high=gain.value + half,
+        confidence=confidence,
+        questions=gain.questions,
+        better=better,
+        worse=worse,
+        p_value=p_value,
+    )
+
+
+def best_round(accuracy_by_round: Mapping[int, float]) -> int:
+    """The checkpoint to report: the highest validation accuracy; of equals, the earlier round."""
+    if not accuracy_by_round:
+        raise ValueError("no round has been validated")
+    return min(accuracy_by_round, key=lambda round_: (-accuracy_by_round[round_], round_))

@@ -1,0 +1,71 @@
+"""Accuracy of a solver on labelled questions that training never sees: what a round is selected by."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from diagevo.evaluation.protocol import Estimate, estimate
+from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
+from diagevo.selfplay.equivalence import extract_boxed
+
+
+class SolverPrompts(Protocol):
+    """The part of the prompt templates that asks the solver."""
+
+    def solver(self, question: str) -> Prompt: ...
+
+
+class Checker(Protocol):
+    """The part of the answer checker that compares an answer with its reference."""
+
+    def agree_many(self, pairs: Sequence[tuple[str, str]]) -> list[bool]: ...
+
+
+def validate(
+    sampler: Sampler,
+    templates: SolverPrompts,
+    questions: Sequence[tuple[str, str]],
+    checker: Checker,
+    *,
+    samples: int,
+    params: SamplingParams,
+    seed: int,
+    baseline_temperature: float | None = None,
+) -> dict[str, float]:
+    """Ask every question `samples` times under `params`, and once greedily.
+
+    `questions` are (question, reference answer). An answer is right when the box of the response agrees
+    with the reference. Returns shares in [0, 1]: `mean_at_k` (mean over questions of the mean over samples),
+    `greedy`, each with its standard error over questions (`…_se`), `no_box` (responses without an answer)
+    and `truncated`. With `baseline_temperature`, also `mean_at_k_baseline`: the same samples drawn at that
+    temperature, because self-play partly sharpens the distribution and a colder draw of the untouched model
+    shows how much.
+    """
+    prompts = [templates.solver(question) for question, _ in questions]
+    references = [answer for _, answer in questions]
+
+    def measured(n: int, how: SamplingParams) -> tuple[Estimate, float, float]:
+        groups = sampler.sample(prompts, n=n, params=how, seed=seed)
+        answers = [[extract_boxed(completion.text) for completion in group] for group in groups]
+        pairs = [(a, r) for group, r in zip(answers, references, strict=True) for a in group if a is not None]
+        verdicts = iter(checker.agree_many(pairs))
+        right = [[answer is not None and next(verdicts) for answer in group] for group in answers]
+        total = n * len(prompts)
+        no_box = sum(answer is None for group in answers for answer in group) / total
+        truncated = sum(completion.truncated for group in groups for completion in group) / total
+        return estimate([sum(group) / n for group in right]), no_box, truncated
+
+    mean, no_box, truncated = measured(samples, params)
+    greedy, _, _ = measured(1, replace(params, temperature=0.0))
+    metrics = {
+        "mean_at_k": mean.value,
+        "mean_at_k_se": mean.standard_error,
+        "greedy": greedy.value,
+        "greedy_se": greedy.standard_error,
+        "no_box": no_box,
+        "truncated": truncated,
+    }
+    if baseline_temperature is not None:
+        colder, _, _ = measured(samples, replace(params, temperature=baseline_temperature))
+        metrics |= {"mean_at_k_baseline": colder.value, "mean_at_k_baseline_se": colder.standard_error}
+    return metrics
