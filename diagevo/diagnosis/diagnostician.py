@@ -1,12 +1,13 @@
 """What a diagnostician is: four decisions over plain values, whoever makes them.
 
-The paper's four calls (appendix "Prompt Templates and Memory Routing"): extraction with recurrence verification
-(Prompt 1), deduplication (2), node assignment (3) and consolidation (4). Screening, retrieval and routing are code
-(`maintain.py`). A language model answers them in `openai_diagnostician.py`; a world with rules may answer them too.
+The paper's four calls (appendix "Prompt Templates and Memory Routing"): extraction with recurrence
+verification (Prompt 1), deduplication (2), node assignment (3) and consolidation (4). Screening, retrieval
+and routing are code (`maintain.py`). A language model answers them in `openai_diagnostician.py`; a world with
+rules may answer them too.
 
-A diagnostician never raises because of a strange reply: every failure of a reply has a defined verdict (README,
-Fidelity). It raises ServiceError where the service cannot be reached and StoppedSafely where its budget is spent;
-nothing is recorded then, and the question is asked again when the run goes on.
+A diagnostician never raises because of a strange reply: every failure of a reply has a defined verdict
+(README, Fidelity). It raises ServiceError where the service cannot be reached and StoppedSafely where its
+budget is spent; nothing is recorded then, and the question is asked again when the run goes on.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from diagevo.memory.events import Call, DiagnosisVerdict
     from diagevo.memory.state import KnownCause, NodeCandidate
+
+    from diagevo.memory.events import Call, DiagnosisVerdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,15 @@ class FailurePair:
     """The optimization response that does not."""
     known: tuple[KnownCause, ...] = ()
     """Causes shown at generation, in their state as committed in the round before: none, one or two."""
+    asked: int = 1
+    """2 and more where an unresolved failure is asked again: a stored reply to the first asking does not
+    count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """Answer of Prompt 1. `cause_id` belongs to `recurrence`, `description` to `new_cause`; else both are None."""
+    """Answer of Prompt 1. `cause_id` belongs to `recurrence`, `description` to `new_cause`; else both are
+    None."""
 
     verdict: DiagnosisVerdict
     cause_id: str | None = None

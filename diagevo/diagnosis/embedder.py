@@ -1,13 +1,14 @@
 """Text to unit vectors: the hashing embedder of the embedded profile, an endpoint, or a local sentence model.
 
-Every embedder returns float32 rows of length 1, so that a dot product is the cosine. Name, dimension and revision
-are part of the log: vectors of different models are never compared. Caching by text is the memory's.
+Every embedder returns float32 rows of length 1, so that a dot product is the cosine. Name, dimension and
+revision are part of the log: vectors of different models are never compared. Caching by text is the memory's.
 """
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -16,7 +17,8 @@ _WORD = re.compile(r"\w+")
 
 
 class Embedder(Protocol):
-    """`embed` returns float32 (n, dimension), every row of length 1. Equal texts give equal rows in every process."""
+    """`embed` returns float32 (n, dimension), every row of length 1. Equal texts give equal rows in every
+    process."""
 
     @property
     def name(self) -> str: ...
@@ -45,7 +47,7 @@ def unit_rows(rows: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=65536)
 def _slot(feature: str, dimension: int) -> tuple[int, float]:
-    """Axis and sign of a feature, from a keyed-by-nothing stable hash."""
+    """Axis and sign of a feature, from a hash that every process computes alike."""
     number = int.from_bytes(blake2b(feature.encode(), digest_size=8).digest(), "big")
     return number % dimension, 1.0 if number >> 63 else -1.0
 
@@ -53,8 +55,8 @@ def _slot(feature: str, dimension: int) -> tuple[int, float]:
 class HashingEmbedder:
     """Words and pairs of neighbouring words, hashed to signed axes.
 
-    It sees shared words, never meaning: right for the canonical phrases of a rule diagnostician, useless for free
-    text (paraphrases came out at cosines of 0.00 to 0.29).
+    It sees shared words, never meaning: right for the canonical phrases of a rule diagnostician, useless for
+    free text (paraphrases came out at cosines of 0.00 to 0.29).
     """
 
     name = "hashing"
@@ -68,7 +70,7 @@ class HashingEmbedder:
         rows = np.zeros((len(texts), self.dimension))
         for row, text in zip(rows, texts, strict=True):
             words = _WORD.findall(text.casefold())
-            for feature in (*words, *(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))):
+            for feature in (*words, *(f"{a} {b}" for a, b in pairwise(words))):
                 axis, sign = _slot(feature, self.dimension)
                 row[axis] += sign
         return unit_rows(rows)

@@ -1,0 +1,81 @@
+"""Consolidation at the end of a round (stage 4a and Prompt 4): nodes that name one skill become one.
+
+Pairs above θ_merge are listed once, by falling similarity, then ids. A pair already joined is passed over,
+the question is asked about the survivor as it is now, and there is no second pass. All judgements of a round
+are recorded in one transaction: the list must come from the nodes as they were before the first merge, and a
+run that is killed between two answers lists the same pairs again and finds the replies that it had.
+"""
+
+from collections import Counter
+
+from diagevo.memory.memory import Memory
+
+from diagevo.config.models import MemoryConfig
+from diagevo.diagnosis.diagnostician import Diagnostician, NodeContents
+from diagevo.diagnosis.embedder import Embedder
+from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
+from diagevo.errors import StoppedSafely
+from diagevo.memory.events import NodePairJudged
+
+
+def consolidate(
+    memory: Memory,
+    diagnostician: Diagnostician,
+    embedder: Embedder,
+    settings: MemoryConfig,
+    on_progress: OnProgress | None = None,
+    should_stop: ShouldStop | None = None,
+) -> Counter[str]:
+    """Judge every listed pair and merge what is one skill. Returns pairs by outcome: merged, refused,
+    refused_before (same contents, not asked again), joined (one node by now, or this pair asked already)."""
+    outcomes: Counter[str] = Counter()
+    pairs = memory.node_pairs(settings.theta_merge, embedder.embed)
+    survivor: dict[str, str] = {}
+    merged: dict[str, NodeContents] = {}
+    judged: dict[tuple[str, str], NodePairJudged] = {}
+    for done, (left, right, similarity) in enumerate(pairs, start=1):
+        if should_stop is not None and should_stop():
+            raise StoppedSafely("consolidation stopped; replies so far are kept", hint="go on with --resume")
+        a, b = sorted((_root(survivor, left), _root(survivor, right)), key=_number)
+        if a == b or (a, b) in judged:
+            outcomes["joined"] += 1
+        elif a not in merged and b not in merged and memory.node_pair_refused(a, b):
+            outcomes["refused_before"] += 1
+        else:
+            first = merged.get(a) or contents(memory, a)
+            second = merged.get(b) or contents(memory, b)
+            judgement = diagnostician.judge_pair(first, second)
+            judged[a, b] = NodePairJudged(
+                nodes=(a, b),
+                similarity=similarity,
+                merge=judgement.merge,
+                label=judgement.label,
+                flags=list(judgement.flags),
+                call=judgement.call,
+            )
+            if judgement.merge and judgement.label is not None:
+                survivor[b] = a
+                merged[a] = NodeContents(a, judgement.label, first.causes + second.causes)
+            outcomes["merged" if judgement.merge else "refused"] += 1
+        if on_progress is not None:
+            on_progress(Progress("consolidation", done, len(pairs)))
+    with memory.atomic():
+        for event in judged.values():
+            memory.judge_nodes(event)
+    return outcomes
+
+
+def contents(memory: Memory, node_id: str) -> NodeContents:
+    """A node as Prompt 4 shows it."""
+    node = memory.node(node_id)
+    return NodeContents(node_id, node.label, tuple(memory.cause(cause).description for cause in node.causes))
+
+
+def _root(survivor: dict[str, str], node_id: str) -> str:
+    while node_id in survivor:
+        node_id = survivor[node_id]
+    return node_id
+
+
+def _number(node_id: str) -> int:
+    return int(node_id[1:])

@@ -1,0 +1,215 @@
+"""Extraction (Prompt 1): every failure beside its reference, many at once, as soon as failures are observed.
+
+Extraction is independent of order: each question carries its own failure, reference and the causes shown at
+generation, as committed in the round before. So it may run while the solver still trains; answers are
+recorded in the order of submission, whatever the order in which they come back, and the log is the same with
+1 and 64 workers. An answer that waits for an earlier one is not lost by a kill: replies are stored by request
+when they arrive.
+"""
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, Protocol, Self, runtime_checkable
+
+from diagevo.memory.memory import Memory
+
+from diagevo.config.models import DiagnosisConfig
+from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
+from diagevo.errors import StoppedSafely
+from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
+
+STOP_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a part of maintenance is, in failures (consolidation: node pairs)."""
+
+    phase: Literal["extraction", "settlement", "consolidation"]
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], None]
+ShouldStop = Callable[[], bool]
+
+
+@runtime_checkable
+class Cancellable(Protocol):
+    """A diagnostician whose open requests can be broken off: the waiting calls then raise StoppedSafely."""
+
+    def cancel(self) -> None: ...
+
+
+class Diagnoser:
+    """Diagnoses failures in the background. `submit` may be called from any thread; `drain` waits for the
+    rest.
+
+    Use it as a context manager around the solver's training to overlap both:
+
+        with Diagnoser(memory, diagnostician, settings) as diagnoser:
+            train(..., on_step=lambda ...: diagnoser.submit(memory_failures))
+            diagnoser.drain()
+
+    Failures of an attempt that was abandoned meanwhile are not recorded. The first error of a worker is
+    raised by `drain` (or by the next `submit`): ServiceError, StoppedSafely.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        diagnostician: Diagnostician,
+        settings: DiagnosisConfig,
+        *,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._memory = memory
+        self._diagnostician = diagnostician
+        self._settings = settings
+        self._on_progress = on_progress
+        self._pool = ThreadPoolExecutor(
+            max(1, min(settings.workers, diagnostician.workers)), thread_name_prefix="diagnosis"
+        )
+        self._changed = threading.Condition()
+        self._queue: deque[Future[FailureDiagnosed]] = deque()
+        self._submitted: set[tuple[str, int]] = set()
+        self._recording = False
+        self._error: BaseException | None = None
+        self.recorded = 0
+        self.verdicts: Counter[str] = Counter()
+        self.waited = 0.0
+        """Seconds that `drain` kept the round waiting: what the overlap did not hide."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def submit(self, failures: Sequence[FailureObserved]) -> None:
+        """Start on failures that the memory has observed. Returns at once; one submitted before is passed
+        over."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+            futures = []
+            for failure in failures:
+                key = (failure.failure_id, failure.attempt)
+                if key in self._submitted:
+                    continue
+                self._submitted.add(key)
+                futures.append(self._pool.submit(self._diagnose, failure))
+            self._queue.extend(futures)
+        for future in futures:
+            future.add_done_callback(self._record)
+
+    def drain(self, should_stop: ShouldStop | None = None) -> None:
+        """Wait until everything submitted is recorded. Raises the first error, or StoppedSafely if asked to
+        stop."""
+        started = time.monotonic()
+        try:
+            with self._changed:
+                while (self._queue or self._recording) and self._error is None:
+                    self._changed.wait(STOP_POLL_SECONDS if should_stop else None)
+                    if should_stop is not None and should_stop():
+                        raise StoppedSafely(
+                            f"diagnosis stopped with {len(self._queue)} failures to go; replies so far are kept",
+                            hint="go on with --resume",
+                        )
+            if self._error is not None:
+                raise self._error
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            self.waited += time.monotonic() - started
+
+    def cancel(self) -> None:
+        """Give up what has not been answered; replies that came are stored, and nothing is recorded any
+        more."""
+        with self._changed:
+            self._error = self._error or StoppedSafely("diagnosis was cancelled", hint="go on with --resume")
+        if isinstance(self._diagnostician, Cancellable):
+            self._diagnostician.cancel()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
+        pair = failure_pair(self._memory, failure)
+        return diagnosed(failure, pair, self._diagnostician.extract(pair))
+
+    def _record(self, _: "Future[FailureDiagnosed]") -> None:
+        """Append the answered head of the queue. One thread at a time does it, for all that came
+        meanwhile."""
+        with self._changed:
+            if self._recording:
+                return
+            self._recording = True
+        try:
+            while batch := self._answered():
+                self._memory.diagnosed(batch)
+                self.recorded += len(batch)
+                self.verdicts.update(event.verdict for event in batch)
+                if self._on_progress is not None:
+                    self._on_progress(Progress("extraction", self.recorded, len(self._submitted)))
+        except BaseException as error:
+            self._fail(error)
+
+    def _answered(self) -> list[FailureDiagnosed]:
+        """Take the answered head of the queue; where there is none, recording ends in the same locked
+        step."""
+        batch: list[FailureDiagnosed] = []
+        with self._changed:
+            while self._error is None and self._queue and self._queue[0].done():
+                future = self._queue.popleft()
+                if future.cancelled():
+                    continue
+                if (error := future.exception()) is not None:
+                    self._error = error
+                    break
+                batch.append(future.result())
+            if not batch:
+                self._recording = False
+                self._changed.notify_all()
+        return batch
+
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._recording = False
+            self._changed.notify_all()
+
+
+def failure_pair(memory: Memory, failure: FailureObserved, *, asked: int = 1) -> FailurePair:
+    """What Prompt 1 is asked about a failure: texts from the artifacts, causes as they were at generation."""
+    question = memory.question(failure.question_id)
+    texts = memory.artifacts
+    return FailurePair(
+        failure_id=failure.failure_id,
+        question=texts.get(question.question),
+        label=question.label or "",
+        agreeing=texts.get(failure.reference),
+        disagreeing=texts.get(failure.trajectory),
+        known=memory.supplied(failure.question_id),
+        asked=asked,
+    )
+
+
+def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:
+    """The event of one extraction."""
+    return FailureDiagnosed(
+        failure_id=failure.failure_id,
+        attempt=failure.attempt,
+        supplied=[SuppliedCause(cause_id=cause.cause_id, state=cause.state) for cause in pair.known],
+        verdict=extraction.verdict,
+        cause_id=extraction.cause_id,
+        description=extraction.description,
+        flags=list(extraction.flags),
+        call=extraction.call,
+        asked=pair.asked,
+    )

@@ -1,0 +1,246 @@
+"""The diagnostician's prompts: templates in files, model text fenced off as data.
+
+Templates are `prompts/*.txt`; a user's folder replaces any of them. Fields are the paper's (`<problem>`,
+`<pseudo_label>`, …), replaced literally in one pass, so that a value that looks like a field stays what it
+is.
+
+Text that a model wrote cannot leave its section, for three reasons:
+- It stands between two lines that carry a fence. The fence is derived from the texts themselves (BLAKE2 of
+  all of them) and derived again while it occurs in one of them; no text can contain what depends on the whole
+  of it. It is not random, so the same question is the same request, and a stored reply is found again.
+- Marks that chat templates read as tokens of their own (`<|im_end|>`, `</s>`, `[INST]`, …) are broken by a
+  space, for a server tokenises them wherever they stand.
+- Descriptions and labels in lists are one line each, so that none can forge another entry.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from diagevo.memory.state import KnownCause, NodeCandidate
+
+from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
+from diagevo.errors import ConfigError
+from diagevo.sampling.sampler import Message
+
+Decision = Literal["extract", "duplicate", "assign", "merge"]
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "extract_user": (
+        "problem",
+        "pseudo_label",
+        "agreeing_response",
+        "disagreeing_response",
+        "known_causes_section",
+    ),
+    "extract_known": ("known_cause_list",),
+    "duplicate_user": ("new_cause", "candidate_cause_list"),
+    "assign_user": ("new_cause", "candidate_node_list"),
+    "merge_user": ("node_a_label", "node_a_causes", "node_b_label", "node_b_causes"),
+    "retry": ("error",),
+}
+"""Fields that a template must hold. System templates may hold `<data_rule>`, the data rule `<fence>`."""
+
+_FILES: Mapping[Decision, tuple[str, ...]] = {
+    "extract": ("extract_system", "extract_user", "extract_known", "data_rule", "retry"),
+    "duplicate": ("duplicate_system", "duplicate_user", "data_rule", "retry"),
+    "assign": ("assign_system", "assign_user", "data_rule", "retry"),
+    "merge": ("merge_system", "merge_user", "data_rule", "retry"),
+}
+
+_MARKS = re.compile(r"<(?=[/|｜<A-Za-z_])|\[(?=/?[A-Z_]{2,}\])")
+"""Where a chat template's token may begin: `<|`, `<｜`, `</`, `<s>`, `<<SYS>>`, `[INST]`."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of model text as shown: its head, and its tail where the middle was left out."""
+
+    head: str
+    left_out: int = 0
+    tail: str = ""
+
+    @classmethod
+    def of(cls, text: str, limit: int) -> "Text":
+        """Keep at most `limit` characters, half of them from the end."""
+        if len(text) <= limit:
+            return cls(plain(text))
+        tail = limit // 2
+        return cls(plain(text[: limit - tail]), len(text) - limit, plain(text[len(text) - tail :]))
+
+
+def plain(text: str) -> str:
+    """Text that can be encoded, sent and shown: no lone surrogates, no control characters but tab and line
+    feed, and no mark that a chat template would read as a token."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _MARKS.sub(lambda mark: mark[0] + " ", text)
+
+
+def one_line(text: str) -> str:
+    """A description or label on one line, without control, format or surrogate characters."""
+    if not text.isprintable():
+        text = "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
+    return " ".join(text.split())
+
+
+def fence(texts: Sequence[Text]) -> str:
+    """A mark that none of the texts contains, the same for the same texts."""
+    pieces = [piece for text in texts for piece in (text.head, text.tail)]
+    key = blake2b(digest_size=6)
+    for piece in pieces:
+        data = piece.encode()
+        key.update(len(data).to_bytes(8, "big"))
+        key.update(data)
+    mark = key.hexdigest()
+    while any(mark in piece for piece in pieces):
+        mark = blake2b(mark.encode(), digest_size=6).hexdigest()
+    return f"[{mark}]"
+
+
+class DiagnosisPrompts:
+    """The templates in use. Build with `load`."""
+
+    def __init__(self, templates: Mapping[str, str], characters: int) -> None:
+        self._templates = dict(templates)
+        self._characters = characters
+
+    @classmethod
+    def load(cls, folder: Path | None, characters: int) -> "DiagnosisPrompts":
+        """Read the built-in templates and those of `folder` that replace them. Texts of models are shown with
+        at most `characters` characters each. Raises ConfigError where a template cannot be read or lacks a
+        field."""
+        built_in = files("diagevo.diagnosis").joinpath("prompts")
+        templates: dict[str, str] = {}
+        for name in sorted({name for names in _FILES.values() for name in names}):
+            own = folder / f"{name}.txt" if folder is not None else None
+            try:
+                if own is not None and own.is_file():
+                    templates[name] = own.read_text(encoding="utf-8")
+                else:
+                    templates[name] = built_in.joinpath(f"{name}.txt").read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"the prompt template {own} cannot be read: {error}") from error
+            for field in _FIELDS.get(name, ()):
+                if f"<{field}>" not in templates[name]:
+                    raise ConfigError(
+                        f"the prompt template {own} has no <{field}>",
+                        hint=f"put <{field}> where the value belongs, or remove the file to use the built-in template",
+                    )
+        return cls(templates, characters)
+
+    def digest(self, decision: Decision) -> str:
+        """SHA-256 over all templates that the decision uses."""
+        total = sha256()
+        for name in _FILES[decision]:
+            data = self._templates[name].encode()
+            total.update(len(data).to_bytes(8, "big"))
+            total.update(data)
+        return total.hexdigest()
+
+    @property
+    def revision(self) -> str:
+        """One short hash over all decisions' templates."""
+        decisions: tuple[Decision, ...] = ("extract", "duplicate", "assign", "merge")
+        return sha256("".join(map(self.digest, decisions)).encode()).hexdigest()[:12]
+
+    def extract(self, pair: FailurePair) -> list[Message]:
+        """Prompt 1. The section of known causes is left out where the question was generated freely."""
+        values = {
+            "problem": self._text(pair.question),
+            "pseudo_label": self._text(pair.label),
+            "agreeing_response": self._text(pair.agreeing),
+            "disagreeing_response": self._text(pair.disagreeing),
+        }
+        if pair.known:
+            values["known_cause_list"] = _listed(
+                f"- {cause.cause_id} ({cause.state.capitalize()}): {one_line(cause.description)}"
+                for cause in pair.known
+            )
+        user = self._templates["extract_user"].replace(
+            "<known_causes_section>", self._templates["extract_known"] if pair.known else ""
+        )
+        return self._messages("extract_system", user, values)
+
+    def duplicate(self, description: str, candidates: Sequence[KnownCause]) -> list[Message]:
+        """Prompt 2. States are not shown: the question is about mechanisms, and the answer must not turn on
+        them."""
+        values = {
+            "new_cause": _listed([one_line(description)]),
+            "candidate_cause_list": _listed(
+                f"- {cause.cause_id}: {one_line(cause.description)}" for cause in candidates
+            ),
+        }
+        return self._messages("duplicate_system", self._templates["duplicate_user"], values)
+
+    def assign(self, description: str, shortlist: Sequence[NodeCandidate]) -> list[Message]:
+        """Prompt 3."""
+        values = {
+            "new_cause": _listed([one_line(description)]),
+            "candidate_node_list": _listed(
+                f"- {node.node_id}: {one_line(node.label)} | representative cause: {one_line(node.representative)}"
+                for node in shortlist
+            ),
+        }
+        return self._messages("assign_system", self._templates["assign_user"], values)
+
+    def merge(self, a: NodeContents, b: NodeContents) -> list[Message]:
+        """Prompt 4."""
+        values = {
+            "node_a_label": _listed([one_line(a.label)]),
+            "node_a_causes": _listed(f"- {one_line(cause)}" for cause in a.causes),
+            "node_b_label": _listed([one_line(b.label)]),
+            "node_b_causes": _listed(f"- {one_line(cause)}" for cause in b.causes),
+        }
+        return self._messages("merge_system", self._templates["merge_user"], values)
+
+    def retry(self, reply: str, complaint: str) -> list[Message]:
+        """The turn that shows a model what was wrong with its reply."""
+        shown = Text.of(reply, 2000)
+        cut = (
+            f"{shown.head}\n[{shown.left_out} characters left out]\n{shown.tail}"
+            if shown.left_out
+            else shown.head
+        )
+        error = plain(one_line(complaint))[:300]
+        return [
+            Message(role="assistant", content=cut or "(empty)"),
+            Message(role="user", content=_fill(self._templates["retry"], {"error": error})),
+        ]
+
+    def _text(self, text: str) -> Text:
+        return Text.of(text, self._characters)
+
+    def _messages(self, system: str, user: str, values: Mapping[str, Text]) -> list[Message]:
+        mark = fence(list(values.values()))
+        shown = {field: _fenced(text, mark) for field, text in values.items()}
+        rule = _fill(self._templates["data_rule"].strip(), {"fence": mark})
+        system_text = _fill(self._templates[system], {"data_rule": rule}).strip()
+        messages = [Message(role="user", content=_fill(user, shown).strip())]
+        if system_text:
+            messages.insert(0, Message(role="system", content=system_text))
+        return messages
+
+
+def _listed(lines: Iterable[str]) -> Text:
+    """Entries on a line each; never shortened, for an entry left out could not be chosen."""
+    return Text(plain("\n".join(lines)) or "(none)")
+
+
+def _fenced(text: Text, mark: str) -> str:
+    middle = f"\n{mark} {text.left_out} characters left out here\n{text.tail}" if text.left_out else ""
+    return f"{mark} begin\n{text.head}{middle}\n{mark} end"
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Replace `<field>` by its value, in one pass: what a value contains is never looked at again."""
+    pattern = re.compile("|".join(re.escape(f"<{field}>") for field in values))
+    return pattern.sub(lambda match: values[match[0][1:-1]], template)
