@@ -129,6 +129,26 @@ class SamplingConfig(Section):
     max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are refused.")
 
 
+class HardwareConfig(Section):
+    """Where the policies train. The defaults fit a laptop; a profile for GPUs names its own."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU where there is one.")
+    processes: int = Field(default=1, ge=1, description="Training processes on this machine, one a GPU.")
+    threads: int | None = Field(default=None, ge=1, description="CPU threads a process; None: torch decides.")
+    rank_timeout: float = Field(
+        default=1800.0, gt=0, description="Seconds that a rank waits for the others before the run ends."
+    )
+    accelerate_config: Path | None = Field(
+        default=None, description="FSDP or DeepSpeed file for `accelerate launch`; several machines need one."
+    )
+    attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
+        default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
+    )
+    colocate_vllm: bool = Field(default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra).")
+    vllm_memory: float = Field(default=0.3, gt=0, lt=1, description="Share of GPU memory that vLLM takes.")
+    report_to: tuple[str, ...] = Field(default=(), description="tensorboard, trackio or wandb, through TRL.")
+
+
 class PolicyRole(Section):
     """The challenger or the solver: a model that trains."""
 
@@ -188,5 +208,6 @@ class Config(Section):
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
     sampling: SamplingConfig = SamplingConfig()
+    hardware: HardwareConfig = HardwareConfig()
     roles: RolesConfig
     validation: ValidationConfig = ValidationConfig()

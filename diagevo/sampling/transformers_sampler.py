@@ -1,0 +1,106 @@
+"""A sampler in this process: a model folder, transformers, on the CPU or on one GPU."""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.sampling.decoding import Decoding, decode, row_key
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+
+
+class TransformersSampler:
+    """Implements `Sampler`. The same prompts, n, params and seed give the same completions.
+
+    A completion depends on (seed, its prompt's text, its place among the samples of that text), not on the other
+    prompts of the call: a prompt that is given twice gets different samples, and half a batch gets the same ones.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        device: str = "cpu",
+        dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None,
+        rows_at_once: int = 256,
+    ) -> None:
+        """`dtype` None: float32 on the CPU, bfloat16 on a GPU. Raises MissingDependencyError for a bad folder."""
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        check_model_folder(folder)
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise MissingDependencyError(
+                f"device {device} was asked for, but no CUDA device is there.", hint="Use cpu."
+            )
+        dtype = dtype or ("float32" if device == "cpu" else "bfloat16")
+        self.folder = folder
+        self.rows_at_once = rows_at_once
+        self._tokenizer = load_tokenizer(folder)
+        try:
+            model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
+        except Exception as error:
+            raise MissingDependencyError(
+                f"The model in {folder} cannot be loaded ({error}).",
+                hint="Check that config.json and the weights belong together and were written whole.",
+            ) from error
+        self._model: Any = model.to(device).eval()
+        self._end_ids = end_ids(self._tokenizer, self._model.generation_config.eos_token_id)
+        self._context = getattr(self._model.config, "max_position_embeddings", None)
+
+    def sample(
+        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+    ) -> list[list[Completion]]:
+        if self._model is None:
+            raise RuntimeError("the sampler is closed")
+        prompt_ids = encode_prompts(self._tokenizer, prompts)
+        self._refuse_long(prompt_ids, params)
+        seen: Counter[tuple[int, ...]] = Counter()
+        keys = []
+        for ids in prompt_ids:
+            first = seen[tuple(ids)]
+            keys.append([row_key(seed, ids, first + g) for g in range(n)])
+            seen[tuple(ids)] += n
+        ids_P_G = decode(self._model, prompt_ids, keys, self._decoding(params))
+        return [[self._completion(ids, params) for ids in row] for row in ids_P_G]
+
+    def close(self) -> None:
+        """Drop the model, so that its memory is given back."""
+        self._model = None
+
+    def _decoding(self, params: SamplingParams) -> Decoding:
+        ended = None
+        if params.stop:
+            longest = max(len(stop.encode()) for stop in params.stop)
+
+            def ended(ids: list[int]) -> bool:
+                tail = self._tokenizer.decode(ids[-longest - 4 :], skip_special_tokens=True)
+                return any(stop in tail for stop in params.stop)
+
+        return Decoding(
+            temperature=params.temperature,
+            top_p=params.top_p,
+            max_new_tokens=params.max_new_tokens,
+            end_ids=self._end_ids,
+            pad_id=self._tokenizer.pad_token_id,
+            rows_at_once=self.rows_at_once,
+            ended=ended,
+        )
+
+    def _refuse_long(self, prompt_ids: Sequence[Sequence[int]], params: SamplingParams) -> None:
+        longest = max(map(len, prompt_ids), default=0)
+        if self._context is not None and longest + params.max_new_tokens > self._context:
+            raise ConfigError(
+                f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit the context of "
+                f"{self._context} of the model in {self.folder}.",
+                hint="Lower sampling.max_new_tokens or shorten the prompt.",
+            )
+
+    def _completion(self, ids: list[int], params: SamplingParams) -> Completion:
+        text = self._tokenizer.decode(ids, skip_special_tokens=True)
+        cuts = [at for at in (text.find(stop) for stop in params.stop) if at >= 0]
+        if cuts:
+            return Completion(text=text[: min(cuts)], tokens=len(ids), truncated=False)
+        return Completion(text=text, tokens=len(ids), truncated=ids[-1] not in self._end_ids)

@@ -1,0 +1,87 @@
+"""Which rows a phase plays at which step, and how a step is shared by ranks and micro-batches. Pure, no torch.
+
+One shuffled pass: no row is played twice, and the last batch is what is left. TRL wants every generation batch
+to be full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are neighbours
+in the order of the ranks, which is the order of the gathered rollouts.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from diagevo.training.rollouts import TrainingRow
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One completion to draw: sample `sample` of row `row`. Padding slots fill up the ranks and count nowhere."""
+
+    row: TrainingRow
+    sample: int
+    padding: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PhasePlan:
+    """The rows of each step. `batches[s]` are the rows of step s + 1; only the last batch may be smaller."""
+
+    batches: tuple[tuple[TrainingRow, ...], ...]
+    group: int
+    ranks: int
+    micro_batch: int
+
+    @property
+    def steps(self) -> int:
+        return len(self.batches)
+
+    def slots(self, step: int, rank: int) -> list[Slot]:
+        """The completions that `rank` draws at `step` (from 1): equally many on every rank.
+
+        Where G times the rows of a smaller last batch does not divide by the ranks, copies of its last
+        group fill up; they are marked as padding and take no part in rewards, loss or rollouts.
+        """
+        rows = self.batches[step - 1]
+        slots = [Slot(row, sample) for row in rows for sample in range(self.group)]
+        while len(slots) % self.ranks:
+            slots += [Slot(rows[-1], sample, padding=True) for sample in range(self.group)]
+        share = len(slots) // self.ranks
+        return slots[rank * share : (rank + 1) * share]
+
+    def micro_batches(self, step: int) -> int:
+        """Forward passes that a rank's share of `step` takes."""
+        return -(-len(self.slots(step, 0)) // self.device_batch)
+
+    @property
+    def device_batch(self) -> int:
+        """Completions of one forward pass: the largest divisor of a full share that `micro_batch` allows."""
+        share = len(self.slots(1, 0))
+        return max(size for size in range(1, min(self.micro_batch, share) + 1) if share % size == 0)
+
+    def digest(self) -> str:
+        """Names the plan: a checkpoint is only resumed under the plan that wrote it."""
+        ids = [[row.row_id for row in batch] for batch in self.batches]
+        prompts = [[row.prompt for row in batch] for batch in self.batches]
+        payload = json.dumps([ids, prompts, self.group], ensure_ascii=False)
+        return hashlib.sha256(payload.encode()).hexdigest()
+
+
+def plan_phase(
+    rows: Sequence[TrainingRow],
+    *,
+    batch_questions: int,
+    max_steps: int,
+    group: int,
+    ranks: int,
+    micro_batch: int,
+    seed: int,
+) -> PhasePlan:
+    """One seeded shuffle of `rows`, cut into batches; what does not fit into `max_steps` is left out."""
+    order = np.random.default_rng(seed).permutation(len(rows))[: max_steps * batch_questions]
+    batches = tuple(
+        tuple(rows[i] for i in order[start : start + batch_questions])
+        for start in range(0, len(order), batch_questions)
+    )
+    return PhasePlan(batches=batches, group=group, ranks=ranks, micro_batch=micro_batch)

@@ -1,0 +1,254 @@
+"""TRL's GRPOTrainer for one phase: its loss and update, our batches, sampling loop, rewards and checkpoints.
+
+What is overridden, and why:
+- the data loader: one pass without repeats and a smaller last batch (plan.py);
+- generation: the loop of sampling/decoding.py, with a generator a row, so that a rollout is the same on one
+  process or several and after a restart; with vLLM, FSDP or DeepSpeed, TRL's own;
+- micro-batches: sorted by length and cut to their longest row, which changes no term of the loss;
+- saving: into a staging folder that is renamed once it is whole (checkpoints.py).
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from torch.utils.data import DataLoader, Dataset
+from trl import GRPOTrainer
+from trl.models.utils import unwrap_model_for_generation
+
+from diagevo.errors import StoreError
+from diagevo.sampling.decoding import Decoding, decode
+from diagevo.training import checkpoints
+from diagevo.training.plan import PhasePlan
+from diagevo.training.rollouts import OnStep, Reward, Rollout
+
+
+class _MicroSteps(Dataset):
+    """The micro-batches of a phase in order; each item carries the rows of its whole step for one rank."""
+
+    def __init__(self, plan: PhasePlan, rank: int) -> None:
+        self._plan = plan
+        self._rank = rank
+        self._places = [
+            (step, index) for step in range(1, plan.steps + 1) for index in range(plan.micro_batches(step))
+        ]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        step, index = self._places[place]
+        rows = [
+            {
+                "prompt": slot.row.prompt,
+                "row_id": slot.row.row_id,
+                "sample": slot.sample,
+                "padding": slot.padding,
+            }
+            for slot in self._plan.slots(step, self._rank)
+        ]
+        return {"index": index, "count": self._plan.micro_batches(step), "rows": rows}
+
+
+class PhaseTrainer(GRPOTrainer):
+    """Plays a `PhasePlan`. Build it from the phase's folder of starting weights: TRL reads the reference there."""
+
+    def __init__(
+        self,
+        *,
+        plan: PhasePlan,
+        reward: Reward,
+        on_step: OnStep,
+        phase_seed: int,
+        notes: dict[str, Any],
+        **trl: Any,
+    ) -> None:
+        self._plan = plan
+        self._reward = reward
+        self._on_step = on_step
+        self._phase_seed = phase_seed
+        self._notes = notes
+        self._rows: list[dict[str, Any]] = []
+        self._micro: list[dict[str, torch.Tensor]] = []
+        self._staging: Path | None = None
+        super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self._own_loop = not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    # Batches
+
+    def get_train_dataloader(self) -> DataLoader:
+        steps = _MicroSteps(self._plan, self.accelerator.process_index)
+        return DataLoader(steps, batch_size=1, collate_fn=lambda items: items[0])
+
+    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+        if generation_batch["index"] == 0:
+            self._rows = generation_batch["rows"]
+            batch = self._generate_and_score_completions(self._rows)
+            self._leave_out_padding(batch)
+            self._micro = self._split(batch, generation_batch["count"])
+        return self._micro[generation_batch["index"]]
+
+    def _leave_out_padding(self, batch: dict[str, Any]) -> None:
+        padding = torch.tensor([row["padding"] for row in self._rows], device=batch["completion_mask"].device)
+        if self.accelerator.gather(padding).any():
+            batch["completion_mask"][padding] = 0
+            batch["num_items_in_batch"] = self.accelerator.gather(batch["completion_mask"].sum()).sum()
+
+    def _split(self, batch: dict[str, Any], count: int) -> list[dict[str, Any]]:
+        """Micro-batches of rows of like length, without the columns that are padding in all of them.
+
+        TRL divides the summed loss by num_items · (micro-batches of this step) / (of a full step); the number of
+        tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens.
+        """
+        items = batch["num_items_in_batch"] * self.args.steps_per_generation / count
+        order = batch["completion_mask"].sum(1).argsort(descending=True, stable=True)
+        return [
+            _trim(_select(batch, rows)) | {"num_items_in_batch": items} for rows in order.tensor_split(count)
+        ]
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        batch_size: int | None = None, **options: Any,
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
+        """As TRL's, but a batch that is cut into chunks is cut by length: the reference needs no padding either."""
+        if batch_size is None or batch_size >= len(input_ids):
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size, **options
+            )
+        split = input_ids.size(1) - logits_to_keep
+        parts = {
+            "prompt_ids": input_ids[:, :split],
+            "prompt_mask": attention_mask[:, :split],
+            "completion_ids": input_ids[:, split:],
+            "completion_mask": attention_mask[:, split:],
+        }
+        logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
+        order = parts["completion_mask"].sum(1).argsort(descending=True, stable=True)
+        for rows in order.split(batch_size):
+            part = _trim(_select(parts, rows))
+            width = part["completion_ids"].size(1)
+            ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
+            mask = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
+            found, _, _ = super()._get_per_token_logps_and_entropies(model, ids, mask, width, **options)
+            logps[rows, :width] = found.to(logps.dtype)
+        return logps, None, None
+
+    # Rollouts and rewards
+
+    def _generate_single_turn(
+        self,
+        prompt_ids: Any,
+        images: Any,
+        multimodal_fields: Any,
+        num_generations: int,
+        has_tool_images: bool = False,
+    ) -> tuple[list[list[int]], Any]:
+        if not self._own_loop:
+            return super()._generate_single_turn(
+                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
+            )
+        decoding = Decoding(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            max_new_tokens=self.max_completion_length,
+            end_ids=tuple(self.eos_token_ids),
+            pad_id=self._tokenizer.pad_token_id,
+        )
+        groups: dict[str, list[int]] = {}
+        for place, row in enumerate(self._rows):
+            groups.setdefault(row["row_id"], []).append(place)
+        prompts = [prompt_ids[places[0]] for places in groups.values()]
+        keys = [[self._key(self._rows[place]) for place in places] for places in groups.values()]
+        with unwrap_model_for_generation(
+            self.model_wrapped,
+            self.accelerator,
+            gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+        ) as model:
+            training = model.training
+            model.eval()
+            drawn = decode(model, prompts, keys, decoding)
+            model.train(training)
+        completions: list[list[int]] = [[] for _ in self._rows]
+        for places, group in zip(groups.values(), drawn, strict=True):
+            for place, ids in zip(places, group, strict=True):
+                completions[place] = ids
+        return completions, None
+
+    def _key(self, row: dict[str, Any]) -> bytes:
+        name = f"{self._phase_seed}/{row['row_id']}/{row['sample']}"
+        return hashlib.blake2b(name.encode(), digest_size=16).digest()
+
+    def _step_rewards(self) -> Callable[..., list[float | None]]:
+        """The reward function that TRL calls with this rank's slice: synchronous, on every rank."""
+
+        def reward(*, completion_ids: Sequence[list[int]], row_id: Sequence[str], sample: Sequence[int],
+                   padding: Sequence[bool], trainer_state: Any, **_: Any) -> list[float | None]:  # fmt: skip
+            step = trainer_state.global_step + 1
+            texts = self._tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
+            ends = [ids[-1] in self.eos_token_ids for ids in completion_ids]
+            rollouts = [
+                Rollout(row_id=r, sample=g, step=step, text=text, truncated=not end)
+                for r, g, text, end, pad in zip(row_id, sample, texts, ends, padding, strict=True)
+                if not pad
+            ]
+            measures = self._reward.measure(rollouts)
+            everyone = gather_object(list(zip(rollouts, measures, strict=True)))
+            rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
+            if self.accelerator.is_main_process:
+                self._on_step(step, [r for r, _ in everyone], rewards)
+            found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}
+            # None has no advantage; it stands for padding only.
+            return [None if pad else found[r, g] for r, g, pad in zip(row_id, sample, padding, strict=True)]
+
+        return reward
+
+    # Checkpoints
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write the checkpoint of this step to a staging folder; rename it once every rank is done."""
+        step = self.state.global_step
+        work = Path(self.args.output_dir)
+        target = checkpoints.checkpoint_folder(work, step)
+        self._staging = checkpoints.staging_folder(target)
+        written = self._staging / target.name
+        try:
+            # Not TRL's, which writes a model card with a link to a hub first.
+            super(GRPOTrainer, self)._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process:
+                checkpoints.publish(written, target, self._notes | {"step": step})
+                shutil.rmtree(self._staging)
+                checkpoints.rotate(work)
+            self.accelerator.wait_for_everyone()
+        except OSError as error:
+            raise StoreError(
+                f"The checkpoint of step {step} cannot be written to {work}: {error}",
+                hint="Free space or name another folder; the last whole checkpoint is kept for --resume.",
+            ) from error
+        finally:
+            self._staging = None
+
+
+def _select(batch: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
+    return {name: value[rows] for name, value in batch.items() if torch.is_tensor(value) and value.ndim}
+
+
+def _trim(batch: dict[str, Any]) -> dict[str, Any]:
+    """Cut the columns that hold padding in every row: prompts on the left, completions on the right."""
+    prompt = int(batch["prompt_mask"].sum(1).max())
+    width = max(1, int(batch["completion_mask"].sum(1).max()))
+    cut = dict(batch)
+    for name in ("prompt_ids", "prompt_mask"):
+        cut[name] = batch[name][:, -prompt:]
+    for name in ("completion_ids", "completion_mask", "ref_per_token_logps", "old_per_token_logps",
+                 "sampling_per_token_logps", "importance_sampling_ratio"):  # fmt: skip
+        if name in batch and batch[name].ndim == 2 and batch[name].size(1) > 1:
+            cut[name] = batch[name][:, :width]
+    return cut
