@@ -10,16 +10,25 @@ A diagnostician never raises because of a strange reply: every failure of a repl
 budget is spent; nothing is recorded then, and the question is asked again when the run goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from diagevo.memory.state import KnownCause, NodeCandidate
+from diagevo.memory.events import Call, DiagnosisVerdict
+from diagevo.memory.recall import NodeCandidate
+from diagevo.memory.state import KnownCause
 
-    from diagevo.memory.events import Call, DiagnosisVerdict
+__all__ = [
+    "Diagnostician",
+    "DuplicateJudgement",
+    "Extraction",
+    "FailurePair",
+    "KnownCause",
+    "NodeAssignment",
+    "NodeCandidate",
+    "NodeContents",
+    "PairJudgement",
+]
 
 
 @dataclass(frozen=True, slots=True)

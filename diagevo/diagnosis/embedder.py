@@ -7,11 +7,22 @@ revision are part of the log: vectors of different models are never compared. Ca
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
+from hashlib import blake2b, file_digest, sha256
 from itertools import pairwise
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+
+from diagevo.config.models import EmbedderRole
+from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, Patience, RequestRefused
+from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+LARGEST_BATCH = 64
+"""Texts of one request, until a service refuses so many."""
 
 _WORD = re.compile(r"\w+")
 
@@ -74,3 +85,119 @@ class HashingEmbedder:
                 axis, sign = _slot(feature, self.dimension)
                 row[axis] += sign
         return unit_rows(rows)
+
+
+class OpenAIEmbedder:
+    """Vectors from an OpenAI-compatible `/embeddings` service, in batches as large as the service takes."""
+
+    revision = "served"
+
+    def __init__(self, role: EmbedderRole, *, patience: Patience | None = None) -> None:
+        self.name = role.model
+        self.dimension = role.dimension
+        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, 4, patience)
+        self._batch = LARGEST_BATCH
+        self._ask_dimension = True
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed texts, (n, dimension). Raises ServiceError, ConfigError where the dimension is another."""
+        rows: list[np.ndarray] = []
+        done = 0
+        while done < len(texts):
+            batch = list(texts[done : done + self._batch])
+            try:
+                rows.append(self._endpoint.call(lambda client, batch=batch: self._rows(client, batch)))
+                done += len(batch)
+            except RequestRefused as refused:
+                self._ask_for_less(len(batch), str(refused))
+        return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+    def _ask_for_less(self, batch: int, refused: str) -> None:
+        """Smaller batches; then no wish for a dimension. Services differ in both."""
+        if batch > 1:
+            self._batch = batch // 2
+        elif self._ask_dimension:
+            self._ask_dimension, self._batch = False, LARGEST_BATCH
+        else:
+            raise ServiceError(
+                f"{self._endpoint.where} refuses to embed with {self.name}: {refused}",
+                hint="check model and base_url of the embedder role",
+            ) from None
+
+    async def _rows(self, client: "AsyncOpenAI", texts: list[str]) -> np.ndarray:
+        wish: dict[str, Any] = {"dimensions": self.dimension} if self._ask_dimension else {}
+        answer: Any = await client.embeddings.create(
+            model=self.name, input=texts, encoding_format="float", **wish
+        )
+        data = getattr(answer, "data", None)
+        if not isinstance(data, list) or sorted(item.index for item in data) != list(range(len(texts))):
+            raise BrokenAnswer(f"{len(texts)} vectors were asked for, and not given")
+        rows = np.array([item.embedding for item in sorted(data, key=lambda item: item.index)])
+        if rows.shape != (len(texts), self.dimension):
+            raise ConfigError(
+                f"{self.name} gives vectors of {rows.shape[-1]} numbers, configured are {self.dimension}",
+                hint=f"set roles.embedder.dimension to {rows.shape[-1]}",
+            )
+        return unit_rows(rows)
+
+
+class SentenceTransformersEmbedder:
+    """Vectors from a local sentence-transformers folder (extra `local-embedder`), on the CPU or a GPU."""
+
+    def __init__(self, role: EmbedderRole) -> None:
+        folder = Path(role.model)
+        if not (folder / "modules.json").is_file():
+            raise MissingDependencyError(
+                f"{folder} is no sentence-transformers folder: it has no modules.json",
+                hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote",
+            )
+        try:
+            from sentence_transformers import (  # pyright: ignore[reportMissingImports]  # an extra
+                SentenceTransformer,
+            )
+        except ImportError as error:
+            raise MissingDependencyError(
+                "the sentence-transformers embedder needs an extra that is not installed",
+                hint="pip install 'diagevo[local-embedder]'",
+            ) from error
+        self._model = SentenceTransformer(str(folder), local_files_only=True)
+        self.name = folder.resolve().name
+        self.dimension = role.dimension
+        self.revision = _folder_digest(folder)
+        found = self._model.get_sentence_embedding_dimension()
+        if found != role.dimension:
+            raise ConfigError(
+                f"{folder} gives vectors of {found} numbers, the configuration says {role.dimension}",
+                hint=f"set roles.embedder.dimension to {found}",
+            )
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """Embed texts, (n, dimension)."""
+        if not texts:
+            return np.zeros((0, self.dimension), np.float32)
+        return unit_rows(self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
+
+
+def embedder_for(role: EmbedderRole) -> Embedder:
+    """The embedder that a role names. Raises MissingDependencyError, ConfigError."""
+    match role.engine:
+        case "hashing":
+            return HashingEmbedder(role.dimension)
+        case "openai":
+            return OpenAIEmbedder(role)
+        case "sentence-transformers":
+            return SentenceTransformersEmbedder(role)
+
+
+def _folder_digest(folder: Path) -> str:
+    """A short hash over names and contents of all files: another model in the same place is another
+    revision."""
+    total = sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        total.update(path.relative_to(folder).as_posix().encode() + b"\0")
+        with path.open("rb") as file:
+            total.update(file_digest(file, "sha256").digest())
+    return total.hexdigest()[:12]

@@ -119,7 +119,7 @@ class Diagnoser:
                     self._changed.wait(STOP_POLL_SECONDS if should_stop else None)
                     if should_stop is not None and should_stop():
                         raise StoppedSafely(
-                            f"diagnosis stopped with {len(self._queue)} failures to go; replies so far are kept",
+                            f"diagnosis stopped with {len(self._queue)} failures to go; replies are kept",
                             hint="go on with --resume",
                         )
             if self._error is not None:

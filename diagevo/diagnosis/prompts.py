@@ -22,10 +22,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from diagevo.memory.state import KnownCause, NodeCandidate
-
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
 from diagevo.errors import ConfigError
+from diagevo.memory.recall import NodeCandidate
+from diagevo.memory.state import KnownCause
 from diagevo.sampling.sampler import Message
 
 Decision = Literal["extract", "duplicate", "assign", "merge"]
@@ -112,6 +112,7 @@ class DiagnosisPrompts:
     def __init__(self, templates: Mapping[str, str], characters: int) -> None:
         self._templates = dict(templates)
         self._characters = characters
+        self._digests = {decision: self._hash(names) for decision, names in _FILES.items()}
 
     @classmethod
     def load(cls, folder: Path | None, characters: int) -> "DiagnosisPrompts":
@@ -133,24 +134,26 @@ class DiagnosisPrompts:
                 if f"<{field}>" not in templates[name]:
                     raise ConfigError(
                         f"the prompt template {own} has no <{field}>",
-                        hint=f"put <{field}> where the value belongs, or remove the file to use the built-in template",
+                        hint=f"put <{field}> where the value belongs, or remove the file",
                     )
         return cls(templates, characters)
 
     def digest(self, decision: Decision) -> str:
         """SHA-256 over all templates that the decision uses."""
-        total = sha256()
-        for name in _FILES[decision]:
-            data = self._templates[name].encode()
-            total.update(len(data).to_bytes(8, "big"))
-            total.update(data)
-        return total.hexdigest()
+        return self._digests[decision]
 
     @property
     def revision(self) -> str:
         """One short hash over all decisions' templates."""
-        decisions: tuple[Decision, ...] = ("extract", "duplicate", "assign", "merge")
-        return sha256("".join(map(self.digest, decisions)).encode()).hexdigest()[:12]
+        return sha256("".join(self._digests.values()).encode()).hexdigest()[:12]
+
+    def _hash(self, names: Sequence[str]) -> str:
+        total = sha256()
+        for name in names:
+            data = self._templates[name].encode()
+            total.update(len(data).to_bytes(8, "big"))
+            total.update(data)
+        return total.hexdigest()
 
     def extract(self, pair: FailurePair) -> list[Message]:
         """Prompt 1. The section of known causes is left out where the question was generated freely."""
@@ -186,7 +189,7 @@ class DiagnosisPrompts:
         values = {
             "new_cause": _listed([one_line(description)]),
             "candidate_node_list": _listed(
-                f"- {node.node_id}: {one_line(node.label)} | representative cause: {one_line(node.representative)}"
+                f"- {node.node_id}: {one_line(node.label)} | one cause: {one_line(node.representative)}"
                 for node in shortlist
             ),
         }
@@ -205,14 +208,10 @@ class DiagnosisPrompts:
     def retry(self, reply: str, complaint: str) -> list[Message]:
         """The turn that shows a model what was wrong with its reply."""
         shown = Text.of(reply, 2000)
-        cut = (
-            f"{shown.head}\n[{shown.left_out} characters left out]\n{shown.tail}"
-            if shown.left_out
-            else shown.head
-        )
+        middle = f"\n[{shown.left_out} characters left out]\n{shown.tail}" if shown.left_out else ""
         error = plain(one_line(complaint))[:300]
         return [
-            Message(role="assistant", content=cut or "(empty)"),
+            Message(role="assistant", content=f"{shown.head}{middle}" or "(empty)"),
             Message(role="user", content=_fill(self._templates["retry"], {"error": error})),
         ]
 

@@ -88,7 +88,7 @@ def read_extraction(text: str, supplied: Collection[str]) -> Reading[Extraction]
         ids = ", ".join(supplied) or "none were supplied, so it must be null"
         complaint = f"matched_cause_id {matched[:40]!r} is not one of the supplied causes ({ids})."
         if description is None:
-            return Reading(None, complaint)
+            return Reading(Extraction("unresolved", flags=("unknown_id",)), complaint)
         flags = ("unknown_id", *_length_flags(description))
         return Reading(Extraction("new_cause", description=description, flags=flags), complaint)
     if description is None:
@@ -108,10 +108,8 @@ def read_duplicate(text: str, candidates: Collection[str]) -> Reading[DuplicateJ
             return Reading(None, "matched_cause_id must be null where duplicate is false.")
         return Reading(DuplicateJudgement(False))
     if matched is None or matched not in candidates:
-        shown = repr(matched[:40]) if matched else "null"
-        return Reading(
-            None, f"matched_cause_id {shown} is not one of the candidates ({', '.join(candidates)})."
-        )
+        shown, ids = repr(matched[:40]) if matched else "null", ", ".join(candidates)
+        return Reading(None, f"matched_cause_id {shown} is not one of the candidates ({ids}).")
     return Reading(DuplicateJudgement(True, matched))
 
 
@@ -125,12 +123,10 @@ def read_assignment(text: str, shortlist: Collection[str]) -> Reading[NodeAssign
     node = _id(reply.assigned_node)
     if reply.create_new_node:
         if label is None or node is not None:
-            return Reading(
-                None, "where create_new_node is true, give new_node_label and null as assigned_node."
-            )
+            return Reading(None, "where create_new_node is true, new_node_label is needed, and no node.")
         return _with_length(NodeAssignment(new_label=label), label, "new_node_label")
     if label is not None or node is None:
-        return Reading(None, "where create_new_node is false, give assigned_node and null as new_node_label.")
+        return Reading(None, "where create_new_node is false, assigned_node is needed, and no label.")
     if node not in shortlist:
         ids = ", ".join(shortlist) or "none are listed, so a new node is needed"
         return Reading(None, f"assigned_node {node[:40]!r} is not one of the listed nodes ({ids}).")
@@ -244,7 +240,5 @@ def _with_length(value: V, phrase: str, field: str) -> Reading[V]:
     if not flags:
         return Reading(value)
     words = len(phrase.split())
-    complaint = (
-        f"{field} has {words} words; it must be a verb-object phrase of {FEWEST_WORDS} to {MOST_WORDS} words."
-    )
+    complaint = f"{field} has {words} words; it must be a verb-object phrase of 10 to 20 words."
     return Reading(replace(value, flags=flags), complaint, soft=True)

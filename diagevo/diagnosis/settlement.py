@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from diagevo.memory.memory import Memory
-from diagevo.memory.state import KnownCause
 
 from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
@@ -16,6 +15,7 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import DuplicateJudged, NodeAssigned, SimilarCause, SimilarNode
+from diagevo.memory.state import KnownCause
 
 
 def settle(
@@ -41,14 +41,12 @@ def settle(
         if event.verdict == "recurrence":
             memory.settle(event.failure_id)
             outcomes["recurrence"] += 1
-        elif event.verdict == "new_cause" and event.description is not None:
-            vector = vectors[event.description]
-            judged = judge(memory, diagnostician, settings, event.failure_id, event.description, vector)
+        elif event.verdict == "new_cause" and (text := event.description) is not None:
+            vector = vectors[text]
+            judged = judge(memory, diagnostician, settings, event.failure_id, text, vector)
             assigned = None
             if not judged.duplicate:
-                assigned = assign(
-                    memory, diagnostician, settings, event.failure_id, event.description, vector
-                )
+                assigned = assign(memory, diagnostician, settings, event.failure_id, text, vector)
                 new_nodes += assigned.node_id is None
             memory.settle(event.failure_id, judged=judged, assigned=assigned)
             outcomes["duplicate" if judged.duplicate else "new_cause"] += 1

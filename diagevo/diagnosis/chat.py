@@ -1,0 +1,225 @@
+"""Questions to a chat model, each asked once: stored replies, a budget, counts, and a service's
+peculiarities."""
+
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from diagevo.config.models import DiagnosticianRole
+from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
+from diagevo.diagnosis.replies import LONGEST_REPLY
+from diagevo.errors import ServiceError, StoppedSafely
+from diagevo.memory.artifacts import Artifacts, Reply
+from diagevo.sampling.sampler import Message
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+REFUSALS_IN_A_ROW = 8
+"""Requests refused one after another, whatever they ask, before the service counts as unfit."""
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a kind of question has cost in this process."""
+
+    calls: int = 0
+    """Answered by the service."""
+    stored: int = 0
+    """Answered by a stored reply."""
+    refused: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question and its answer. `reply` is None where the service refused the request."""
+
+    request: str
+    """Digest of the request."""
+    reply: Reply | None
+
+
+class Budget:
+    """Most calls and tokens of a run; `spent_…` is what earlier processes of the run used."""
+
+    def __init__(
+        self, max_calls: int | None, max_tokens: int | None, spent_calls: int = 0, spent_tokens: int = 0
+    ) -> None:
+        self._max_calls, self._max_tokens = max_calls, max_tokens
+        self.calls, self.tokens = spent_calls, spent_tokens
+        self._lock = threading.Lock()
+
+    def take(self) -> None:
+        """Take one call. Raises StoppedSafely where the budget is spent."""
+        with self._lock:
+            for what, spent, most in (
+                ("calls", self.calls, self._max_calls),
+                ("tokens", self.tokens, self._max_tokens),
+            ):
+                if most is not None and spent >= most:
+                    raise StoppedSafely(
+                        f"the diagnostician's budget of {most} {what} is spent",
+                        hint=f"raise diagnosis.max_{what}, then go on with --resume: no answer is lost",
+                    )
+            self.calls += 1
+
+    def add_tokens(self, tokens: int) -> None:
+        with self._lock:
+            self.tokens += tokens
+
+
+class Chat:
+    """One chat model. Thread-safe. The same question under way twice is asked once."""
+
+    def __init__(
+        self, endpoint: Endpoint, role: DiagnosticianRole, artifacts: Artifacts, budget: Budget
+    ) -> None:
+        self._endpoint = endpoint
+        self._role = role
+        self._artifacts = artifacts
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._open: dict[str, Future[Reply | None]] = {}
+        self._structured = role.structured_output != "off"
+        self._structured_works = role.structured_output == "on"
+        self._parameters: dict[str, Any] = {"max_tokens": role.max_tokens, "temperature": 0}
+        self._refusals = 0
+        self.usage: defaultdict[str, Usage] = defaultdict(Usage)
+
+    def ask(
+        self, kind: str, messages: Sequence[Message], schema: Mapping[str, Any], *, asked: int = 1
+    ) -> Asked:
+        """Ask, or find the stored reply. `asked` above 1 makes the question another one, to be asked again.
+
+        Raises ServiceError, StoppedSafely.
+        """
+        question: dict[str, Any] = {
+            "messages": list(messages),
+            "max_tokens": self._role.max_tokens,
+            "temperature": 0,
+        }
+        if asked > 1:
+            question["asked"] = asked
+        text = _encode(question).decode()
+        request = self._artifacts.put(text)
+        mine = None
+        with self._lock:
+            if (future := self._open.get(request)) is None:
+                self._open[request] = mine = future = Future()
+        if mine is None:
+            reply = future.result()
+            with self._lock:
+                self.usage[kind].stored += 1
+            return Asked(request, reply)
+        try:
+            mine.set_result(self._answer(kind, request, messages, schema))
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                del self._open[request]
+        return Asked(request, mine.result())
+
+    def _answer(
+        self, kind: str, request: str, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Reply | None:
+        stored = self._artifacts.recall_reply(self._role.model, request)
+        if stored is not None:
+            with self._lock:
+                self.usage[kind].stored += 1
+            return stored
+        self._budget.take()
+        try:
+            reply = self._from_service(messages, kind, schema)
+        except RequestRefused as refused:
+            with self._lock:
+                self.usage[kind].refused += 1
+                self._refusals += 1
+                too_many = self._refusals >= REFUSALS_IN_A_ROW
+            if too_many:
+                raise ServiceError(
+                    f"{self._endpoint.where} refused {REFUSALS_IN_A_ROW} requests in a row, last: {refused}",
+                    hint="check the role's model and max_tokens, and diagnosis.trajectory_characters",
+                ) from None
+            return None
+        self._artifacts.remember_reply(self._role.model, request, reply)
+        self._budget.add_tokens(reply.input_tokens + reply.output_tokens)
+        with self._lock:
+            self._refusals = 0
+            usage = self.usage[kind]
+            usage.calls += 1
+            usage.input_tokens += reply.input_tokens
+            usage.output_tokens += reply.output_tokens
+        return reply
+
+    def _from_service(self, messages: Sequence[Message], kind: str, schema: Mapping[str, Any]) -> Reply:
+        """Ask in the way that the service takes: with a schema where it can, with the parameters it knows."""
+        while True:
+            structured, parameters = self._structured, self._parameters
+            try:
+                reply = self._endpoint.call(lambda client: self._create(client, messages, kind, schema))
+            except RequestRefused as refused:
+                if self._adapted(str(refused), structured, parameters):
+                    continue
+                raise
+            if structured:
+                self._structured_works = True
+            return reply
+
+    def _adapted(self, said: str, structured: bool, parameters: Mapping[str, Any]) -> bool:
+        """Whether the refused request is worth sending in another form."""
+        with self._lock:
+            if structured != self._structured or parameters is not self._parameters:
+                return True  # another thread has learnt meanwhile
+            if "max_completion_tokens" in said and "max_tokens" in parameters:
+                self._parameters = {"max_completion_tokens": self._role.max_tokens, "temperature": 0}
+                return True
+            if "temperature" in said and "temperature" in parameters:
+                self._parameters = {key: value for key, value in parameters.items() if key != "temperature"}
+                return True
+            if structured and not self._structured_works:
+                self._structured = False
+                return True
+            return False
+
+    async def _create(
+        self, client: "AsyncOpenAI", messages: Sequence[Message], kind: str, schema: Mapping[str, Any]
+    ) -> Reply:
+        wish: dict[str, Any] = {**self._parameters, "messages": list(messages)}
+        if self._structured:
+            described = {"name": kind, "strict": True, "schema": schema}
+            wish["response_format"] = {"type": "json_schema", "json_schema": described}
+        return reply_of(await client.chat.completions.create(model=self._role.model, **wish))
+
+
+def reply_of(completion: Any) -> Reply:
+    """Text and tokens of a completion; the package passes on whatever a service sends, unchecked.
+
+    Raises BrokenAnswer where there is no message at all. A message without text is an empty reply.
+    """
+    choices = getattr(completion, "choices", None)
+    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
+    if message is None:
+        raise BrokenAnswer(f"no message in the answer ({type(completion).__name__})")
+    content = getattr(message, "content", None)
+    text = content[:LONGEST_REPLY] if isinstance(content, str) else ""
+    usage = getattr(completion, "usage", None)
+    return Reply(
+        text=text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"),
+        input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
+        output_tokens=_count(getattr(usage, "completion_tokens", 0)),
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**31 else 0

@@ -1,0 +1,176 @@
+"""The language-model diagnostician: four prompts to any OpenAI-compatible service, at temperature 0.
+
+A reply that cannot be used is shown its error and asked again, at most `settings.retries` times; then the
+verdict is the defined one: Prompt 1 unresolved, Prompt 2 not a duplicate, Prompt 3 a new node labelled by the
+cause itself, Prompt 4 no merge. Every reply is stored by model and request when it arrives, and found there
+instead of asked.
+
+Flags on a verdict: `length` (a phrase outside 10 to 20 words, accepted), `unknown_id` (an id that was not
+supplied, then no match), `both_given` (an id and a description; the id wins), `unreadable` (no usable reply),
+`refused` (the service would not take the request).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
+from diagevo.diagnosis.chat import Asked, Budget, Chat, Usage
+from diagevo.diagnosis.diagnostician import (
+    DuplicateJudgement,
+    Extraction,
+    FailurePair,
+    NodeAssignment,
+    NodeContents,
+    PairJudgement,
+)
+from diagevo.diagnosis.endpoint import Endpoint, Patience
+from diagevo.diagnosis.prompts import Decision, DiagnosisPrompts
+from diagevo.diagnosis.replies import (
+    AssignmentReply,
+    DuplicateReply,
+    ExtractionReply,
+    MergeReply,
+    Reading,
+    read_assignment,
+    read_duplicate,
+    read_extraction,
+    read_merge,
+)
+from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.events import Call
+from diagevo.memory.recall import NodeCandidate
+from diagevo.memory.state import KnownCause
+from diagevo.sampling.sampler import Message
+
+T = TypeVar("T")
+
+_SCHEMAS: Mapping[Decision, dict[str, Any]] = MappingProxyType(
+    {
+        "extract": ExtractionReply.model_json_schema(),
+        "duplicate": DuplicateReply.model_json_schema(),
+        "assign": AssignmentReply.model_json_schema(),
+        "merge": MergeReply.model_json_schema(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome(Generic[T]):
+    """What the tries came to. `value` is None where none gave anything usable; `flag` then says why."""
+
+    value: T | None
+    flag: str
+    call: Call
+
+
+class OpenAIDiagnostician:
+    """Implements `Diagnostician`. `budget` holds what earlier processes of the run have spent
+    (`spending.py`)."""
+
+    def __init__(
+        self,
+        role: DiagnosticianRole,
+        settings: DiagnosisConfig,
+        artifacts: Artifacts,
+        prompts: Path | None = None,
+        *,
+        budget: Budget | None = None,
+        patience: Patience | None = None,
+    ) -> None:
+        self._prompts = DiagnosisPrompts.load(prompts, settings.trajectory_characters)
+        self._settings = settings
+        self._artifacts = artifacts
+        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, settings.workers, patience)
+        self._chat = Chat(
+            self._endpoint, role, artifacts, budget or Budget(settings.max_calls, settings.max_tokens)
+        )
+        self.name = role.model
+        self.revision = f"prompts-{self._prompts.revision}"
+        self.workers = settings.workers
+
+    @property
+    def usage(self) -> Mapping[str, Usage]:
+        """Calls and tokens of this process by decision: extract, duplicate, assign, merge."""
+        return self._chat.usage
+
+    def cancel(self) -> None:
+        """Break off open requests; those who wait for them get StoppedSafely."""
+        self._endpoint.cancel()
+
+    def close(self) -> None:
+        self._endpoint.close()
+
+    def extract(self, pair: FailurePair) -> Extraction:
+        supplied = [cause.cause_id for cause in pair.known]
+        outcome = self._decide(
+            "extract", self._prompts.extract(pair), lambda text: read_extraction(text, supplied), pair.asked
+        )
+        if outcome.value is None:
+            return Extraction("unresolved", flags=(outcome.flag,), call=outcome.call)
+        return replace(outcome.value, call=outcome.call)
+
+    def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
+        ids = [cause.cause_id for cause in candidates]
+        outcome = self._decide(
+            "duplicate",
+            self._prompts.duplicate(description, candidates),
+            lambda text: read_duplicate(text, ids),
+        )
+        return replace(outcome.value or DuplicateJudgement(False), call=outcome.call)
+
+    def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
+        ids = [node.node_id for node in shortlist]
+        outcome = self._decide(
+            "assign", self._prompts.assign(description, shortlist), lambda text: read_assignment(text, ids)
+        )
+        if outcome.value is None:
+            return NodeAssignment(new_label=description, flags=(outcome.flag,), call=outcome.call)
+        return replace(outcome.value, call=outcome.call)
+
+    def judge_pair(self, a: NodeContents, b: NodeContents) -> PairJudgement:
+        outcome = self._decide("merge", self._prompts.merge(a, b), read_merge)
+        if outcome.value is None:
+            return PairJudgement(False, flags=(outcome.flag,), call=outcome.call)
+        return replace(outcome.value, call=outcome.call)
+
+    def _decide(
+        self, decision: Decision, messages: list[Message], read: Callable[[str], Reading[T]], asked: int = 1
+    ) -> _Outcome[T]:
+        """Ask until a reply is right, or the tries are used up; then the best that was said, or nothing.
+
+        A soft complaint is shown once, and what it was about is better than what any other complaint was
+        about.
+        """
+        best: Reading[T] | None = None
+        call: Call | None = None
+        soft_shown = False
+        for tries in range(1, self._settings.retries + 2):
+            answer = self._chat.ask(decision, messages, _SCHEMAS[decision], asked=asked)
+            call = self._call(decision, answer, tries, call)
+            if answer.reply is None:
+                return _Outcome(best.value if best else None, "refused", call)
+            reading = read(answer.reply.text)
+            if reading.complaint is None or (reading.soft and soft_shown):
+                return _Outcome(reading.value, "", call)
+            soft_shown |= reading.soft
+            if reading.value is not None and (best is None or reading.soft or not best.soft):
+                best = reading
+            messages = [*messages, *self._prompts.retry(answer.reply.text, reading.complaint)]
+        assert call is not None
+        return _Outcome(best.value if best else None, "unreadable", call)
+
+    def _call(self, decision: Decision, answer: Asked, tries: int, before: Call | None) -> Call:
+        """The last request (it holds the earlier replies) and reply, with the tokens of all tries."""
+        reply = answer.reply
+        return Call(
+            model=self.name,
+            prompt=self._prompts.digest(decision),
+            request=answer.request,
+            reply=None if reply is None else self._artifacts.put(reply.text),
+            input_tokens=(before.input_tokens if before else 0) + (reply.input_tokens if reply else 0),
+            output_tokens=(before.output_tokens if before else 0) + (reply.output_tokens if reply else 0),
+            tries=tries,
+        )
