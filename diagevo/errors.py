@@ -65,6 +65,12 @@ class OutOfOrderError(StoreError):
     kind = "out_of_order"
 
 
+class InconsistentError(StoreError):
+    """The log contradicts itself: an event does not follow from those before it."""
+
+    kind = "inconsistent"
+
+
 class ServiceError(DiagEvoError):
     """A model endpoint or server failed after its retries."""
 

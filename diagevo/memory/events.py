@@ -109,9 +109,11 @@ class RunConfigured(Event):
     embedder: Embedder
     version: str
     origin: Origin | None = None
+    number: int = 1
+    """1 for the first; a fork and a change of the embedder record a further configuration."""
 
     def key(self) -> str:
-        return ""
+        return str(self.number)
 
 
 class RoundOpened(Event):
@@ -337,6 +339,8 @@ class RoundCommitted(Event):
     mastered: int
     nodes: int
     state_hash: str
+    undiagnosed: int = 0
+    """Valid observations that were never diagnosed, or stayed unresolved: none of them is counted."""
 
     def key(self) -> str:
         return ""
@@ -381,3 +385,6 @@ AnyEvent = Annotated[
     | CheckpointEvaluated,
     Field(discriminator="type"),
 ]
+
+EVENT_TYPES: dict[str, type[Event]] = {model.__name__: model for model in Event.__subclasses__()}
+"""Every event by its stored tag."""

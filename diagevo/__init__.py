@@ -1,0 +1,94 @@
+"""DiagEvo: diagnosis-guided self-play with an event-sourced memory of error causes.
+
+The memory as a library, for a trainer of your own:
+
+    import diagevo
+
+    memory = diagevo.open("sqlite:///runs/a.db", run="a")
+    schedule = memory.open_round(1)            # ε₁ and p₁ as committed in the round before
+    plan = schedule.draw(256, seed=7)          # free, targeted(cause) or stitched(cause, mastered), one a
+    prompt memory.score(candidates)                   # votes of every candidate; promotions follow
+    memory.observe(failures)                   # failed trajectories of the kept questions; idempotent
+    memory.diagnosed(diagnoses)                # what the diagnostician said, in any order
+    memory.settle(failure_id, ...)             # one by one: matched, or a new cause memory.commit()
+    # → ε₂, p₂
+
+Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
+all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first
+used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from diagevo.config.models import Config
+    from diagevo.memory.events import (
+        CandidateScored,
+        DuplicateJudged,
+        FailureDiagnosed,
+        FailureObserved,
+        NodeAssigned,
+        NodePairJudged,
+        RunConfigured,
+    )
+    from diagevo.memory.memory import Memory
+    from diagevo.memory.schedule import Draw, Schedule
+
+__version__ = "0.1.0"
+__all__ = [
+    "CandidateScored",
+    "Draw",
+    "DuplicateJudged",
+    "FailureDiagnosed",
+    "FailureObserved",
+    "Memory",
+    "NodeAssigned",
+    "NodePairJudged",
+    "RunConfigured",
+    "Schedule",
+    "__version__",
+    "open",
+]
+
+_HOMES = {
+    "Memory": "diagevo.memory.memory",
+    "Draw": "diagevo.memory.schedule",
+    "Schedule": "diagevo.memory.schedule",
+} | dict.fromkeys(
+    (
+        "CandidateScored",
+        "DuplicateJudged",
+        "FailureDiagnosed",
+        "FailureObserved",
+        "NodeAssigned",
+        "NodePairJudged",
+        "RunConfigured",
+    ),
+    "diagevo.memory.events",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'diagevo' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def open(
+    url: str, run: str, *, create: bool = True, root: "Path | None" = None, config: "Config | None" = None
+) -> "Memory":
+    """Open the memory of a run.
+
+    `url` is a SQLAlchemy URL or the path of an SQLite file; a missing file is created and migrated where
+    `create` allows it. `root` is the folder of the runs (default: the SQLite file's folder, else
+    $DIAGEVO_HOME, else ./runs); the run's own folder in it holds the chain's heads and the vector index.
+    `config` is recorded when the first round opens, where `Memory.configure` was not called before. Raises
+    StoreError for a database of another revision and, with `create=False`, NotFoundError for a run that
+    does not exist.
+    """
+    from diagevo.memory.opening import open_memory
+
+    return open_memory(url, run, create=create, root=root, config=config)

@@ -1,0 +1,97 @@
+"""Texts by their SHA-256, and a language model's replies by request: stored once, never changed. Thread-
+safe."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from diagevo.errors import NotFoundError, StoreError
+from diagevo.memory.database import Database
+from diagevo.memory.tables import ArtifactRow, ReplyRow, table
+
+ARTIFACT = table(ArtifactRow)
+REPLY = table(ReplyRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered, and what that cost."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Artifacts:
+    """Writes are transactions of their own: a text without an event harms nobody, an event without its text
+    does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        dialect = sqlite if database.dialect == "sqlite" else postgresql
+        self._put = dialect.insert(ARTIFACT).on_conflict_do_nothing()
+        self._remember = dialect.insert(REPLY).on_conflict_do_nothing()
+
+    def put(self, text: str) -> str:
+        """Store a text; its digest."""
+        return self.put_many([text])[0]
+
+    def put_many(self, texts: Sequence[str]) -> list[str]:
+        """Store texts in one transaction; their digests, in order."""
+        digests = [digest_of(text) for text in texts]
+        missing = dict(zip(digests, texts, strict=True))
+        for known in self._present(list(missing)):
+            del missing[known]
+        if missing:
+            rows = [{"digest": d, "content": t.encode()} for d, t in missing.items()]
+            with self._database.write() as connection:
+                connection.execute(self._put, rows)
+        return digests
+
+    def _present(self, digests: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        with self._database.read() as connection:
+            for start in range(0, len(digests), 500):
+                query = select(ARTIFACT.c.digest).where(ARTIFACT.c.digest.in_(digests[start : start + 500]))
+                found.update(connection.execute(query).scalars())
+        return found
+
+    def get(self, digest: str) -> str:
+        """The text of a digest. Raises NotFoundError; StoreError where the stored bytes are not the text's."""
+        with self._database.read() as connection:
+            query = select(ARTIFACT.c.content).where(ARTIFACT.c.digest == digest)
+            content = connection.execute(query).scalar_one_or_none()
+        if content is None:
+            raise NotFoundError(f"no text with digest {digest}")
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise StoreError(f"the text {digest} was changed", hint="see: diagevo memory verify --deep")
+        return bytes(content).decode()
+
+    def recall_reply(self, model: str, request: str) -> Reply | None:
+        """The reply that `model` gave to this request (a digest) before."""
+        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
+        with self._database.read() as connection:
+            row = connection.execute(
+                query.where(REPLY.c.model == model, REPLY.c.request == request)
+            ).one_or_none()
+        return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
+
+    def remember_reply(self, model: str, request: str, reply: Reply) -> None:
+        """Keep a reply; the first one to a request stays."""
+        row = {
+            "model": model,
+            "request": request,
+            "text": self.put(reply.text),
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+        }
+        with self._database.write() as connection:
+            connection.execute(self._remember, row)

@@ -1,0 +1,144 @@
+"""One SQL database: SQLite by default, PostgreSQL for several machines. Read and write transactions.
+
+SQLite runs in WAL mode and every write transaction begins IMMEDIATE: a deferred read that turns into a
+write fails at once, whatever the timeout. On PostgreSQL writers queue on the row of `log` (see `log.py`).
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+
+from diagevo.errors import ConfigError, StoreError
+
+BUSY_SECONDS = 60
+"""How long a writer waits for another one before the database counts as locked."""
+
+
+def database_url(location: str) -> URL:
+    """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError where it is neither."""
+    if "://" not in location:
+        return URL.create("sqlite", database=location)
+    try:
+        url = make_url(location)
+    except ArgumentError as error:
+        raise ConfigError(f"not a database: {location}", hint="give a path or a SQLAlchemy URL") from error
+    if url.drivername in ("postgresql", "postgres"):
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(
+            f"{url.get_backend_name()} is not supported", hint="use sqlite:///FILE or postgresql://"
+        )
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise ConfigError("a log in memory would be lost", hint="give a file: sqlite:///runs/diagevo.db")
+    return url
+
+
+def shown(url: URL) -> str:
+    """The URL for messages: without the password."""
+    return url.render_as_string(hide_password=True)
+
+
+class Database:
+    """Connections to one database. `synchronous` is SQLite's: NORMAL survives a crash of the program, FULL
+    also of the machine's power."""
+
+    def __init__(self, location: str, *, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
+        self.url = database_url(location)
+        self.dialect = self.url.get_backend_name()
+        self._joined = threading.local()
+        self.engine = _sqlite(self.url, synchronous) if self.dialect == "sqlite" else _postgres(self.url)
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None on PostgreSQL."""
+        return Path(self.url.database) if self.dialect == "sqlite" and self.url.database else None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read transaction: one consistent view, whatever is written meanwhile.
+
+        Inside a write transaction of the same thread it joins that one, and sees what it wrote.
+        """
+        joined = getattr(self._joined, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with _explained(self), self.engine.connect() as connection:
+            if self.dialect == "postgresql":
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end, rolled back whole on any error.
+
+        Inside another one of the same thread it joins that one: all of it is committed or rolled back
+        together.
+        """
+        joined = getattr(self._joined, "connection", None)
+        if joined is not None:
+            yield joined
+            return
+        with _explained(self), self.engine.connect() as connection:
+            connection = connection.execution_options(diagevo_write=True)
+            with connection.begin():
+                self._joined.connection = connection
+                try:
+                    yield connection
+                finally:
+                    self._joined.connection = None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def _sqlite(url: URL, synchronous: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: Any, _record: Any) -> None:
+        dbapi.isolation_level = None  # pysqlite must not begin transactions of its own
+        dbapi.execute("PRAGMA journal_mode = WAL")
+        dbapi.execute(f"PRAGMA synchronous = {synchronous}")
+        dbapi.execute("PRAGMA recursive_triggers = ON")
+        dbapi.execute("PRAGMA cache_size = -65536")
+
+    @event.listens_for(engine, "begin")
+    def _begun(connection: Connection) -> None:
+        writing = connection.get_execution_options().get("diagevo_write")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+    return engine
+
+
+def _postgres(url: URL) -> Engine:
+    # A round trip before each checkout finds a restarted server; memories are opened for days.
+    return create_engine(url, pool_pre_ping=True)
+
+
+@contextmanager
+def _explained(database: Database) -> Iterator[None]:
+    """What the driver says becomes what, where and the next step."""
+    where = shown(database.url)
+    try:
+        yield
+    except OperationalError as error:
+        text = str(error.orig)
+        if "locked" in text:
+            hint = "another program holds it; try again when it is done"
+            raise StoreError(f"the database {where} is locked", hint=hint) from error
+        if "readonly" in text or "unable to open" in text or "disk I/O" in text or "full" in text:
+            hint = "check that the folder exists, may be written, and has room"
+            raise StoreError(f"the database {where} cannot be written: {text}", hint=hint) from error
+        raise StoreError(f"the database {where} does not answer: {text}", hint="check its address") from error
+    except DBAPIError as error:
+        text = str(error.orig)
+        if "malformed" in text or "not a database" in text:
+            hint = "restore a backup: diagevo db restore"
+            raise StoreError(f"the database {where} is damaged: {text}", hint=hint) from error
+        raise

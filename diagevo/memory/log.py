@@ -1,0 +1,326 @@
+"""The event log: append with an expected version, read in order.
+
+Positions (global) and sequences (of a run) are given under the writers' lock and have no gaps. The lock is
+SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idempotent by event_id, and
+linked to the run's last event by its hash.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Executable, and_, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
+from diagevo.memory.database import Database
+from diagevo.memory.decode import Fact, light
+from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash
+from diagevo.memory.tables import EventRow, LogRow, RunRow, table
+
+EVENT = table(EventRow)
+LOG = table(LogRow)
+RUN = table(RunRow)
+PAGE = 5000
+"""Rows of a page: a log of any length is read with this many in memory."""
+
+_COLUMNS = tuple(EVENT.c)
+_FACT_COLUMNS = tuple(
+    EVENT.c[name]
+    for name in ("type", "schema_version", "round", "event_id", "sequence", "position", "payload")
+)
+_NAMES = tuple(c.name for c in _COLUMNS)
+
+
+def now() -> str:
+    """UTC with microseconds. Recorded for people; no fold ever reads it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run's chain ends."""
+
+    sequence: int
+    hash: str
+    fence: int = 0
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The position of each event, whether it is new, and the head after it."""
+
+    positions: tuple[int, ...]
+    fresh: tuple[bool, ...]
+    sequence: int
+    hash: str
+
+
+class Log:
+    """Append and read. `connection` arguments join a transaction that the caller holds (`Database.write`)."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._insert = insert(EVENT)
+
+    def append(
+        self,
+        run_id: str,
+        expected: int,
+        events: Sequence[Pending],
+        *,
+        fence: int | None = None,
+        connection: Connection | None = None,
+    ) -> Appended:
+        """Append `events` after sequence `expected` of the run, all or none.
+
+        An event whose id is recorded already with the same content keeps its old position; with other
+        content the append raises ConflictError. StaleWriterError where the run has moved past `expected`
+        (unless everything is recorded already) or where the writer's lease (`fence`) has been taken over.
+        """
+        with nullcontext(connection) if connection is not None else self.database.write() as joined:
+            return self._append(joined, run_id, expected, events, fence)
+
+    def _append(
+        self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending], fence: int | None
+    ) -> Appended:
+        last = self.lock(connection)
+        head = self.head(run_id, connection)
+        if fence is not None and head.fence != fence:
+            raise StaleWriterError(
+                f"the lease on run {run_id} was taken over by {head.holder}", hint="this writer must stop"
+            )
+        if expected != head.sequence:
+            return self._all_known(connection, run_id, expected, head, events)
+        rows, sequence, hash_ = _chained(run_id, head, last, events)
+        try:
+            self._insert_rows(connection, rows)
+        except IntegrityError:
+            return self._append_unknown(connection, run_id, head, last, events)
+        self._advance(connection, run_id, head.sequence == 0, last + len(rows), sequence, hash_)
+        positions = tuple(range(last + 1, last + 1 + len(rows)))
+        return Appended(positions, (True,) * len(rows), sequence, hash_)
+
+    def _insert_rows(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        """Insert all or none, and leave the transaction usable where it is none."""
+        if not rows:
+            return
+        if len(rows) == 1 and self.database.dialect == "sqlite":
+            connection.execute(self._insert, rows[0])  # SQLite undoes a failed statement by itself
+            return
+        with connection.begin_nested():
+            connection.execute(self._insert, rows)
+
+    def _append_unknown(
+        self, connection: Connection, run_id: str, head: Head, last: int, events: Sequence[Pending]
+    ) -> Appended:
+        """Some ids are taken: keep the old positions of equal events, append the rest."""
+        known = self._known(connection, events)
+        fresh: list[Pending] = []
+        slots: list[int | None] = []
+        for event in events:
+            position = known.get(event.event_id)
+            if position is None:
+                fresh.append(event)
+                known[event.event_id] = position = last + len(fresh)
+                slots.append(None)
+            else:
+                slots.append(position)
+        rows, sequence, hash_ = _chained(run_id, head, last, fresh)
+        self._insert_rows(connection, rows)
+        if rows:
+            self._advance(connection, run_id, head.sequence == 0, last + len(rows), sequence, hash_)
+        given = iter(range(last + 1, last + 1 + len(rows)))
+        positions = tuple(next(given) if slot is None else slot for slot in slots)
+        return Appended(positions, tuple(slot is None for slot in slots), sequence, hash_)
+
+    def _all_known(
+        self, connection: Connection, run_id: str, expected: int, head: Head, events: Sequence[Pending]
+    ) -> Appended:
+        known = self._known(connection, events)
+        if any(event.event_id not in known for event in events):
+            raise StaleWriterError(
+                f"run {run_id} is at sequence {head.sequence}, this writer expected {expected}",
+                hint="somebody else wrote in between: open the run again",
+            )
+        positions = tuple(known[event.event_id] for event in events)
+        return Appended(positions, (False,) * len(events), head.sequence, head.hash)
+
+    def _known(self, connection: Connection, events: Sequence[Pending]) -> dict[str, int]:
+        """Positions of those events that are recorded. Raises ConflictError where the content differs."""
+        ids = [event.event_id for event in events]
+        stored: dict[str, Any] = {}
+        for start in range(0, len(ids), 500):
+            query = select(*_COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
+            stored |= {row.event_id: row for row in connection.execute(query)}
+        for event in events:
+            row = stored.get(event.event_id)
+            if row is not None and any(
+                getattr(row, field) != getattr(event, field)
+                for field in ("round", "type", "schema_version", "cause_id", "payload", "causation_id")
+            ):
+                raise ConflictError(
+                    f"{event.type} {event.event_id} is recorded at position {row.position} with other content",
+                    hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
+                )
+        return {event_id: row.position for event_id, row in stored.items()}
+
+    def _advance(
+        self, connection: Connection, run_id: str, first: bool, position: int, sequence: int, hash_: str
+    ) -> None:
+        connection.execute(update(LOG).where(LOG.c.id == 1).values(position=position))
+        moved = update(RUN).where(RUN.c.run_id == run_id).values(sequence=sequence, hash=hash_)
+        if connection.execute(moved).rowcount == 0 and first:
+            self.create_run(connection, run_id, sequence, hash_)
+
+    def create_run(
+        self, connection: Connection, run_id: str, sequence: int = 0, hash_: str = GENESIS
+    ) -> None:
+        """The run's row. Under the writers' lock."""
+        row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
+        connection.execute(insert(RUN), row)
+
+    def lock(self, connection: Connection) -> int:
+        """Wait for the writers' lock; the last position given. (On SQLite BEGIN IMMEDIATE has the lock
+        already.)"""
+        query = select(LOG.c.position).where(LOG.c.id == 1)
+        if self.database.dialect == "postgresql":
+            query = query.with_for_update()
+        return connection.execute(query).scalar_one()
+
+    def head(self, run_id: str, connection: Connection | None = None) -> Head:
+        """Where the run's chain ends; sequence 0 for a run without events."""
+        query = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder).where(RUN.c.run_id == run_id)
+        with nullcontext(connection) if connection is not None else self.database.read() as joined:
+            row = joined.execute(query).one_or_none()
+        return Head(0, GENESIS) if row is None else Head(*row)
+
+    def runs(self) -> list[str]:
+        """Every run of the database, oldest first."""
+        with self.database.read() as connection:
+            query = select(RUN.c.run_id).where(RUN.c.sequence > 0).order_by(RUN.c.created_at, RUN.c.run_id)
+            return list(connection.execute(query).scalars())
+
+    def read(
+        self,
+        run_id: str | None = None,
+        *,
+        rounds: tuple[int, int] | None = None,
+        types: Sequence[str] | None = None,
+        cause_id: str | None = None,
+        causation_id: str | None = None,
+        after: int = 0,
+        until: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Recorded]:
+        """Stream events by position, a page at a time. `rounds`, `after` (exclusive) and `until`
+        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose."""
+        conditions = []
+        if run_id is not None:
+            conditions.append(EVENT.c.run_id == run_id)
+        if rounds is not None:
+            conditions.append(EVENT.c.round.between(*rounds))
+        if types is not None:
+            conditions.append(EVENT.c.type.in_(list(types)))
+        if cause_id is not None:
+            conditions.append(EVENT.c.cause_id == cause_id)
+        if causation_id is not None:
+            conditions.append(EVENT.c.causation_id == causation_id)
+        order = EVENT.c.position.desc() if newest_first else EVENT.c.position
+        left = limit
+        while left is None or left > 0:
+            bounds = [EVENT.c.position > after]
+            if until is not None:
+                bounds.append(EVENT.c.position <= until)
+            size = PAGE if left is None else min(left, PAGE)
+            page = self._page(select(*_COLUMNS).where(and_(*conditions, *bounds)).order_by(order).limit(size))
+            for row in page:
+                yield Recorded(*row)
+            if len(page) < size:
+                return
+            left = None if left is None else left - size
+            if newest_first:
+                until = page[-1].position - 1
+            else:
+                after = page[-1].position
+
+    def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
+        """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
+        while True:
+            query = select(*_FACT_COLUMNS).where(EVENT.c.run_id == run_id, EVENT.c.sequence > after)
+            if until is not None:
+                query = query.where(EVENT.c.sequence <= until)
+            page = self._page(query.order_by(EVENT.c.sequence).limit(PAGE))
+            for type_, version, round_, event_id, sequence, position, payload in page:
+                yield Fact(type_, round_, event_id, sequence, position, light(type_, version, payload))
+            if len(page) < PAGE:
+                return
+            after = page[-1].sequence
+
+    def _page(self, query: Executable) -> Sequence[Any]:
+        with self.database.read() as connection:
+            return connection.execute(query).fetchall()
+
+    def by_id(self, event_id: str) -> Recorded:
+        """One event. Raises NotFoundError."""
+        found = self._page(select(*_COLUMNS).where(EVENT.c.event_id == event_id))
+        if not found:
+            raise NotFoundError(f"no event {event_id}")
+        return Recorded(*found[0])
+
+    def last_position(self) -> int:
+        """The last position given in the database."""
+        with self.database.read() as connection:
+            return connection.execute(select(LOG.c.position).where(LOG.c.id == 1)).scalar_one()
+
+    def count(self, run_id: str) -> int:
+        """Number of events of a run, counted in the table."""
+        with self.database.read() as connection:
+            query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
+            return connection.execute(query).scalar_one()
+
+
+def _chained(
+    run_id: str, head: Head, last: int, events: Sequence[Pending]
+) -> tuple[list[dict[str, Any]], int, str]:
+    """The rows to insert, linked to each other; the new sequence and hash."""
+    at, previous, recorded_at = head.sequence, head.hash, now()
+    rows = []
+    for offset, e in enumerate(events, 1):
+        position, sequence = last + offset, at + offset
+        hash_ = chain_hash(
+            previous,
+            position,
+            e.event_id,
+            run_id,
+            sequence,
+            e.round,
+            e.type,
+            e.schema_version,
+            e.cause_id,
+            e.payload,
+            e.causation_id,
+            recorded_at,
+        )
+        values = (
+            position,
+            e.event_id,
+            run_id,
+            sequence,
+            e.round,
+            e.type,
+            e.schema_version,
+            e.cause_id,
+            e.payload,
+            e.causation_id,
+            recorded_at,
+            previous,
+            hash_,
+        )
+        rows.append(dict(zip(_NAMES, values, strict=True)))
+        previous = hash_
+    return rows, at + len(rows), previous

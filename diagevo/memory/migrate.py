@@ -1,0 +1,68 @@
+"""Revisions of the database. A new SQLite file is created and migrated; anything else is never changed
+unasked."""
+
+from importlib.resources import as_file, files
+
+from sqlalchemy import Connection, inspect, text
+
+from diagevo.errors import StoreError
+from diagevo.memory.database import Database, shown
+
+HEAD = "0001"
+"""The revision that this code expects; a test compares it with the newest migration."""
+
+
+def revision(connection: Connection) -> str | None:
+    """The database's revision; None where no migration has run."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+
+
+def upgrade(database: Database, to: str = "head") -> None:
+    """Run the migrations up to `to`, in one transaction."""
+    from alembic import command
+    from alembic.config import Config
+
+    with as_file(files("diagevo._migrations")) as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        with database.write() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, to)
+
+
+def prepare(database: Database, *, create: bool) -> None:
+    """Make the database usable, or say why it is not. Raises StoreError.
+
+    A missing SQLite file is created and migrated where `create` allows it; an empty PostgreSQL database is
+    migrated likewise. An older or a newer revision is refused.
+    """
+    where = shown(database.url)
+    file = database.file
+    if file is not None and not file.exists():
+        if not create:
+            raise StoreError(f"there is no database at {file}", hint="make one: diagevo init")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make the folder {file.parent}: {error.strerror}") from error
+    with database.read() as connection:
+        found = revision(connection)
+        empty = found is None and not inspect(connection).get_table_names()
+    if found == HEAD:
+        return
+    if empty and create:
+        upgrade(database)
+        return
+    if found is None:
+        raise StoreError(
+            f"{where} holds no DiagEvo log", hint="name another database, or make one: diagevo init"
+        )
+    if found < HEAD:
+        raise StoreError(
+            f"{where} is at revision {found}, this version expects {HEAD}", hint="run: diagevo db upgrade"
+        )
+    raise StoreError(
+        f"{where} is at revision {found}, newer than this version's {HEAD}", hint="install the newer DiagEvo"
+    )

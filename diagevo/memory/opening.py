@@ -1,0 +1,40 @@
+"""From a URL and a run's name to a Memory."""
+
+import os
+import re
+from pathlib import Path
+
+from diagevo.config.models import Config
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.memory.database import Database
+from diagevo.memory.log import Log
+from diagevo.memory.memory import Memory
+from diagevo.memory.migrate import prepare
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def runs_folder(database: Database, root: Path | None = None) -> Path:
+    """The folder that holds a folder a run: `root`, or the SQLite file's, or $DIAGEVO_HOME, or ./runs."""
+    if root is not None:
+        return root
+    if database.file is not None:
+        return database.file.parent
+    return Path(os.environ.get("DIAGEVO_HOME", "runs"))
+
+
+def open_memory(
+    url: str, run: str, *, create: bool = True, root: Path | None = None, config: Config | None = None
+) -> Memory:
+    """See `diagevo.open`."""
+    if RUN_ID.fullmatch(run) is None:
+        raise ConfigError(
+            f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+        )
+    database = Database(url)
+    prepare(database, create=create)
+    if not create and run not in Log(database).runs():
+        known = ", ".join(Log(database).runs()) or "none"
+        raise NotFoundError(f"there is no run {run}", hint=f"runs here: {known}")
+    settings = {} if config is None else config.model_dump(mode="json")
+    return Memory(database, run, runs_folder(database, root), settings)

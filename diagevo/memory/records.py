@@ -1,0 +1,159 @@
+"""The envelope around an event: its id, its bytes, its hash. Pure; no database here."""
+
+import hashlib
+import math
+import struct
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.memory.decode import full
+from diagevo.memory.events import EVENT_TYPES, Event
+
+NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
+GENESIS = "0" * 64
+"""What the first event of a run names as its predecessor's hash."""
+
+_canonical = msgspec.json.Encoder(order="sorted")
+_lengths = struct.Struct("!12q")
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An event that is ready to be appended: all of its envelope but what the log gives."""
+
+    event_id: str
+    round: int
+    type: str
+    schema_version: int
+    cause_id: str | None
+    payload: str
+    causation_id: str | None
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event as it is stored, a column a field."""
+
+    position: int
+    event_id: str
+    run_id: str
+    sequence: int
+    round: int
+    type: str
+    schema_version: int
+    cause_id: str | None
+    payload: str
+    causation_id: str | None
+    recorded_at: str
+    previous_hash: str
+    hash: str
+
+    @property
+    def event(self) -> Event:
+        """The payload as a model, upcast to the current version."""
+        return full(self.type, self.schema_version, self.payload)
+
+
+@lru_cache(maxsize=64)
+def _run_namespace(run_id: str) -> bytes:
+    return uuid.uuid5(NAMESPACE, run_id).bytes
+
+
+def event_id(run_id: str, round: int, type_: str, key: str) -> str:
+    """UUIDv5 of run and business key: whoever records the same thing again gives it the same id."""
+    name = f"{type_}:{round}:{key}".encode()
+    digest = bytearray(hashlib.sha1(_run_namespace(run_id) + name, usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _floating(annotation: Any) -> bool:
+    return any(word in str(annotation) for word in ("float", "Any", "Similar"))
+
+
+_MAY_FLOAT = {
+    name
+    for name, model in EVENT_TYPES.items()
+    if any(_floating(f.annotation) for f in model.model_fields.values())
+}
+"""Types with a float somewhere: only these are searched for NaN and infinity."""
+
+
+def _refuse_non_finite(value: Any, where: str) -> None:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where} is {value}: a number in the log must be finite")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_non_finite(inner, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _refuse_non_finite(inner, f"{where}[{index}]")
+
+
+def payload_of(event: Event) -> str:
+    """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
+    NaN."""
+    name = type(event).__name__
+    plain = event.__pydantic_serializer__.to_python(event, mode="python")
+    plain.pop("type", None)
+    if name in _MAY_FLOAT:
+        _refuse_non_finite(plain, name)
+    return _canonical.encode(plain).decode()
+
+
+def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
+    """Wrap `event` for the log. `causation_id` is the event that this one follows from."""
+    name = type(event).__name__
+    return Pending(
+        event_id(run_id, round, name, event.key()),
+        round,
+        name,
+        event.schema_version,
+        getattr(event, "cause_id", None),
+        payload_of(event),
+        causation_id,
+    )
+
+
+def chain_hash(
+    previous: str,
+    position: int,
+    event_id: str,
+    run_id: str,
+    sequence: int,
+    round: int,
+    type_: str,
+    schema_version: int,
+    cause_id: str | None,
+    payload: str,
+    causation_id: str | None,
+    recorded_at: str,
+) -> str:
+    """SHA-256 in hex over every stored column, in this order; the lengths in bytes go first, -1 for null."""
+    texts = (
+        previous.encode(),
+        b"%d" % position,
+        event_id.encode(),
+        run_id.encode(),
+        b"%d" % sequence,
+        b"%d" % round,
+        type_.encode(),
+        b"%d" % schema_version,
+        b"" if cause_id is None else cause_id.encode(),
+        payload.encode(),
+        b"" if causation_id is None else causation_id.encode(),
+        recorded_at.encode(),
+    )
+    lengths = [len(t) for t in texts]
+    if cause_id is None:
+        lengths[8] = -1
+    if causation_id is None:
+        lengths[10] = -1
+    return hashlib.sha256(_lengths.pack(*lengths) + b"".join(texts)).hexdigest()

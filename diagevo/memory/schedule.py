@@ -1,0 +1,121 @@
+"""ε, p and the draw of modes and causes: Equations 1 and 2 of the paper, exact.
+
+Everything is integers and fractions. The draw uses `random.Random`, seeded by a text of seed and round, and
+only its `randrange`: the same seed gives the same draws, and a longer draw begins with the shorter one.
+"""
+
+import random
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import accumulate
+from typing import Literal
+
+from diagevo.memory.events import Mode
+
+Stitching = Literal["node", "random", "off"]
+
+
+def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
+    """Share of free exploration: F₁ / (F₁ + F/k), Equation 1. Returns a Fraction in (0, 1]; 1 where F = 0."""
+    if failures == 0:
+        return Fraction(1)
+    if not reference:
+        raise ValueError("failures without a reference round")
+    return reference / (reference + failures / k)
+
+
+def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
+    """p(e) = f(e) / F over Active causes, Equation 1. Empty where F = 0. The values sum to 1."""
+    total = sum(frequencies.values())
+    return {cause: Fraction(f, total) for cause, f in frequencies.items() if f} if total else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What one prompt of the challenger is about. Texts: the causes' descriptions and the node's label."""
+
+    index: int
+    mode: Mode
+    cause_id: str | None = None
+    cause: str | None = None
+    node: str | None = None
+    stitched_cause_id: str | None = None
+    stitched_cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledCause:
+    """A cause as committed in the round before."""
+
+    cause_id: str
+    description: str
+    node_id: str
+    node: str
+    mastered: bool
+    frequency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """ε and p of one round, with the memory as committed in the round before."""
+
+    round: int
+    epsilon: Fraction
+    causes: tuple[ScheduledCause, ...]
+    stitching: Stitching = "node"
+
+    @property
+    def frequencies(self) -> dict[str, int]:
+        """f of every Active cause, in order of number."""
+        return {c.cause_id: c.frequency for c in self.causes if not c.mastered}
+
+    @property
+    def failures(self) -> int:
+        """F: the sum of the Active causes' frequencies."""
+        return sum(self.frequencies.values())
+
+    @property
+    def probabilities(self) -> dict[str, Fraction]:
+        return probabilities(self.frequencies)
+
+    def partners(self, cause: ScheduledCause) -> tuple[ScheduledCause, ...]:
+        """Mastered causes that may be stitched to `cause`."""
+        if self.stitching == "off":
+            return ()
+        anywhere = self.stitching == "random"
+        return tuple(c for c in self.causes if c.mastered and (anywhere or c.node_id == cause.node_id))
+
+    def draw(self, n: int, *, seed: int) -> list[Draw]:
+        """n independent draws of a mode and its causes, one a prompt. Pure: the same seed gives the same
+        list."""
+        rng = random.Random(f"{seed}.{self.round}")
+        active = [c for c in self.causes if not c.mastered]
+        edges = list(accumulate(c.frequency for c in active))
+        partners: dict[str, Sequence[ScheduledCause]] = {}
+        draws: list[Draw] = []
+        for index in range(n):
+            if not active or rng.randrange(self.epsilon.denominator) < self.epsilon.numerator:
+                draws.append(Draw(index, "free"))
+                continue
+            cause = active[bisect_right(edges, rng.randrange(edges[-1]))]
+            if cause.cause_id not in partners:
+                partners[cause.cause_id] = self.partners(cause)
+            others = partners[cause.cause_id]
+            if not others:
+                draws.append(Draw(index, "targeted", cause.cause_id, cause.description, cause.node))
+                continue
+            other = others[rng.randrange(len(others))]
+            draws.append(
+                Draw(
+                    index,
+                    "stitched",
+                    cause.cause_id,
+                    cause.description,
+                    cause.node,
+                    other.cause_id,
+                    other.description,
+                )
+            )
+        return draws

@@ -1,0 +1,24 @@
+"""Alembic's entry point. `diagevo.memory.migrate` passes an open connection; a developer passes `-x
+url=...`."""
+
+from alembic import context
+from sqlalchemy import Connection, create_engine
+from sqlmodel import SQLModel
+
+from diagevo.memory import tables
+
+
+def _run(connection: Connection) -> None:
+    assert tables.EventRow  # the import fills SQLModel.metadata
+    context.configure(connection=connection, target_metadata=SQLModel.metadata, transactional_ddl=False)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    _run(given)
+else:
+    engine = create_engine(context.get_x_argument(as_dictionary=True)["url"])
+    with engine.begin() as opened:
+        _run(opened)
