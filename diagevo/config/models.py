@@ -187,7 +187,10 @@ class RolesConfig(Section):
 class ValidationConfig(Section):
     questions: str | None = Field(default=None, description="JSONL of question and answer, or `builtin:arithmetic`.")
     limit: int | None = Field(default=None, ge=1, description="Only the first so many questions.")
-    samples: int = Field(default=8, ge=1, description="Samples a question for the mean at T = 1.")
+    samples: int = Field(default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature.")
+    baseline_temperature: float | None = Field(
+        default=None, gt=0, description="Also sample the untouched model colder: how much of a gain is sharpening."
+    )
 
 
 class Config(Section):
@@ -195,7 +198,9 @@ class Config(Section):
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
     seed: int = Field(default=0, ge=0, description="Seed of every draw; the same seed plays the same run.")
-    prompts: Path | None = Field(default=None, description="Folder whose templates replace the built-in prompts.")
+    prompts: str | None = Field(
+        default=None, description="Folder whose templates replace the built-in prompts, or `builtin:arithmetic`."
+    )
     world: Literal["arithmetic"] | None = Field(
         default=None, description="A world that knows the truth: checks questions and measures labels."
     )

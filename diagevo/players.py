@@ -1,0 +1,292 @@
+"""The two models that learn: the challenger writes questions, the solver answers them.
+
+Each is a policy folder that is sampled and updated by GRPO. Memory guides the challenger alone; the solver is
+shown questions and nothing else.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+from diagevo.config.models import Config
+from diagevo.errors import StoreError
+from diagevo.memory.schedule import Draw
+from diagevo.sampling.sampler import Completion, Sampler, SamplingParams
+from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
+from diagevo.selfplay.questions import PromptTemplates, parse_question
+from diagevo.selfplay.repetition import shares
+from diagevo.selfplay.rewards import challenger_rewards, solver_rewards
+from diagevo.selfplay.votes import Votes
+from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary, train
+
+OnStep = Callable[[int, list[Rollout], list[float]], None]
+
+
+class World(Protocol):
+    """A world that can compute the truth: it refuses questions outside it, and measures labels."""
+
+    def answer(self, question: str) -> str | None:
+        """The true answer; None where the question is outside the world."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What both players use: configuration, prompts, the answer checker, a way to serve a policy, the world."""
+
+    config: Config
+    templates: PromptTemplates
+    checker: AnswerChecker
+    open_sampler: Callable[[Path], Sampler]
+    world: World | None = None
+
+    @property
+    def params(self) -> SamplingParams:
+        sampling = self.config.sampling
+        return SamplingParams(sampling.temperature, sampling.top_p, sampling.max_new_tokens)
+
+    def seed(self, *parts: object) -> int:
+        """A seed of its own for each draw of the run, from the run's seed and what the draw is for."""
+        text = json.dumps([self.config.seed, *map(str, parts)])
+        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
+
+    def read_question(self, completion: str) -> str | None:
+        """The question in a challenger's completion; None where there is none or the world has no answer to it."""
+        question = parse_question(completion)
+        if question is None or (self.world is not None and self.world.answer(question) is None):
+            return None
+        return question
+
+
+@dataclass(frozen=True)
+class Written:
+    """A candidate as the challenger wrote it."""
+
+    draw: Draw
+    completion: str
+    question: str | None
+    """None: no readable question, the candidate is invalid."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A candidate's votes. `reference` is the construction response kept for diagnosis; both None if invalid."""
+
+    written: Written
+    votes: Votes | None
+    reference: str | None
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A retained question with its pseudo-label, ready for solver training."""
+
+    question_id: str
+    question: str
+    label: str
+    reference: str
+    """Digest of the reference trajectory."""
+
+
+class Challenger:
+    """Writes questions from the schedule's draw; learns to write uncertain, varied ones."""
+
+    def __init__(self, policy: Path, kit: Kit) -> None:
+        self.policy = policy
+        self.kit = kit
+
+    def train(
+        self, plan: Sequence[Draw], solver: "Solver", round_: int, output: Path, work: Path, on_step: OnStep
+    ) -> TrainingSummary:
+        """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
+        rows = [TrainingRow(f"r{round_}.u{draw.index}", self.kit.templates.challenger(draw)) for draw in plan]
+        with solver.serving() as sampler:
+            reward = ChallengerReward(self.kit, sampler, round_)
+            config = self.kit.config
+            return train(
+                self.policy,
+                rows,
+                reward,
+                config.challenger_grpo,
+                config.sampling,
+                output=output,
+                work=work,
+                seed=self.kit.seed(round_, "challenger"),
+                on_step=on_step,
+                resume=True,
+            )
+
+    def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:
+        """One completion a draw, from the updated policy."""
+        prompts = [self.kit.templates.challenger(draw) for draw in plan]
+        sampler = self.kit.open_sampler(self.policy)
+        try:
+            groups = sampler.sample(
+                prompts, n=1, params=self.kit.params, seed=self.kit.seed(round_, "candidates")
+            )
+        finally:
+            sampler.close()
+        texts = [group[0].text for group in groups]
+        return [
+            Written(draw, text, self.kit.read_question(text)) for draw, text in zip(plan, texts, strict=True)
+        ]
+
+
+class ChallengerReward:
+    """The paper's challenger reward as the trainer asks for it: votes on a rank's slice, clusters over the batch."""
+
+    def __init__(self, kit: Kit, solver: Sampler, round_: int) -> None:
+        self.kit = kit
+        self.solver = solver
+        self.round = round_
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
+        """The question of each rollout and its majority share among the frozen solver's votes."""
+        questions = [self.kit.read_question(rollout.text) for rollout in rollouts]
+        asked = [question for question in questions if question is not None]
+        step = rollouts[0].step if rollouts else 0
+        votes = iter(
+            vote(
+                self.kit,
+                self.solver,
+                asked,
+                self.kit.config.round.challenger_votes,
+                self.kit.seed(self.round, "u", step),
+            )[0]
+        )
+        return [
+            {"question": question, "p1": None if question is None else str(next(votes).p1)}
+            for question in questions
+        ]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any]]) -> list[float]:
+        """Equation 11 over the whole step. An unreadable completion stands alone among B."""
+        readable = [i for i, measure in enumerate(measures) if measure["question"] is not None]
+        of_readable = shares(
+            [measures[i]["question"] for i in readable], self.kit.config.reward.cluster_distance
+        )
+        share_B = [1 / len(measures)] * len(measures)
+        for i, share in zip(readable, of_readable, strict=True):
+            share_B[i] = float(share) * len(readable) / len(measures)
+        p1s = [None if measure["p1"] is None else Fraction(measure["p1"]) for measure in measures]
+        return challenger_rewards(p1s, share_B, self.kit.config.reward.repetition_weight)
+
+
+class Solver:
+    """Answers questions; learns from its own majorities."""
+
+    def __init__(self, policy: Path, kit: Kit) -> None:
+        self.policy = policy
+        self.kit = kit
+
+    def serving(self) -> "Serving":
+        """The policy as a sampler, closed at the end of the block."""
+        return Serving(self.kit.open_sampler(self.policy))
+
+    def answer(self, candidates: Sequence[Written], round_: int) -> list[Answered]:
+        """N construction responses a valid candidate, grouped by agreement, in order."""
+        questions = [written.question for written in candidates if written.question is not None]
+        n = self.kit.config.round.responses
+        with self.serving() as sampler:
+            votes, responses = vote(self.kit, sampler, questions, n, self.kit.seed(round_, "votes"))
+        answered = iter(zip(votes, responses, strict=True))
+        return [
+            Answered(written, None, None)
+            if written.question is None
+            else _with_reference(written, *next(answered))
+            for written in candidates
+        ]
+
+    def train(
+        self, lessons: Sequence[Lesson], round_: int, output: Path, work: Path, on_step: OnStep
+    ) -> TrainingSummary:
+        """GRPO on agreement with the pseudo-label: +1 or -1."""
+        rows = [
+            TrainingRow(lesson.question_id, self.kit.templates.solver(lesson.question)) for lesson in lessons
+        ]
+        config = self.kit.config
+        return train(
+            self.policy,
+            rows,
+            SolverReward({lesson.question_id: lesson.label for lesson in lessons}, self.kit.checker),
+            config.solver_grpo,
+            config.sampling,
+            output=output,
+            work=work,
+            seed=self.kit.seed(round_, "solver"),
+            on_step=on_step,
+            resume=True,
+        )
+
+
+class SolverReward:
+    """Agreement of a response with its question's pseudo-label. A response without a box fails."""
+
+    def __init__(self, labels: Mapping[str, str], checker: AnswerChecker) -> None:
+        self.labels = labels
+        self.checker = checker
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[bool]:
+        answers = [extract_boxed(rollout.text) for rollout in rollouts]
+        labels = [self.labels[rollout.row_id] for rollout in rollouts]
+        boxed = [(answer, label) for answer, label in zip(answers, labels, strict=True) if answer is not None]
+        agrees = iter(self.checker.agree_many(boxed))
+        return [answer is not None and next(agrees) for answer in answers]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[bool]) -> list[float]:
+        return solver_rewards(measures)
+
+
+class Serving:
+    """A sampler for the length of a block."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def __enter__(self) -> Sampler:
+        return self.sampler
+
+    def __exit__(self, *_: object) -> None:
+        self.sampler.close()
+
+
+def vote(
+    kit: Kit, sampler: Sampler, questions: Sequence[str], n: int, seed: int
+) -> tuple[list[Votes], list[list[Completion]]]:
+    """n responses a question and their votes."""
+    responses = sampler.sample(
+        [kit.templates.solver(q) for q in questions], n=n, params=kit.params, seed=seed
+    )
+    return kit.checker.group([[extract_boxed(c.text) for c in group] for group in responses]), responses
+
+
+def _with_reference(written: Written, votes: Votes, responses: Sequence[Completion]) -> Answered:
+    """Keep the first agreeing response that ended by itself; else the first agreeing one."""
+    agreeing = [responses[i] for i in votes.agreeing]
+    reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
+    return Answered(written, votes, None if reference is None else reference.text)
+
+
+def save_written(path: Path, written: Sequence[Written]) -> None:
+    """One JSON object a line, written whole or not at all."""
+    rows = ({"index": w.draw.index, "completion": w.completion} for w in written)
+    staging = path.with_name(f".staging-{path.name}")
+    staging.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    staging.replace(path)
+
+
+def load_written(path: Path, plan: Sequence[Draw], kit: Kit) -> list[Written]:
+    """What `save_written` wrote, beside the same draw."""
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    if [row["index"] for row in rows] != [draw.index for draw in plan]:
+        raise StoreError(
+            f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"
+        )
+    return [
+        Written(draw, row["completion"], kit.read_question(row["completion"]))
+        for draw, row in zip(plan, rows, strict=True)
+    ]

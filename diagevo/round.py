@@ -1,0 +1,287 @@
+"""One round of DiagEvo, as in the paper's Figure 2: `play` is the table of contents.
+
+Every verb is a stage that is played once to its end. A round that was interrupted is played again from its
+opening: what is complete is read back, what was under way is voided and done again.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.embedder import Embedder
+from diagevo.diagnosis.extraction import Diagnoser, Progress
+from diagevo.diagnosis.maintain import MaintenanceReport, maintain
+from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
+from diagevo.memory.memory import Memory
+from diagevo.memory.schedule import Schedule
+from diagevo.players import Answered, Challenger, Kit, Lesson, Solver, Written, load_written, save_written
+from diagevo.progress import Observer, StopFlag
+from diagevo.selfplay.filtering import verdict
+from diagevo.stages import Outcome, Stages
+from diagevo.training.grpo import Rollout, last_saved_step
+
+
+@dataclass(frozen=True)
+class Game:
+    """What stays the same from round to round. `folder` is the run's."""
+
+    kit: Kit
+    memory: Memory
+    diagnostician: Diagnostician
+    embedder: Embedder
+    folder: Path
+    observer: Observer
+    stop: StopFlag
+    last_stage: str | None = None
+    """Stop safely once this stage of the round is complete."""
+
+
+class Round:
+    """Round `number`, from the policies that the round before left."""
+
+    def __init__(self, game: Game, number: int, challenger: Path, solver: Path) -> None:
+        self.game = game
+        self.number = number
+        self.kit = game.kit
+        self.memory = game.memory
+        self.challenger = Challenger(challenger, game.kit)
+        self.solver = Solver(solver, game.kit)
+        self.folder = round_folder(game.folder, number)
+        self.stages = Stages(game.memory, number, game.folder, game.observer, game.stop, game.last_stage)
+
+    def play(self) -> RoundCommitted:
+        """(1) challenger, (2) candidates, votes and filter, solver, (3) maintenance, (4) the next schedule."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        schedule = self.memory.open_round(self.number, seed=self.kit.seed(self.number, "schedule"))
+        self.train_challenger(schedule)
+        written = self.write_candidates(schedule)
+        self.vote(written)
+        lessons = self.keep_learnable()
+        self.train_solver(lessons)
+        self.maintain()
+        return self.memory.commit()
+
+    def train_challenger(self, schedule: Schedule) -> None:
+        """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""
+        settings = self.kit.config.challenger_grpo
+        if not self.kit.config.round.train_challenger or settings.max_steps == 0:
+            return
+        plan = schedule.draw(
+            settings.max_steps * settings.batch_questions, seed=self.kit.seed(self.number, "challenger plan")
+        )
+        output, work = self.folder / "challenger", self.folder / "challenger-work"
+
+        def train() -> Outcome:
+            rewards: list[float] = []
+
+            def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
+                self.stages.check_stop(f"in step {step} of the challenger's training")
+                rewards.append(sum(step_rewards) / len(step_rewards))
+                detail = f"mean reward {rewards[-1]:.3f}"
+                self.stages.progress("challenger", step, settings.max_steps, detail)
+
+            summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
+            return Outcome((output,), summary={"steps": summary.steps, "reward": _mean(rewards)})
+
+        self.stages.play(
+            "challenger", train, total=settings.max_steps, resumes_after=lambda: last_saved_step(work)
+        )
+        self.challenger = Challenger(output, self.kit)
+
+    def write_candidates(self, schedule: Schedule) -> list[Written]:
+        """A fresh pool from the updated challenger under the same schedule."""
+        plan = schedule.draw(self.kit.config.round.candidates, seed=self.kit.seed(self.number, "pool"))
+        file = self.folder / "candidates.jsonl"
+
+        def write() -> Outcome:
+            written = self.challenger.write(plan, self.number)
+            save_written(file, written)
+            valid = sum(w.question is not None for w in written)
+            return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
+
+        self.stages.play("candidates", write, total=len(plan))
+        return load_written(file, plan, self.kit)
+
+    def vote(self, written: Sequence[Written]) -> None:
+        """N answers a candidate by the frozen solver, the filter's verdict, and the promotions that follow."""
+
+        def vote() -> Outcome:
+            scored = [self._scored(answered) for answered in self.solver.answer(written, self.number)]
+            summary = dict(Counter(candidate.verdict for candidate in scored))
+            return Outcome(record=lambda: self.memory.score(scored), summary=summary)
+
+        self.stages.play("votes", vote, total=len(written))
+
+    def keep_learnable(self) -> list[Lesson]:
+        """The candidates that double-confidence filtering retained (Equation 3), as the log has them."""
+        scored = self.memory.log.read(
+            self.memory.run_id, types=["CandidateScored"], rounds=(self.number, self.number)
+        )
+        return [
+            Lesson(event.question_id, self.memory.artifacts.get(event.question), event.label, event.reference)
+            for recorded in scored
+            if isinstance(event := recorded.event, CandidateScored)
+            and event.verdict == "kept"
+            and event.label is not None
+            and event.reference is not None
+        ]
+
+    def train_solver(self, lessons: Sequence[Lesson]) -> None:
+        """GRPO towards the pseudo-labels. Every failed trajectory is observed, and diagnosed as it arrives."""
+        settings = self.kit.config.solver_grpo
+        output, work = self.folder / "solver", self.folder / "solver-work"
+        steps = min(settings.max_steps, -(-len(lessons) // settings.batch_questions))
+
+        def train() -> Outcome:
+            if not steps:
+                return Outcome(summary={"steps": 0, "failures": 0})
+            rewards: list[float] = []
+            with Diagnoser(self.memory, self.game.diagnostician, self.kit.config.diagnosis) as diagnoser:
+                diagnoser.submit(self.memory.undiagnosed())
+                failed = FailureCapture(self.kit, self.memory, lessons)
+
+                def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
+                    self.stages.check_stop(f"in step {step} of the solver's training")
+                    failures = failed.of_step(rollouts, step_rewards)
+                    self.memory.observe(failures)
+                    diagnoser.submit(failures)
+                    rewards.append(sum(step_rewards) / len(step_rewards))
+                    detail = f"mean reward {rewards[-1]:.3f}, {len(failures)} failures"
+                    self.stages.progress("solver", step, steps, detail)
+
+                summary = self.solver.train(lessons, self.number, output, work, on_step)
+                diagnoser.drain()
+            return Outcome(
+                (output,),
+                summary={
+                    "steps": summary.steps,
+                    "reward": _mean(rewards),
+                    "waited": round(diagnoser.waited, 2),
+                },
+            )
+
+        self.stages.play("solver", train, total=steps, resumes_after=lambda: last_saved_step(work))
+        if steps:
+            self.solver = Solver(output, self.kit)
+
+    def maintain(self) -> None:
+        """What failed updates the memory: match or create causes, merge nodes."""
+        config = self.kit.config
+
+        def diagnose() -> Outcome:
+            report = maintain(
+                self.memory,
+                self.game.diagnostician,
+                self.game.embedder,
+                config.diagnosis,
+                config.memory,
+                lambda p: self._diagnosis_progress(p),
+                should_stop=lambda: bool(self.game.stop),
+            )
+            return Outcome(summary=_maintenance(report))
+
+        self.stages.play("diagnosis", diagnose)
+
+    def _scored(self, answered: Answered) -> CandidateScored:
+        """The event of one candidate. Where a world knows the truth, the label is measured against it."""
+        draw, votes, question = answered.written.draw, answered.votes, answered.written.question
+        common = {
+            "question_id": f"r{self.number}.q{draw.index}",
+            "question": self.memory.artifacts.put(
+                answered.written.completion if question is None else question
+            ),
+            "mode": draw.mode,
+            "cause_id": draw.cause_id,
+            "stitched_cause_id": draw.stitched_cause_id,
+            "responses": self.kit.config.round.responses,
+        }
+        if votes is None or question is None:
+            return CandidateScored(
+                **common, votes=[], first=0, second=0, label=None, verdict="invalid", reference=None
+            )
+        truth = None if self.kit.world is None else self.kit.world.answer(question)
+        known = truth is not None and votes.label is not None
+        return CandidateScored(
+            **common,
+            votes=list(votes.votes),
+            first=votes.first,
+            second=votes.second,
+            label=votes.label,
+            verdict=verdict(votes, self.kit.config.filter),
+            reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
+            truth=truth,
+            label_true=self.kit.checker.agree(votes.label, truth) if known else None,
+        )
+
+    def _diagnosis_progress(self, progress: Progress) -> None:
+        self.stages.progress("diagnosis", progress.done, progress.total, progress.phase)
+
+
+class FailureCapture:
+    """Turns a step's rollouts into observations: every failed response of a retained question, once."""
+
+    def __init__(self, kit: Kit, memory: Memory, lessons: Sequence[Lesson]) -> None:
+        self.settings = kit.config.diagnosis
+        self.memory = memory
+        self.references: Mapping[str, str] = {lesson.question_id: lesson.reference for lesson in lessons}
+
+    def of_step(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> list[FailureObserved]:
+        """Reward below zero is a failure. The caps of the configuration leave out what they say."""
+        failed = [r for r, reward in zip(rollouts, rewards, strict=True) if reward < 0]
+        if self.settings.skip_truncated:
+            failed = [rollout for rollout in failed if not rollout.truncated]
+        if self.settings.failures_per_question is not None:
+            failed = _first_of_each(failed, self.settings.failures_per_question)
+        digests = self.memory.artifacts.put_many([rollout.text for rollout in failed])
+        attempt = self.memory.stage("solver").attempt
+        return [
+            FailureObserved(
+                failure_id=f"{rollout.row_id}.a{rollout.sample}",
+                question_id=rollout.row_id,
+                stage="solver",
+                attempt=attempt,
+                step=rollout.step,
+                trajectory=digest,
+                reference=self.references[rollout.row_id],
+            )
+            for rollout, digest in zip(failed, digests, strict=True)
+        ]
+
+
+def _first_of_each(failed: Sequence[Rollout], cap: int) -> list[Rollout]:
+    """At most `cap` failures of a question, in order."""
+    seen: Counter[str] = Counter()
+    first: list[Rollout] = []
+    for rollout in failed:
+        seen[rollout.row_id] += 1
+        if seen[rollout.row_id] <= cap:
+            first.append(rollout)
+    return first
+
+
+def round_folder(run: Path, number: int) -> Path:
+    """Where a round keeps its candidates and checkpoints."""
+    return run / "rounds" / f"{number:03d}"
+
+
+def z_of(committed: RoundCommitted) -> Fraction | None:
+    """z = F over its reference; None while every round so far had F = 0."""
+    if not committed.reference_failures:
+        return None
+    return Fraction(committed.failures, committed.reference_failures)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None
+
+
+def _maintenance(report: MaintenanceReport) -> dict[str, object]:
+    return {
+        **report.verdicts,
+        **report.settled,
+        "new nodes": report.new_nodes,
+        "merged": report.pairs["merged"],
+    }

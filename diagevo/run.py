@@ -1,0 +1,387 @@
+"""A run: roles put together, rounds played in order, what was interrupted taken up again.
+
+This is the one place that knows every kind of role: built-in worlds, model folders and services meet here.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from diagevo.config.models import Config, PolicyRole
+from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.embedder import Embedder, embedder_for
+from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoppedSafely
+from diagevo.evaluation.validate import validate
+from diagevo.memory import events
+from diagevo.memory.memory import Memory
+from diagevo.memory.opening import open_memory
+from diagevo.players import Kit, World
+from diagevo.progress import Observer, RoundSummary, StopFlag
+from diagevo.round import Game, Round, z_of
+from diagevo.sampling.model_folder import check_model_folder
+from diagevo.sampling.sampler import Sampler
+from diagevo.selfplay.equivalence import AnswerChecker
+from diagevo.selfplay.questions import PromptTemplates
+from diagevo.stages import sha256_of
+
+BUILTIN = "builtin:arithmetic"
+
+
+@dataclass(frozen=True)
+class Until:
+    """Where to stop: after the commit of a round, or after one of its stages."""
+
+    round: int
+    stage: str | None = None
+
+
+def train(
+    config: Config | None,
+    *,
+    database: str,
+    run_id: str,
+    root: Path,
+    resume: bool,
+    observer: Observer,
+    stop: StopFlag,
+    rounds: int | None = None,
+    until: Until | None = None,
+    max_seconds: float | None = None,
+) -> int:
+    """Play a run up to its last round; returns the last committed round.
+
+    A new run needs `config`; a resumed one uses the configuration stored in its log, and `rounds` may extend it.
+    Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
+    StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
+    """
+    with open_memory(database, run_id, root=root, create=not resume) as memory:
+        config = _stored_config(memory) if resume else config
+        if config is None:
+            raise ConfigError(
+                "a new run needs a configuration", hint="name a profile: diagevo train --profile embedded"
+            )
+        if not resume and memory.state.config is not None:
+            raise ConfigError(
+                f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
+            )
+        roles = Roles(config)
+        deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        with AnswerChecker() as checker:
+            kit = Kit(config, roles.templates, checker, roles.open_sampler, roles.world)
+            run = Run(kit, roles, memory, root / run_id, observer, stop, deadline)
+            if not resume:
+                run.configure()
+            return run.play(rounds or config.round.rounds, until)
+
+
+class Roles:
+    """Who plays: resolved once, so that what is missing is found before anything is written."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        arithmetic = BUILTIN in (
+            config.roles.challenger.model,
+            config.roles.solver.model,
+            config.prompts,
+            config.validation.questions,
+        )
+        if arithmetic and config.world != "arithmetic":
+            raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
+        self.world = _arithmetic_world() if config.world == "arithmetic" else None
+        self.challenger = _model_folder(config.roles.challenger)
+        self.solver = _model_folder(config.roles.solver)
+        self.prompts = _prompt_folder(config.prompts)
+        self.templates = PromptTemplates.load(self.prompts)
+        self.questions = _validation_questions(config)
+        self.embedder: Embedder = embedder_for(config.roles.embedder)
+
+    def diagnostician(self, memory: Memory) -> Diagnostician:
+        role = self.config.roles.diagnostician
+        if role.engine == "rules:arithmetic":
+            from diagevo.arithmetic.diagnostician import RuleDiagnostician
+
+            return RuleDiagnostician()
+        from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+
+        return OpenAIDiagnostician(role, self.config.diagnosis, memory.artifacts, self.prompts)
+
+    def open_sampler(self, policy: Path) -> Sampler:
+        from diagevo.sampling.transformers_sampler import TransformersSampler
+
+        return TransformersSampler(policy)
+
+
+class Run:
+    """The rounds of one run, in order."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        roles: Roles,
+        memory: Memory,
+        folder: Path,
+        observer: Observer,
+        stop: StopFlag,
+        deadline: float | None,
+    ) -> None:
+        self.kit = kit
+        self.roles = roles
+        self.memory = memory
+        self.folder = folder
+        self.observer = observer
+        self.stop = stop
+        self.deadline = deadline
+        self.diagnostician = roles.diagnostician(memory)
+
+    def configure(self) -> None:
+        """Record what the run is made of."""
+        config, embedder = self.kit.config, self.roles.embedder
+        models = {
+            "challenger": events.Model(
+                name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger)
+            ),
+            "solver": events.Model(name=config.roles.solver.model, revision=sha256_of(self.roles.solver)),
+            "diagnostician": events.Model(name=self.diagnostician.name, revision=self.diagnostician.revision),
+        }
+        self.memory.configure(
+            events.RunConfigured(
+                config=config.model_dump(mode="json"),
+                models=models,
+                embedder=events.Embedder(
+                    name=embedder.name, dimension=embedder.dimension, revision=embedder.revision
+                ),
+                version=version("diagevo"),
+            )
+        )
+
+    def play(self, rounds: int, until: Until | None) -> int:
+        """Play to the commit of the last round. A round that is open goes on where it stood."""
+        last = rounds if until is None else min(rounds, until.round)
+        self.measure(self.memory.state.round)
+        while (number := self.memory.state.round + 1) <= last:
+            if self.stop or (self.deadline is not None and time.monotonic() > self.deadline):
+                raise StoppedSafely(
+                    f"stopped before round {number}", hint="go on with: diagevo train --resume"
+                )
+            state = self.memory.state
+            self.observer.round_started(
+                number, rounds, state.epsilon, state.failures if state.round else None
+            )
+            stage = until.stage if until is not None and until.round == number else None
+            game = Game(
+                self.kit,
+                self.memory,
+                self.diagnostician,
+                self.roles.embedder,
+                self.folder,
+                self.observer,
+                self.stop,
+                stage,
+            )
+            played = Round(game, number, self.policy("challenger"), self.policy("solver"))
+            committed = played.play()
+            metrics = self.measure(number)
+            self.observer.round_finished(number, self._summary(committed, metrics, played.stages.seconds))
+        return self.memory.state.round
+
+    def policy(self, role: str) -> Path:
+        """The policy that the last committed round left: the newest one a completed stage recorded, or the start."""
+        found = self.memory.log.read(
+            self.memory.run_id, types=["StageCompleted"], rounds=(1, self.memory.state.round)
+        )
+        folders = [
+            artifact.path
+            for recorded in found
+            if isinstance(event := recorded.event, events.StageCompleted) and event.stage == role
+            for artifact in event.artifacts
+        ]
+        if folders:
+            return check_model_folder(self.folder / folders[-1])
+        return self.roles.challenger if role == "challenger" else self.roles.solver
+
+    def measure(self, number: int) -> dict[str, float]:
+        """Validate the solver of a committed round, once; round 0 is the model that the run starts from."""
+        if not self.roles.questions:
+            return {}
+        recorded = self.memory.log.read(
+            self.memory.run_id, types=["CheckpointEvaluated"], rounds=(number, number)
+        )
+        for found in recorded:
+            if (
+                isinstance(event := found.event, events.CheckpointEvaluated)
+                and event.benchmark == "validation"
+            ):
+                return event.metrics
+        settings, policy = self.kit.config.validation, self.policy("solver")
+        params, seed = self.kit.params, self.kit.seed("validation")
+        sampler = self.kit.open_sampler(policy)
+        try:
+            metrics = validate(
+                sampler,
+                self.kit.templates,
+                self.roles.questions,
+                self.kit.checker,
+                samples=settings.samples,
+                params=params,
+                seed=seed,
+                baseline_temperature=settings.baseline_temperature if number == 0 else None,
+            )
+        finally:
+            sampler.close()
+        inside = policy.is_relative_to(self.folder)
+        self.memory.evaluated(
+            events.CheckpointEvaluated(
+                role="solver",
+                checkpoint=policy.relative_to(self.folder).as_posix()
+                if inside
+                else self.kit.config.roles.solver.model,
+                benchmark="validation",
+                questions=len(self.roles.questions),
+                conditions={
+                    "samples": settings.samples,
+                    "temperature": params.temperature,
+                    "top_p": params.top_p,
+                    "seed": seed,
+                    "baseline_temperature": settings.baseline_temperature if number == 0 else None,
+                },
+                metrics=metrics,
+            ),
+            number,
+        )
+        self.observer.message(_measured(number, metrics, settings.samples, settings.baseline_temperature))
+        return metrics
+
+    def _summary(
+        self, committed: events.RoundCommitted, metrics: Mapping[str, float], seconds: Mapping[str, float]
+    ) -> RoundSummary:
+        number = self.memory.state.round
+        verdicts: Counter[str] = Counter()
+        true = judged = 0
+        promoted: list[str] = []
+        reactivated: list[str] = []
+        kinds = ["CandidateScored", "CausePromoted", "CauseReactivated"]
+        for recorded in self.memory.log.read(self.memory.run_id, types=kinds, rounds=(number, number)):
+            match recorded.event:
+                case events.CandidateScored(verdict=verdict, label_true=label_true):
+                    verdicts[verdict] += 1
+                    if verdict == "kept" and label_true is not None:
+                        judged += 1
+                        true += label_true
+                case events.CausePromoted(cause_id=cause_id):
+                    promoted.append(cause_id)
+                case events.CauseReactivated(cause_id=cause_id):
+                    reactivated.append(cause_id)
+        return RoundSummary(
+            round=number,
+            candidates=verdicts.total(),
+            verdicts=dict(verdicts),
+            failures=committed.failures,
+            z=z_of(committed),
+            epsilon_next=Fraction(committed.epsilon_next),
+            active=committed.active,
+            mastered=committed.mastered,
+            nodes=committed.nodes,
+            promoted=tuple(promoted),
+            reactivated=tuple(reactivated),
+            label_truth=true / judged if judged else None,
+            mean_at_k=metrics.get("mean_at_k"),
+            greedy=metrics.get("greedy"),
+            stage_seconds=dict(seconds),
+        )
+
+
+def _stored_config(memory: Memory) -> Config:
+    """The configuration that the run was started with."""
+    if memory.state.config is None:
+        raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
+    return Config.model_validate(memory.state.config)
+
+
+def _arithmetic_world() -> World:
+    from diagevo.arithmetic import truth
+
+    return truth
+
+
+def _model_folder(role: PolicyRole) -> Path:
+    """The folder of a role's starting weights; a hub id is looked up in the local cache, then on the hub."""
+    if role.model == BUILTIN:
+        from diagevo.arithmetic import WEIGHTS
+
+        return check_model_folder(WEIGHTS)
+    folder = Path(role.model).expanduser()
+    if folder.exists() or role.model.count("/") != 1:
+        return check_model_folder(folder)
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{role.model} looks like a hub id, and huggingface_hub is not installed",
+            hint="install the training extra: pip install 'diagevo[train]'",
+        ) from error
+    try:
+        return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
+    except (OSError, ValueError) as error:
+        raise MissingDependencyError(
+            f"{role.model} is no model folder here, and it could not be had from the hub: {error}",
+            hint="name a folder written by save_pretrained, or download the model first",
+        ) from error
+
+
+def _prompt_folder(prompts: str | None) -> Path | None:
+    if prompts == BUILTIN:
+        from diagevo.arithmetic import PROMPTS
+
+        return PROMPTS
+    return None if prompts is None else Path(prompts).expanduser()
+
+
+def _validation_questions(config: Config) -> list[tuple[str, str]]:
+    """Labelled questions that training never sees: the world's held-out set, or a JSONL of question and answer."""
+    source = config.validation.questions
+    if source is None:
+        return []
+    if source == BUILTIN:
+        from diagevo.arithmetic import held_out
+
+        questions = held_out()
+    else:
+        questions = _read_questions(Path(source).expanduser())
+    limit = config.validation.limit
+    if limit is None or limit >= len(questions):
+        return questions
+    # Evenly spread, because such files are often sorted by subject.
+    return [questions[i * len(questions) // limit] for i in range(limit)]
+
+
+def _read_questions(file: Path) -> list[tuple[str, str]]:
+    hint = 'each line must be an object with "question" and "answer"'
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(
+            f"validation.questions: {file} cannot be read: {error.strerror}", hint=hint
+        ) from error
+    questions: list[tuple[str, str]] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row: dict[str, Any] = json.loads(line)
+            questions.append((str(row["question"]), str(row["answer"])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"validation.questions: {file}, line {number} is no labelled question", hint=hint
+            ) from error
+    return questions
+
+
+def _measured(number: int, metrics: Mapping[str, float], samples: int, baseline: float | None) -> str:
+    line = f"round {number}: mean@{samples} {metrics['mean_at_k']:.3f}, greedy {metrics['greedy']:.3f}"
+    if "mean_at_k_baseline" in metrics:
+        line += f"; the untouched model at T = {baseline}: {metrics['mean_at_k_baseline']:.3f}"
+    return line

@@ -1,0 +1,119 @@
+"""Stages that resume: what is complete is read from its files, what was under way is voided and done again."""
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from diagevo.errors import StoppedSafely, StoreError
+from diagevo.memory.events import Artifact
+from diagevo.memory.memory import Memory
+from diagevo.progress import Observer, StopFlag
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a stage's work leaves: its files, the events to append with its completion, and a line for watchers."""
+
+    files: tuple[Path, ...] = ()
+    record: Callable[[], object] | None = None
+    summary: Mapping[str, object] = field(default_factory=dict)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
+    if path.is_dir():
+        digest = hashlib.sha256()
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\n".encode())
+        return digest.hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Stages:
+    """Plays the stages of one round, each at most once to its end."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        round_: int,
+        folder: Path,
+        observer: Observer,
+        stop: StopFlag,
+        last: str | None = None,
+    ) -> None:
+        """`folder`: the run's folder; artifacts are recorded relative to it. `last`: stop after this stage."""
+        self.memory = memory
+        self.round = round_
+        self.folder = folder
+        self.observer = observer
+        self.stop = stop
+        self.last = last
+        self.seconds: dict[str, float] = {}
+
+    def play(
+        self,
+        name: str,
+        work: Callable[[], Outcome],
+        *,
+        total: int | None = None,
+        resumes_after: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """Run `work` unless the stage is complete. Its files, events and completion are one transaction.
+
+        `resumes_after`: the last step that an interrupted attempt need not do again; observations past it are
+        voided. Raises StoppedSafely before a stage begins once a stop was asked for, and StoreError where a
+        completed stage's files are gone or changed.
+        """
+        status = self.memory.stage(name)
+        if status.status == "completed":
+            self._check(name, status.artifacts)
+            return
+        self.check_stop(f"before the stage {name} of round {self.round}")
+        if status.status == "running":
+            self.memory.abandon_stage(name, after_step=resumes_after())
+            self.observer.message(
+                f"round {self.round}: {name} was interrupted and goes on after step {resumes_after()}"
+            )
+        attempt = self.memory.start_stage(name)
+        self.observer.stage_started(self.round, name, attempt, total)
+        started = time.monotonic()
+        outcome = work()
+        seconds = time.monotonic() - started
+        artifacts = [
+            Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file))
+            for file in outcome.files
+        ]
+        with self.memory.atomic():
+            if outcome.record is not None:
+                outcome.record()
+            self.memory.complete_stage(name, artifacts, seconds=round(seconds, 3))
+        self.seconds[name] = seconds
+        self.observer.stage_finished(self.round, name, seconds, outcome.summary)
+        if name == self.last:
+            self.stop.set()
+
+    def progress(self, name: str, done: int, total: int | None, detail: str = "") -> None:
+        self.observer.stage_progress(self.round, name, done, total, detail)
+
+    def check_stop(self, where: str) -> None:
+        """The safe points of a run."""
+        if self.stop:
+            raise StoppedSafely(f"stopped {where}, as asked", hint="go on with: diagevo train --resume")
+
+    def _check(self, name: str, artifacts: tuple[Artifact, ...]) -> None:
+        for artifact in artifacts:
+            path = self.folder / artifact.path
+            if not path.exists():
+                problem = "is gone"
+            elif sha256_of(path) != artifact.sha256:
+                problem = "has changed"
+            else:
+                continue
+            raise StoreError(
+                f"round {self.round}: {path}, which the completed stage {name} left behind, {problem}",
+                hint="put it back from a backup, or fork the run from its last committed round: "
+                f"diagevo runs fork --round {self.round - 1}",
+            )
