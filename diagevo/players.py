@@ -36,7 +36,7 @@ class World(Protocol):
 
 @dataclass(frozen=True)
 class Kit:
-    """What both players use: configuration, prompts, the answer checker, a way to serve a policy, the world."""
+    """What both players use: configuration, prompts, answer checker, a way to serve a policy, world."""
 
     config: Config
     templates: PromptTemplates
@@ -55,7 +55,7 @@ class Kit:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
     def read_question(self, completion: str) -> str | None:
-        """The question in a challenger's completion; None where there is none or the world has no answer to it."""
+        """The question in a challenger's completion; None where there is none, or none of this world."""
         question = parse_question(completion)
         if question is None or (self.world is not None and self.world.answer(question) is None):
             return None
@@ -74,7 +74,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Answered:
-    """A candidate's votes. `reference` is the construction response kept for diagnosis; both None if invalid."""
+    """A candidate's votes, and the construction response kept for diagnosis. Both None if invalid."""
 
     written: Written
     votes: Votes | None
@@ -137,7 +137,7 @@ class Challenger:
 
 
 class ChallengerReward:
-    """The paper's challenger reward as the trainer asks for it: votes on a rank's slice, clusters over the batch."""
+    """The paper's challenger reward in the trainer's halves: votes on a slice, clusters over the batch."""
 
     def __init__(self, kit: Kit, solver: Sampler, round_: int) -> None:
         self.kit = kit

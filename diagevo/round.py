@@ -53,7 +53,7 @@ class Round:
         self.stages = Stages(game.memory, number, game.folder, game.observer, game.stop, game.last_stage)
 
     def play(self) -> RoundCommitted:
-        """(1) challenger, (2) candidates, votes and filter, solver, (3) maintenance, (4) the next schedule."""
+        """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
         self.folder.mkdir(parents=True, exist_ok=True)
         schedule = self.memory.open_round(self.number, seed=self.kit.seed(self.number, "schedule"))
         self.train_challenger(schedule)
@@ -106,7 +106,7 @@ class Round:
         return load_written(file, plan, self.kit)
 
     def vote(self, written: Sequence[Written]) -> None:
-        """N answers a candidate by the frozen solver, the filter's verdict, and the promotions that follow."""
+        """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
 
         def vote() -> Outcome:
             scored = [self._scored(answered) for answered in self.solver.answer(written, self.number)]
@@ -130,7 +130,7 @@ class Round:
         ]
 
     def train_solver(self, lessons: Sequence[Lesson]) -> None:
-        """GRPO towards the pseudo-labels. Every failed trajectory is observed, and diagnosed as it arrives."""
+        """GRPO towards the pseudo-labels. Each failed trajectory is observed, and diagnosed as it arrives."""
         settings = self.kit.config.solver_grpo
         output, work = self.folder / "solver", self.folder / "solver-work"
         steps = min(settings.max_steps, -(-len(lessons) // settings.batch_questions))

@@ -56,7 +56,7 @@ def train(
 ) -> int:
     """Play a run up to its last round; returns the last committed round.
 
-    A new run needs `config`; a resumed one uses the configuration stored in its log, and `rounds` may extend it.
+    A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
     StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
     """
@@ -191,7 +191,7 @@ class Run:
         return self.memory.state.round
 
     def policy(self, role: str) -> Path:
-        """The policy that the last committed round left: the newest one a completed stage recorded, or the start."""
+        """The policy that the last committed round left: the newest that a stage recorded, or the start."""
         found = self.memory.log.read(
             self.memory.run_id, types=["StageCompleted"], rounds=(1, self.memory.state.round)
         )
@@ -343,7 +343,7 @@ def _prompt_folder(prompts: str | None) -> Path | None:
 
 
 def _validation_questions(config: Config) -> list[tuple[str, str]]:
-    """Labelled questions that training never sees: the world's held-out set, or a JSONL of question and answer."""
+    """Labelled questions that training never sees: the world's held-out set, or a JSONL file."""
     source = config.validation.questions
     if source is None:
         return []

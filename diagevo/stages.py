@@ -1,4 +1,4 @@
-"""Stages that resume: what is complete is read from its files, what was under way is voided and done again."""
+"""Stages that resume: what is complete is read from its files, what was under way is voided and done anew."""
 
 import hashlib
 import time
@@ -14,7 +14,7 @@ from diagevo.progress import Observer, StopFlag
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a stage's work leaves: its files, the events to append with its completion, and a line for watchers."""
+    """What a stage's work leaves: its files, the events to append with its completion, words for watchers."""
 
     files: tuple[Path, ...] = ()
     record: Callable[[], object] | None = None
@@ -44,7 +44,7 @@ class Stages:
         stop: StopFlag,
         last: str | None = None,
     ) -> None:
-        """`folder`: the run's folder; artifacts are recorded relative to it. `last`: stop after this stage."""
+        """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage."""
         self.memory = memory
         self.round = round_
         self.folder = folder
