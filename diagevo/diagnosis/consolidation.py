@@ -8,14 +8,14 @@ run that is killed between two answers lists the same pairs again and finds the 
 
 from collections import Counter
 
-from diagevo.memory.memory import Memory
-
 from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, NodeContents
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import NodePairJudged
+from diagevo.memory.memory import Memory
+from diagevo.memory.state import Node
 
 
 def consolidate(
@@ -29,9 +29,12 @@ def consolidate(
     """Judge every listed pair and merge what is one skill. Returns pairs by outcome: merged, refused,
     refused_before (same contents, not asked again), joined (one node by now, or this pair asked already)."""
     outcomes: Counter[str] = Counter()
+    if _done(memory):
+        return outcomes
     pairs = memory.node_pairs(settings.theta_merge, embedder.embed)
     survivor: dict[str, str] = {}
-    merged: dict[str, NodeContents] = {}
+    merged: dict[str, Node] = {}
+    """Survivors as they will be once this round's judgements are recorded."""
     judged: dict[tuple[str, str], NodePairJudged] = {}
     for done, (left, right, similarity) in enumerate(pairs, start=1):
         if should_stop is not None and should_stop():
@@ -42,9 +45,9 @@ def consolidate(
         elif a not in merged and b not in merged and memory.node_pair_refused(a, b):
             outcomes["refused_before"] += 1
         else:
-            first = merged.get(a) or contents(memory, a)
-            second = merged.get(b) or contents(memory, b)
-            judgement = diagnostician.judge_pair(first, second)
+            first = merged.get(a) or memory.node(a)
+            second = merged.get(b) or memory.node(b)
+            judgement = diagnostician.judge_pair(contents(memory, first), contents(memory, second))
             judged[a, b] = NodePairJudged(
                 nodes=(a, b),
                 similarity=similarity,
@@ -55,7 +58,8 @@ def consolidate(
             )
             if judgement.merge and judgement.label is not None:
                 survivor[b] = a
-                merged[a] = NodeContents(a, judgement.label, first.causes + second.causes)
+                causes = tuple(sorted(first.causes + second.causes, key=_number))
+                merged[a] = Node(a, first.number, judgement.label, causes)
             outcomes["merged" if judgement.merge else "refused"] += 1
         if on_progress is not None:
             on_progress(Progress("consolidation", done, len(pairs)))
@@ -65,10 +69,21 @@ def consolidate(
     return outcomes
 
 
-def contents(memory: Memory, node_id: str) -> NodeContents:
-    """A node as Prompt 4 shows it."""
-    node = memory.node(node_id)
-    return NodeContents(node_id, node.label, tuple(memory.cause(cause).description for cause in node.causes))
+def _done(memory: Memory) -> bool:
+    """Whether the pairs of the open round were judged: they are recorded all at once."""
+    now = memory.state.open
+    if now is None:
+        return False
+    recorded = memory.log.read(
+        memory.run_id, types=["NodePairJudged"], rounds=(now.number, now.number), limit=1
+    )
+    return next(recorded, None) is not None
+
+
+def contents(memory: Memory, node: Node) -> NodeContents:
+    """A node as Prompt 4 shows it: all its causes, in the order in which they came."""
+    causes = tuple(memory.cause(cause_id).description for cause_id in node.causes)
+    return NodeContents(node.node_id, node.label, causes)
 
 
 def _root(survivor: dict[str, str], node_id: str) -> str:
@@ -77,5 +92,6 @@ def _root(survivor: dict[str, str], node_id: str) -> str:
     return node_id
 
 
-def _number(node_id: str) -> int:
-    return int(node_id[1:])
+def _number(reference: str) -> int:
+    """c42 → 42."""
+    return int(reference[1:])

@@ -15,12 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, runtime_checkable
 
-from diagevo.memory.memory import Memory
-
 from diagevo.config.models import DiagnosisConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
+from diagevo.memory.memory import Memory
 
 STOP_POLL_SECONDS = 0.2
 
@@ -99,7 +98,7 @@ class Diagnoser:
             if self._error is not None:
                 raise self._error
             futures = []
-            for failure in failures:
+            for failure in within_cap(self._memory, failures, self._settings.failures_per_question):
                 key = (failure.failure_id, failure.attempt)
                 if key in self._submitted:
                     continue
@@ -140,7 +139,7 @@ class Diagnoser:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
-        pair = failure_pair(self._memory, failure)
+        pair = failure_pair(self._memory, failure, asked=self._memory.asked(failure.failure_id) + 1)
         return diagnosed(failure, pair, self._diagnostician.extract(pair))
 
     def _record(self, _: "Future[FailureDiagnosed]") -> None:
@@ -151,7 +150,8 @@ class Diagnoser:
                 return
             self._recording = True
         try:
-            while batch := self._answered():
+            while answered := self._answered():
+                batch = still_wanted(self._memory, answered)
                 self._memory.diagnosed(batch)
                 self.recorded += len(batch)
                 self.verdicts.update(event.verdict for event in batch)
@@ -183,6 +183,31 @@ class Diagnoser:
             self._error = self._error or error
             self._recording = False
             self._changed.notify_all()
+
+
+def within_cap(memory: Memory, failures: Sequence[FailureObserved], cap: int | None) -> list[FailureObserved]:
+    """Of each question the first `cap` valid failures by sample; which those are does not depend on what was
+    diagnosed before. All of them where there is no cap."""
+    now = memory.state.open
+    if cap is None or now is None:
+        return list(failures)
+    samples: dict[str, list[int]] = {failure.question_id: [] for failure in failures}
+    for failure_id, observed in list(now.failures.items()):
+        if observed.question_id in samples:
+            samples[observed.question_id].append(_sample(failure_id))
+    last = {question: sorted(numbers)[:cap][-1] for question, numbers in samples.items() if numbers}
+    return [f for f in failures if _sample(f.failure_id) <= last.get(f.question_id, -1)]
+
+
+def still_wanted(memory: Memory, events: Sequence[FailureDiagnosed]) -> list[FailureDiagnosed]:
+    """Without those whose attempt was abandoned since: what they observed is void."""
+    now = memory.state.open
+    valid = now.failures if now is not None else {}
+    return [e for e in events if (seen := valid.get(e.failure_id)) is not None and seen.attempt == e.attempt]
+
+
+def _sample(failure_id: str) -> int:
+    return int(failure_id.rpartition(".a")[2])
 
 
 def failure_pair(memory: Memory, failure: FailureObserved, *, asked: int = 1) -> FailurePair:

@@ -10,14 +10,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from diagevo.memory.memory import Memory
-
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.consolidation import consolidate
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, OnProgress, ShouldStop
 from diagevo.diagnosis.settlement import settle
+from diagevo.memory.memory import Memory
 
 
 @dataclass(slots=True)
@@ -48,9 +47,11 @@ def maintain(
     on_progress: OnProgress | None = None,
     *,
     should_stop: ShouldStop | None = None,
+    ask_again: bool = False,
 ) -> MaintenanceReport:
     """Diagnose what is undiagnosed, settle what is unsettled, merge nodes.
 
+    `ask_again` puts the unresolved failures of the round to the diagnostician once more, past stored replies.
     Call it when the `solver` stage is complete, after a `Diagnoser` that ran beside it was drained. Raises
     ServiceError where a service is gone, StoppedSafely where a budget is spent or `should_stop` says so.
     """
@@ -64,7 +65,7 @@ def maintain(
         clock = now
 
     with Diagnoser(memory, diagnostician, settings, on_progress=on_progress) as diagnoser:
-        diagnoser.submit(memory.undiagnosed())
+        diagnoser.submit(memory.undiagnosed(again=ask_again))
         diagnoser.drain(should_stop)
     report.verdicts = diagnoser.verdicts
     lap("extraction")

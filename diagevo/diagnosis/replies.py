@@ -198,7 +198,7 @@ def _validated(model: type[R], text: str, either: tuple[str, ...] = ()) -> R:
     """The first object as the model. Fields that nobody asked for are ignored; one missing of `either` is
     null."""
     found = first_object(text)
-    fields: Mapping[str, Any] = {name: found[name] for name in model.model_fields if name in found}
+    fields: Mapping[str, Any] = {name: _sound(found[name]) for name in model.model_fields if name in found}
     if any(fields.get(name) is not None for name in either):
         fields = dict.fromkeys(either) | dict(fields)
     try:
@@ -206,6 +206,11 @@ def _validated(model: type[R], text: str, either: tuple[str, ...] = ()) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _Broken(f"{'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+def _sound(value: Any) -> Any:
+    """JSON may escape half a surrogate pair, which no encoding can store."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _phrase(text: str | None, field: str) -> str | None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from diagevo.memory.memory import Memory
 
 from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
@@ -15,6 +14,7 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import DuplicateJudged, NodeAssigned, SimilarCause, SimilarNode
+from diagevo.memory.memory import Memory
 from diagevo.memory.state import KnownCause
 
 
