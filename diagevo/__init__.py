@@ -5,13 +5,13 @@ The memory as a library, for a trainer of your own:
     import diagevo
 
     memory = diagevo.open("sqlite:///runs/a.db", run="a")
-    schedule = memory.open_round(1)            # ε₁ and p₁ as committed in the round before
-    plan = schedule.draw(256, seed=7)          # free, targeted(cause) or stitched(cause, mastered), one a
-    prompt memory.score(candidates)                   # votes of every candidate; promotions follow
-    memory.observe(failures)                   # failed trajectories of the kept questions; idempotent
-    memory.diagnosed(diagnoses)                # what the diagnostician said, in any order
-    memory.settle(failure_id, ...)             # one by one: matched, or a new cause memory.commit()
-    # → ε₂, p₂
+    schedule = memory.open_round(1)        # ε₁ and p₁ as committed in the round before
+    plan = schedule.draw(256, seed=7)      # free, targeted(cause) or stitched(cause, mastered)
+    memory.score(candidates)               # votes of every candidate; promotions follow
+    memory.observe(failures)               # failed trajectories of the kept questions; idempotent
+    memory.diagnosed(diagnoses)            # what the diagnostician said, in any order
+    memory.settle(failure_id, ...)         # one by one: matched, or a new cause
+    memory.commit()                        # → ε₂, p₂
 
 Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
 all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first

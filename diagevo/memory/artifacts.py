@@ -65,7 +65,7 @@ class Artifacts:
         return found
 
     def get(self, digest: str) -> str:
-        """The text of a digest. Raises NotFoundError; StoreError where the stored bytes are not the text's."""
+        """The text of a digest. Raises NotFoundError; StoreError where its bytes were changed."""
         with self._database.read() as connection:
             query = select(ARTIFACT.c.content).where(ARTIFACT.c.digest == digest)
             content = connection.execute(query).scalar_one_or_none()
@@ -77,7 +77,9 @@ class Artifacts:
 
     def recall_reply(self, model: str, request: str) -> Reply | None:
         """The reply that `model` gave to this request (a digest) before."""
-        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
+        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens).where(
+            REPLY.c.model == model, REPLY.c.request == request
+        )
         with self._database.read() as connection:
             row = connection.execute(
                 query.where(REPLY.c.model == model, REPLY.c.request == request)

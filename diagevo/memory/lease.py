@@ -61,7 +61,7 @@ def _began(pid: int) -> str:
 
 
 def acquire(log: Log, run_id: str, *, takeover: bool = False) -> int:
-    """Take the lease on a run; the fencing number. Raises StoreError, naming the holder, where it is taken."""
+    """Take the lease on a run; the fencing number. Raises StoreError, naming the holder, where it is held."""
     me = Holder.current()
     with log.database.write() as connection:
         log.lock(connection)

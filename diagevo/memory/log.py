@@ -163,7 +163,8 @@ class Log:
                 for field in ("round", "type", "schema_version", "cause_id", "payload", "causation_id")
             ):
                 raise ConflictError(
-                    f"{event.type} {event.event_id} is recorded at position {row.position} with other content",
+                    f"{event.type} {event.event_id} is recorded at position {row.position} with"
+                    " other content",
                     hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
                 )
         return {event_id: row.position for event_id, row in stored.items()}

@@ -91,9 +91,6 @@ class Memory:
         """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
         return self.root / self.run_id
 
-    # Transactions
-    # ---------------------------------------------------------------------------------------------------
-
     def claim(self, *, takeover: bool = False) -> None:
         """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
         with self._lock:
@@ -165,9 +162,6 @@ class Memory:
                 f"run {self.run_id}: no round is open", hint=f"open_round({self.state.round + 1}) comes next"
             )
         return self.state.open
-
-    # The run and its rounds
-    # -----------------------------------------------------------------------------------------
 
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
@@ -246,9 +240,6 @@ class Memory:
         with self.atomic():
             self._append([_Item(event, round=round)])
 
-    # Stages
-    # ---------------------------------------------------------------------------------------------------------
-
     def stage(self, stage: str) -> StageStatus:
         """Where a stage of the open round stands; an abandoned one is not started."""
         found = self._round().stages.get(stage)
@@ -292,9 +283,6 @@ class Memory:
                 raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
             event = StageAbandoned(stage=stage, attempt=status.attempt, after_step=after_step)
             self._append([_Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
-
-    # Facts and what follows
-    # -----------------------------------------------------------------------------------------
 
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 5 and
@@ -424,9 +412,6 @@ class Memory:
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
 
-    # Vectors
-    # --------------------------------------------------------------------------------------------------------
-
     def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
         """(n, d) float32 vectors of the texts; those that SQL does not hold are embedded and kept."""
         return self._similarity.vectors(texts, embed)
@@ -442,9 +427,6 @@ class Memory:
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
         """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
         return self._similarity.node_pairs(theta, embed)
-
-    # Reading
-    # --------------------------------------------------------------------------------------------------------
 
     def cause(self, cause_id: str) -> Cause:
         """A cause as it is now. Raises NotFoundError."""

@@ -139,7 +139,7 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
 
 
 def write(connection: Connection, state: MemoryState, closed: Round, committed_at: str) -> None:
-    """Projection rows and snapshot of a commit that `state` has just made; `closed` is the round it closed."""
+    """Projection rows and snapshot of a commit that `state` has just made; `closed` is its round."""
     run_id = state.run_id
     for projection in (CAUSE, NODE):
         connection.execute(delete(projection).where(projection.c.run_id == run_id))

@@ -258,10 +258,11 @@ def _diagnosed(now: Round, event) -> None:
         raise InconsistentError(f"{failure_id} was diagnosed before")
     candidate = now.candidates[now.failures[failure_id].question_id]
     for shown in event.supplied:
-        if shown.cause_id not in (candidate.cause_id, candidate.stitched_cause_id):
-            raise InconsistentError(f"{shown.cause_id} was not given to the question's writer")
-        if now.causes[shown.cause_id].state != shown.state:
-            raise InconsistentError(f"{shown.cause_id} was not {shown.state} as committed")
+        shown_id: str = shown.cause_id
+        if shown_id != candidate.cause_id and shown_id != candidate.stitched_cause_id:
+            raise InconsistentError(f"{shown_id} was not given to the question's writer")
+        if now.causes[shown_id].state != shown.state:
+            raise InconsistentError(f"{shown_id} was not {shown.state} as committed")
     if (verdict == "recurrence") != (cause_id is not None):
         raise InconsistentError("a recurrence names its cause, and nothing else does")
     if cause_id is not None and all(cause_id != shown.cause_id for shown in event.supplied):

@@ -20,7 +20,7 @@ CURRENT: dict[str, int] = {name: model.schema_version for name, model in EVENT_T
 
 
 def upcast(type_: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload in its current version. Raises StoreError for an unknown type or a version of the future."""
+    """The payload in its current version. Raises StoreError for an unknown type or a later version."""
     current = CURRENT.get(type_)
     if current is None or version > current:
         raise StoreError(

@@ -9,8 +9,10 @@ down_revision = None
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 SQLITE_TRIGGERS = (
-    "CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN SELECT RAISE(ABORT, 'event is append-only'); END",
-    "CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN SELECT RAISE(ABORT, 'event is append-only'); END",
+    """CREATE TRIGGER event_no_update BEFORE UPDATE ON event
+    BEGIN SELECT RAISE(ABORT, 'event is append-only'); END""",
+    """CREATE TRIGGER event_no_delete BEFORE DELETE ON event
+    BEGIN SELECT RAISE(ABORT, 'event is append-only'); END""",
     # INSERT OR REPLACE deletes without firing the trigger above.
     """CREATE TRIGGER event_no_replace BEFORE INSERT ON event
     WHEN EXISTS (SELECT 1 FROM event WHERE position = NEW.position)
@@ -47,7 +49,8 @@ VIEWS = {
         {stage} AS stage, {attempt:int} AS attempt, {step:int} AS step, {trajectory} AS trajectory,
         {reference} AS reference FROM event WHERE type = 'FailureObserved'""",
     "v_diagnosis": """SELECT run_id, position, round, {failure_id} AS failure_id, {attempt:int} AS attempt,
-        {verdict} AS verdict, cause_id, {description} AS description FROM event WHERE type = 'FailureDiagnosed'""",
+        {verdict} AS verdict, cause_id, {description} AS description
+        FROM event WHERE type = 'FailureDiagnosed'""",
     "v_match": """SELECT run_id, position, round, cause_id, {failure_id} AS failure_id, {via} AS via
         FROM event WHERE type = 'CauseMatched'""",
     "v_promotion": """SELECT run_id, position, round, cause_id, {questions:int} AS questions,

@@ -1,0 +1,268 @@
+"""Is the log what was written? The hash chain, the invariants, replay against projection; names the first
+bad event.
+
+Three passes, each streaming: the chain (every row's hash, its predecessor's, sequences and positions), the
+heads kept outside the database, and the fold from the first event, which checks each consequence again.
+`deep` also compares every text and vector that an event names with its digest.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from diagevo.errors import DiagEvoError, NotFoundError
+from diagevo.memory import heads, projection
+from diagevo.memory.artifacts import ARTIFACT, digest_of
+from diagevo.memory.log import EVENT, LOG, Log
+from diagevo.memory.model import MemoryState
+from diagevo.memory.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
+from diagevo.memory.records import GENESIS, Recorded, chain_hash
+from diagevo.memory.state import advance
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is not as it was written. `position` and `event_id` name the first bad event, if it is
+    one."""
+
+    check: str
+    message: str
+    position: int | None = None
+    event_id: str | None = None
+
+
+@dataclass(slots=True)
+class Verification:
+    """What was checked and what was found. `notes` say what could not be checked."""
+
+    run_id: str
+    events: int = 0
+    rounds: int = 0
+    heads: int = 0
+    texts: int = 0
+    head: str = GENESIS
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+
+def verify(log: Log, run_id: str, folder: Path, *, deep: bool = False) -> Verification:
+    """Check one run; `folder` is the run's own, which holds the chain heads. Raises NotFoundError for no
+    such run."""
+    if run_id not in log.runs():
+        raise NotFoundError(f"there is no run {run_id}")
+    report = Verification(run_id)
+    _check_chain(log, run_id, folder, report)
+    _check_positions(log, report)
+    if not any(fault.check == "chain" for fault in report.faults):
+        _check_replay(log, run_id, report)
+    if deep:
+        _check_texts(log, run_id, report)
+    return report
+
+
+def _check_chain(log: Log, run_id: str, folder: Path, report: Verification) -> None:
+    kept = {line.sequence: line for line in heads.read(folder)}
+    previous, sequence, position = GENESIS, 0, 0
+    fault = None
+    for record in log.read(run_id):
+        report.events += 1
+        if fault is None:
+            fault = _chain_fault(record, previous, sequence, position)
+        previous, sequence, position = record.hash, record.sequence, record.position
+        line = kept.pop(sequence, None)
+        if line is not None:
+            report.heads += 1
+            if line.hash != record.hash:
+                message = (
+                    f"after round {line.round} the chain ended in {line.hash[:12]}…, the database says"
+                    f" {record.hash[:12]}…: the log was rewritten"
+                )
+                report.faults.append(Fault("head", message, record.position, record.event_id))
+    if fault is not None:
+        report.faults.insert(0, fault)
+    head = log.head(run_id)
+    if fault is None and (head.sequence, head.hash) != (sequence, previous):
+        message = (
+            f"the run's head is event {head.sequence}, its last one is {sequence}: the log's end is missing"
+        )
+        report.faults.append(Fault("chain", message, position))
+    report.faults.extend(
+        Fault("head", f"round {line.round} ended with event {sequence}, which the database does not have")
+        for sequence, line in sorted(kept.items())
+    )
+    report.head = previous
+    if report.heads == 0 and not kept:
+        path = folder / heads.NAME
+        report.notes.append(f"no chain head outside the database ({path}): a full rewrite would go unseen")
+
+
+def _chain_fault(record: Recorded, previous: str, sequence: int, position: int) -> Fault | None:
+    def fault(message: str) -> Fault:
+        return Fault("chain", message, record.position, record.event_id)
+
+    if record.sequence != sequence + 1:
+        missing, found = sequence + 1, record.sequence
+        return fault(f"event {missing} of the run is missing: #{record.position} is event {found}")
+    if record.position <= position:
+        return fault(f"#{record.position} follows #{position}")
+    expected = chain_hash(
+        record.previous_hash,
+        record.position,
+        record.event_id,
+        record.run_id,
+        record.sequence,
+        record.round,
+        record.type,
+        record.schema_version,
+        record.cause_id,
+        record.payload,
+        record.causation_id,
+        record.recorded_at,
+    )
+    if record.hash != expected:
+        return fault(f"the bytes of #{record.position} {record.type} are not those that were written")
+    if record.previous_hash != previous:
+        return fault(f"#{record.position} {record.type} does not follow the event before it")
+    return None
+
+
+def _check_positions(log: Log, report: Verification) -> None:
+    """Positions of the whole database: 1 to n."""
+    with log.database.read() as connection:
+        count, last = connection.execute(select(func.count(), func.max(EVENT.c.position))).one()
+        given = connection.execute(select(LOG.c.position)).scalar_one()
+    if count != given or (last or 0) != given:
+        report.faults.append(
+            Fault("positions", f"{given} positions were given, {count} events are there, last at {last or 0}")
+        )
+
+
+def _check_replay(log: Log, run_id: str, report: Verification) -> None:
+    """Fold from the first event; compare each commit's projections with the rows."""
+    state = MemoryState(run_id)
+    causes: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    try:
+        for fact in log.facts(run_id):
+            closed = state.open
+            advance(state, fact)
+            if fact.type == "RoundCommitted" and closed is not None:
+                report.rounds += 1
+                row = projection.round_row(state, closed, "")
+                del row["committed_at"]
+                key = {"round": state.round}
+                _compare(log, report, ROUND, run_id, [row], "round", key)
+                _compare(log, report, HISTORY, run_id, projection.history_rows(state), "cause_id", key)
+                _check_snapshot(log, report, state)
+                causes, nodes = projection.cause_rows(state), projection.node_rows(state)
+    except DiagEvoError as error:
+        report.faults.append(Fault("replay", error.message, *_named(log, run_id, state.sequence + 1)))
+        return
+    if report.rounds:
+        _compare(log, report, CAUSE, run_id, causes, "cause_id", {})
+        _compare(log, report, NODE, run_id, nodes, "node_id", {})
+
+
+def _named(log: Log, run_id: str, sequence: int) -> tuple[int | None, str | None]:
+    query = select(EVENT.c.position, EVENT.c.event_id).where(
+        EVENT.c.run_id == run_id, EVENT.c.sequence == sequence
+    )
+    with log.database.read() as connection:
+        row = connection.execute(query).one_or_none()
+    return (None, None) if row is None else (row.position, row.event_id)
+
+
+def _compare(
+    log: Log,
+    report: Verification,
+    target: Any,
+    run_id: str,
+    expected: Sequence[dict[str, Any]],
+    key: str,
+    only: dict[str, Any],
+) -> None:
+    """Rows of a projection against those that the events give. The first difference of a table is named."""
+    query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
+    with log.database.read() as connection:
+        stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}
+    for row in expected:
+        found = stored.pop(row[key], None)
+        if found is None or any(found[name] != value for name, value in row.items()):
+            what = f"{target.name} {row[key]}"
+            difference = "is missing" if found is None else _difference(found, row)
+            report.faults.append(Fault("projection", f"{what} {difference}; run: diagevo memory rebuild"))
+            return
+    if stored:
+        message = f"{target.name} {min(stored, key=str)} follows from no event; run: diagevo memory rebuild"
+        report.faults.append(Fault("projection", message))
+
+
+def _difference(found: dict[str, Any], row: dict[str, Any]) -> str:
+    name = next(name for name, value in row.items() if found[name] != value)
+    return f"has {name} {found[name]!r}, the events give {row[name]!r}"
+
+
+def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:
+    """A missing snapshot costs time only; one that differs is a fault."""
+    query = select(SNAPSHOT.c.state).where(
+        SNAPSHOT.c.run_id == state.run_id,
+        SNAPSHOT.c.round == state.round,
+        SNAPSHOT.c.version == projection.VERSION,
+    )
+    with log.database.read() as connection:
+        stored = connection.execute(query).scalar_one_or_none()
+    if stored is not None and bytes(stored) != projection.to_bytes(state):
+        message = f"the snapshot of round {state.round} is not the state; run: diagevo memory rebuild"
+        report.faults.append(Fault("projection", message))
+
+
+_DIGESTS = {
+    "CandidateScored": ("question", "reference"),
+    "FailureObserved": ("trajectory", "reference"),
+}
+
+
+def _named_texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
+    for record in log.read(run_id):
+        event = record.event
+        for name in _DIGESTS.get(record.type, ()):
+            digest = getattr(event, name)
+            if digest is not None:
+                yield record, digest
+        call = getattr(event, "call", None)
+        if call is not None:
+            yield from ((record, digest) for digest in (call.request, call.reply) if digest is not None)
+
+
+def _check_texts(log: Log, run_id: str, report: Verification) -> None:
+    """Every text that an event names: there, and of that digest."""
+    seen: dict[str, bool] = {}
+    batch: list[tuple[Recorded, str]] = []
+
+    def flush() -> None:
+        wanted = {digest for _, digest in batch if digest not in seen}
+        with log.database.read() as connection:
+            query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(wanted))
+            for digest, content in connection.execute(query):
+                seen[digest] = digest_of(bytes(content).decode(errors="replace")) == digest
+        for record, digest in batch:
+            if not seen.setdefault(digest, False):
+                where = f"#{record.position} {record.type}"
+                message = f"the text {digest[:12]}… of {where} is missing or was changed"
+                report.faults.append(Fault("text", message, record.position, record.event_id))
+                seen[digest] = True  # named once
+        batch.clear()
+
+    for item in _named_texts(log, run_id):
+        batch.append(item)
+        if len(batch) == 400:
+            flush()
+    flush()
+    report.texts = len(seen)

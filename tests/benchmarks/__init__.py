@@ -1,0 +1,1 @@
+"""`python -m tests.benchmarks`: every figure of speed, each beside its reference of the same run, in CPU time."""

@@ -1,0 +1,59 @@
+"""Measure everything, print one table, write bench.json.
+
+`python -m tests.benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
+`rows() -> list[Row]`.
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.rows import Row
+
+HERE = Path(__file__).parent
+
+
+def _figure(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:,.3g} {unit}"
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table("what", "measured", "reference", "of", "ratio", "target", "", "note")
+    for row in rows:
+        mark = {True: "yes", False: "NO", None: ""}[row.met]
+        ratio = "–" if row.ratio is None else f"{row.ratio:,.3g} ×"
+        figures = (_figure(row.measured, row.unit), _figure(row.reference, row.unit))
+        table.add_row(row.name, *figures, row.reference_name, ratio, row.target, mark, row.note)
+    return table
+
+
+def main(words: list[str]) -> int:
+    """Exit code 1 where a target was missed."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    modules = sorted(path.stem for path in HERE.glob("bench_*.py"))
+    if words:
+        modules = [name for name in modules if any(word in name for word in words)]
+    rows: list[Row] = []
+    for name in modules:
+        began = time.monotonic()
+        rows += import_module(f"tests.benchmarks.{name}").rows()
+        print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(_table(rows))
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    Path("bench.json").write_text(
+        json.dumps({"machine": machine, "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
+    )
+    return 1 if any(row.met is False for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

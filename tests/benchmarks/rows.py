@@ -1,0 +1,57 @@
+"""What a benchmark measures, and how: CPU time, measured side by side with its reference."""
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table.
+
+    `measured` and `reference` are in `unit`. `ratio` is how the target is put: a share of the reference's speed, how
+    many times faster, or None where the target is a figure by itself. `met` is None where nothing is promised.
+    """
+
+    name: str
+    measured: float
+    unit: str
+    reference: float | None
+    reference_name: str
+    ratio: float | None
+    target: str
+    met: bool | None
+    note: str = ""
+
+
+def cpu_seconds(work: Callable[[], object], *, repeat: int = 1) -> float:
+    """CPU seconds of this process for one call: the least of `repeat` calls, garbage collected before each."""
+    best = float("inf")
+    for _ in range(repeat):
+        gc.collect()
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best
+
+
+def faster(
+    name: str,
+    measured: float,
+    reference: float,
+    reference_name: str,
+    target: float,
+    unit: str,
+    note: str = "",
+) -> Row:
+    """A row whose promise is a speed of at least `target` times the reference's. Both in the same unit of time."""
+    ratio = reference / measured
+    return Row(
+        name, measured, unit, reference, reference_name, ratio, f"≥ {target:g} ×", ratio >= target, note
+    )
+
+
+def at_most(name: str, measured: float, unit: str, limit: float, note: str = "") -> Row:
+    """A row whose promise is a figure of at most `limit`."""
+    return Row(name, measured, unit, None, "", None, f"≤ {limit:g} {unit}", measured <= limit, note)
