@@ -1,4 +1,4 @@
-"""One tree of errors. Each says what, where and the next step, and knows its exit code (README, Exit codes)."""
+"""One tree of errors. Each says what, where and the next step, and knows its exit code."""
 
 
 class DiagEvoError(Exception):

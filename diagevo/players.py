@@ -118,6 +118,7 @@ class Challenger:
                 seed=self.kit.seed(round_, "challenger"),
                 on_step=on_step,
                 resume=True,
+                hardware=config.hardware,
             )
 
     def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:
@@ -220,6 +221,7 @@ class Solver:
             seed=self.kit.seed(round_, "solver"),
             on_step=on_step,
             resume=True,
+            hardware=config.hardware,
         )
 
 

@@ -4,6 +4,7 @@ Every verb is a stage that is played once to its end. A round that was interrupt
 opening: what is complete is read back, what was under way is voided and done again.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ class Round:
         self.stages.play(
             "challenger", train, total=settings.max_steps, resumes_after=lambda: last_saved_step(work)
         )
+        shutil.rmtree(work, ignore_errors=True)
         self.challenger = Challenger(output, self.kit)
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
@@ -164,6 +166,7 @@ class Round:
             )
 
         self.stages.play("solver", train, total=steps, resumes_after=lambda: last_saved_step(work))
+        shutil.rmtree(work, ignore_errors=True)
         if steps:
             self.solver = Solver(output, self.kit)
 

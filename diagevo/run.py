@@ -4,6 +4,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 """
 
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -17,13 +18,14 @@ from diagevo.config.models import Config, PolicyRole
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoppedSafely
+from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
 from diagevo.memory import events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.players import Kit, World
 from diagevo.progress import Observer, RoundSummary, StopFlag
-from diagevo.round import Game, Round, z_of
+from diagevo.round import Game, Round, round_folder, z_of
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.equivalence import AnswerChecker
@@ -187,6 +189,7 @@ class Run:
             played = Round(game, number, self.policy("challenger"), self.policy("solver"))
             committed = played.play()
             metrics = self.measure(number)
+            self.rotate()
             self.observer.round_finished(number, self._summary(committed, metrics, played.stages.seconds))
         return self.memory.state.round
 
@@ -256,6 +259,31 @@ class Run:
         )
         self.observer.message(_measured(number, metrics, settings.samples, settings.baseline_temperature))
         return metrics
+
+    def best(self) -> int | None:
+        """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
+        metric = self.kit.config.validation.metric
+        found = self.memory.log.read(self.memory.run_id, types=["CheckpointEvaluated"])
+        scores = {
+            recorded.round: event.metrics[metric]
+            for recorded in found
+            if isinstance(event := recorded.event, events.CheckpointEvaluated)
+            and event.benchmark == "validation"
+        }
+        scores.pop(0, None)
+        return best_round(scores) if scores else None
+
+    def rotate(self) -> None:
+        """Remove the weights of rounds that are neither among the newest nor the best."""
+        keep = self.kit.config.round.keep_checkpoints
+        if keep is None:
+            return
+        best = self.best()
+        for number in range(1, self.memory.state.round - keep + 1):
+            folder = round_folder(self.folder, number)
+            shutil.rmtree(folder / "challenger", ignore_errors=True)
+            if number != best:
+                shutil.rmtree(folder / "solver", ignore_errors=True)
 
     def _summary(
         self, committed: events.RoundCommitted, metrics: Mapping[str, float], seconds: Mapping[str, float]

@@ -43,6 +43,9 @@ class RoundConfig(Section):
     candidates: int = Field(default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's).")
     responses: int = Field(default=12, ge=1, description="N: construction responses a candidate, for the vote.")
     challenger_votes: int = Field(default=10, ge=1, description="Votes a question while the challenger trains.")
+    keep_checkpoints: int | None = Field(
+        default=None, ge=1, description="Newest rounds whose weights stay, beside the best solver; None keeps all."
+    )
     train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
 
 
@@ -187,6 +190,9 @@ class RolesConfig(Section):
 class ValidationConfig(Section):
     questions: str | None = Field(default=None, description="JSONL of question and answer, or `builtin:arithmetic`.")
     limit: int | None = Field(default=None, ge=1, description="Only the first so many questions.")
+    metric: Literal["greedy", "mean_at_k"] = Field(
+        default="greedy", description="What the best checkpoint is chosen by; ties go to the earlier round."
+    )
     samples: int = Field(default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature.")
     baseline_temperature: float | None = Field(
         default=None, gt=0, description="Also sample the untouched model colder: how much of a gain is sharpening."

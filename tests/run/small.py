@@ -1,0 +1,95 @@
+"""A run of the embedded world that is small enough for a test: the real round with fewer of everything."""
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+
+from diagevo.config import Config
+from diagevo.progress import RoundSummary, StopFlag, Unobserved
+from diagevo.run import Until, train
+
+SMALL = {
+    "world": "arithmetic",
+    "prompts": "builtin:arithmetic",
+    "round": {"candidates": 48, "responses": 12, "challenger_votes": 4, "rounds": 2},
+    "challenger_grpo": {
+        "max_steps": 2,
+        "batch_questions": 4,
+        "group": 4,
+        "learning_rate": 4e-4,
+        "micro_batch": 16,
+    },
+    "solver_grpo": {
+        "max_steps": 3,
+        "batch_questions": 6,
+        "group": 4,
+        "learning_rate": 4e-4,
+        "micro_batch": 24,
+    },
+    "sampling": {"max_new_tokens": 160, "max_prompt_tokens": 256},
+    "validation": {"questions": "builtin:arithmetic", "limit": 8, "samples": 2},
+    "roles": {
+        "challenger": {"model": "builtin:arithmetic"},
+        "solver": {"model": "builtin:arithmetic"},
+        "diagnostician": {"engine": "rules:arithmetic"},
+        "embedder": {"engine": "hashing", "model": "hashing", "dimension": 256},
+    },
+}
+
+
+def small_config(**changes: Mapping[str, object]) -> Config:
+    """The small configuration with whole sections changed key by key."""
+    values = json.loads(json.dumps(SMALL))
+    for section, change in changes.items():
+        values.setdefault(section, {}).update(change)
+    return Config.model_validate(values)
+
+
+class Watcher(Unobserved):
+    """Keeps what a run said."""
+
+    def __init__(self) -> None:
+        self.rounds: list[RoundSummary] = []
+        self.epsilons: list[Fraction] = []
+        self.stages: list[tuple[int, str, int]] = []
+        self.lines: list[str] = []
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+        self.epsilons.append(epsilon)
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        self.stages.append((round, stage, attempt))
+
+    def round_finished(self, round: int, summary: RoundSummary) -> None:
+        self.rounds.append(summary)
+
+    def message(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def play(
+    home: Path,
+    config: Config | None,
+    *,
+    run_id: str = "a",
+    resume: bool = False,
+    rounds: int | None = None,
+    until: Until | None = None,
+    watcher: Watcher | None = None,
+    stop: StopFlag | None = None,
+) -> Watcher:
+    """Play a run under `home` in this process; what it said."""
+    watcher = watcher or Watcher()
+    train(
+        config,
+        database=f"sqlite:///{home / 'diagevo.db'}",
+        run_id=run_id,
+        root=home,
+        resume=resume,
+        rounds=rounds,
+        until=until,
+        observer=watcher,
+        stop=stop or StopFlag(),
+    )
+    return watcher

@@ -1,0 +1,147 @@
+"""A whole run in one process, checked against what its own log says, counted again from scratch."""
+
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from diagevo.arithmetic import WEIGHTS, answer
+from diagevo.memory import events
+from diagevo.memory.history import History, open_history
+from tests.run.small import Watcher, play, small_config
+
+ROUNDS = 2
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("run")
+
+
+@pytest.fixture(scope="module")
+def watcher(home: Path) -> Watcher:
+    return play(home, small_config())
+
+
+@pytest.fixture(scope="module")
+def history(home: Path, watcher: Watcher) -> Iterator[History]:
+    opened = open_history(f"sqlite:///{home / 'diagevo.db'}", "a", root=home)
+    yield opened
+    opened.close()
+
+
+def of(history: History, *kinds: type[events.Event], round: int | None = None) -> list[events.Event]:
+    return [recorded.event for recorded in history.events(*kinds, round=round)]
+
+
+def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:
+    for number in range(1, ROUNDS + 1):
+        scored = of(history, events.CandidateScored, round=number)
+        assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(48))
+        for c in scored:
+            counts = sorted((n for _, n in c.votes), reverse=True) + [0, 0]
+            assert (c.first, c.second) == (counts[0], counts[1])
+            assert sum(counts) <= c.responses == 12
+            text = _text(history, c.question)
+            if c.verdict == "invalid":
+                assert "<question>" not in text or answer(_inside(text)) is None
+                continue
+            assert answer(text) == c.truth
+            kept = 3 <= c.first <= 9 and 5 * c.first >= 8 * c.second and c.label is not None
+            assert (c.verdict == "kept") == kept
+
+
+def test_each_kept_question_is_practised_and_only_its_failures_are_observed(history: History) -> None:
+    settings = small_config().solver_grpo
+    for number in range(1, ROUNDS + 1):
+        kept = {
+            c.question_id for c in of(history, events.CandidateScored, round=number) if c.verdict == "kept"
+        }
+        failures = of(history, events.FailureObserved, round=number)
+        assert failures, "the small model fails somewhere"
+        assert {f.question_id for f in failures} <= kept
+        assert len({f.failure_id for f in failures}) == len(failures)
+        steps = min(settings.max_steps, -(-len(kept) // settings.batch_questions))
+        assert {f.step for f in failures} <= set(range(1, steps + 1))
+        practised = {f.question_id: f.step for f in failures}
+        assert all(practised[f.question_id] == f.step for f in failures), "no question is practised twice"
+
+
+def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(history: History) -> None:
+    from diagevo.selfplay.equivalence import agree, extract_boxed
+
+    scored = {c.question_id: c for c in of(history, events.CandidateScored)}
+    for failure in of(history, events.FailureObserved):
+        label = scored[failure.question_id].label
+        failed, reference = (
+            extract_boxed(_text(history, t)) for t in (failure.trajectory, failure.reference)
+        )
+        assert reference is not None
+        assert agree(reference, label)
+        assert failed is None or not agree(failed, label)
+
+
+def test_the_schedule_of_round_two_is_the_papers(history: History, watcher: Watcher) -> None:
+    committed = history.commit(1).event
+    active = sum(isinstance(e, events.CauseCreated) for e in of(history, events.CauseCreated, round=1))
+    matched = len(of(history, events.CauseMatched, round=1))
+    assert committed.failures == active + matched
+    assert committed.epsilon_next == "1/3", "in the reference round z = 1"
+    assert watcher.epsilons == [Fraction(1), Fraction(1, 3)]
+    modes = Counter(c.mode for c in of(history, events.CandidateScored, round=1))
+    assert set(modes) == {"free"}
+    second = Counter(c.mode for c in of(history, events.CandidateScored, round=2))
+    assert second["targeted"] + second["stitched"] > second["free"]
+
+
+def test_every_counted_failure_has_one_diagnosis_and_one_place(history: History) -> None:
+    for number in range(1, ROUNDS + 1):
+        observed = {f.failure_id for f in of(history, events.FailureObserved, round=number)}
+        diagnosed = [d.failure_id for d in of(history, events.FailureDiagnosed, round=number)]
+        assert sorted(diagnosed) == sorted(observed)
+        placed = [e.failure_id for e in of(history, events.CauseMatched, events.CauseCreated, round=number)]
+        assert len(placed) == len(set(placed))
+        counted = {
+            d.failure_id
+            for d in of(history, events.FailureDiagnosed, round=number)
+            if d.verdict in ("recurrence", "new_cause")
+        }
+        assert set(placed) == counted
+
+
+def test_both_policies_changed_and_the_shipped_weights_did_not(home: Path, watcher: Watcher) -> None:
+    start = (WEIGHTS / "model.safetensors").read_bytes()
+    for number in range(1, ROUNDS + 1):
+        for role in ("challenger", "solver"):
+            folder = home / "a" / "rounds" / f"{number:03d}" / role
+            assert (folder / "model.safetensors").read_bytes() != start, (number, role)
+            assert not folder.with_name(f"{role}-work").exists(), (
+                "work folders go when their stage is complete"
+            )
+
+
+def test_the_run_is_measured_before_and_after_each_round(history: History, watcher: Watcher) -> None:
+    measured = [recorded.round for recorded in history.events(events.CheckpointEvaluated)]
+    assert measured == [0, 1, 2]
+    assert [summary.round for summary in watcher.rounds] == [1, 2]
+
+
+def test_the_same_seed_plays_the_same_run(
+    home: Path, watcher: Watcher, tmp_path: Path, history: History
+) -> None:
+    play(tmp_path, small_config(), rounds=1)
+    again = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+    assert again.commit(1).event.state_hash == history.commit(1).event.state_hash
+    again.close()
+
+
+def _text(history: History, digest: str) -> str:
+    text = history.text(digest)
+    assert text is not None
+    return text
+
+
+def _inside(completion: str) -> str:
+    return completion.split("<question>")[-1].split("</question>")[0].strip()
