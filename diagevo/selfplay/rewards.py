@@ -1,0 +1,32 @@
+"""The rewards of challenger and solver: pure functions of votes and cluster shares.
+
+They work on one whole update batch, gathered from all ranks; a share of a part of the batch would be another
+number.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+HALF = Fraction(1, 2)
+
+
+def uncertainty(p1: Fraction) -> Fraction:
+    """Equation 9 of the paper: 1 - 2·|p1 - 1/2|. In [0, 1]; 1 at p1 = 1/2, 0 at p1 = 0 and p1 = 1."""
+    return 1 - 2 * abs(p1 - HALF)
+
+
+def challenger_rewards(p1s: Sequence[Fraction | None], shares: Sequence[float], weight: float) -> list[float]:
+    """Equation 11 of the paper for each completion of a step: max(0, uncertainty - λ·share). In [0, 1].
+
+    `p1s`: the solver's majority share, None for a completion without a readable question: its reward is 0.
+    `shares`: size of the completion's cluster over all B completions (`repetition.shares`). `weight`: λ.
+    """
+    return [
+        0.0 if p1 is None else max(0.0, float(uncertainty(p1)) - weight * float(share))
+        for p1, share in zip(p1s, shares, strict=True)
+    ]
+
+
+def solver_rewards(agrees: Sequence[bool]) -> list[float]:
+    """+1 for each optimization response that agrees with the pseudo-label, -1 otherwise (Section 2.2)."""
+    return [1.0 if agreed else -1.0 for agreed in agrees]
