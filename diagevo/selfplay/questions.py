@@ -1,8 +1,8 @@
 """Prompts of challenger and solver, built from template files, and the question in a challenger's completion.
 
 The built-in templates in `prompts/` say in our own words what the paper's appendix asks of each prompt: role,
-difficulty, the `<question>` block, and the three modes. Any of the files can be replaced by one of the same name
-in a folder of the user's. Fields are replaced literally and in a single pass, so a question or cause that
+difficulty, the `<question>` block, and the three modes. Any of the files can be replaced by one of the same
+name in a folder of the user's. Fields are replaced literally and in a single pass, so a question or cause that
 happens to contain a field's name is never expanded again.
 """
 
@@ -38,8 +38,8 @@ _TAG = re.compile(r"<(/?)question>")
 def parse_question(text: str) -> str | None:
     """The last non-empty `<question>…</question>` block of a completion, stripped; None where there is none.
 
-    A block runs from an opening tag to the next closing tag with no opening tag between them: of nested blocks
-    the innermost counts, and an opening tag that is never closed does not. Linear in the length of `text`.
+    A block runs from an opening tag to the next closing tag with no opening tag between them: of nested
+    blocks the innermost counts, and an opening tag that is never closed does not. Linear in the length of `text`.
     """
     question = None
     start: int | None = None

@@ -1,7 +1,7 @@
-"""The repetition penalty: how much of an update batch says the same thing (Equation 10 of the paper and below).
+"""The repetition penalty: how much of an update batch says the same thing (Equation 10 of the paper).
 
-Distances are 1 - sentence BLEU-4 on whitespace tokens; clusters come from average linkage; a question's penalty
-is the share of the batch that its cluster holds.
+Distances are 1 - sentence BLEU-4 on whitespace tokens; clusters come from average linkage; a question's
+penalty is the share of the batch that its cluster holds.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 def pair_distance(hypothesis: str, reference: str) -> float:
     """The distance of one pair by sacreBLEU: slow, and the definition that `distances` reproduces.
 
-    1 - BLEU-4 with 0.1 added to a zero numerator and no effective order, so a hypothesis of fewer than four words
-    is at distance 1 from everything but its own word sequence, which is at distance 0 whatever its length.
+    1 - BLEU-4 with 0.1 added to a zero numerator and no effective order, so a hypothesis of fewer than four
+    words is at distance 1 from everything but its own words, which are at distance 0 whatever their number.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -46,7 +46,7 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
 
 def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
-    """Average-linkage clusters of a (B, B) distance matrix: (B,) labels; below `threshold` two clusters merge."""
+    """Average-linkage clusters of a (B, B) distance matrix, (B,) labels: two merge below `threshold`."""
     if len(distance) < 2:
         return np.zeros(len(distance), dtype=np.int64)
     from scipy.cluster.hierarchy import average, fcluster

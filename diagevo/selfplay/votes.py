@@ -9,8 +9,8 @@ from fractions import Fraction
 class Votes:
     """The votes of N responses to one question.
 
-    `votes` holds each group's first answer and its size, in order of first appearance. `members[i]` is the group
-    of response i, or None where the response gave no answer: it has no vote, but it stays in N.
+    `votes` holds each group's first answer and its size, in order of first appearance. `members[i]` is the
+    group of response i, or None where the response gave no answer: it has no vote, but it stays in N.
     """
 
     responses: int
