@@ -1,7 +1,7 @@
 """What follows from the facts: pure decisions, state in, events out. The fold makes them again at every
 replay.
 
-Equations 5 and 6 (promotion), 8 (matches and reactivations) and 1 (the commit's ε) of the paper.
+Equations 6 and 7 (promotion), 8 (matches and reactivations) and 1 (the commit's ε) of the paper.
 """
 
 from fractions import Fraction
@@ -36,7 +36,7 @@ def opening(state: MemoryState, seed: int) -> RoundOpened:
 
 
 def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
-    """Equations 5 and 6 for one cause: Active → Mastered where the mean p1 over P_t(e) reaches θ_up.
+    """Equations 6 and 7 for one cause: Active → Mastered where the mean p1 over P_t(e) reaches θ_up.
 
     A cause that was created this round was not Active when the round began, so it is in no P_t.
     """

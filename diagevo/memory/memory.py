@@ -285,8 +285,7 @@ class Memory:
             self._append([_Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
 
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
-        """Record the votes of all candidates of the round, then the promotions that follow (Equations 5 and
-        6).
+        """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
 
         The same candidates again give the same promotions; others raise OutOfOrderError.
         """

@@ -1,1 +1,2 @@
-"""`python -m tests.benchmarks`: every figure of speed, each beside its reference of the same run, in CPU time."""
+"""`python -m tests.benchmarks`: every figure of speed, each beside its reference of the same run, in CPU
+time."""

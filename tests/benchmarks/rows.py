@@ -10,8 +10,9 @@ from dataclasses import dataclass
 class Row:
     """One line of the table.
 
-    `measured` and `reference` are in `unit`. `ratio` is how the target is put: a share of the reference's speed, how
-    many times faster, or None where the target is a figure by itself. `met` is None where nothing is promised.
+    `measured` and `reference` are in `unit`. `ratio` is how the target is put: a share of the reference's
+    speed, how many times faster, or None where the target is a figure by itself. `met` is None where
+    nothing is promised.
     """
 
     name: str
@@ -45,7 +46,8 @@ def faster(
     unit: str,
     note: str = "",
 ) -> Row:
-    """A row whose promise is a speed of at least `target` times the reference's. Both in the same unit of time."""
+    """A row whose promise is a speed of at least `target` times the reference's. Both in the same unit of
+    time."""
     ratio = reference / measured
     return Row(
         name, measured, unit, reference, reference_name, ratio, f"≥ {target:g} ×", ratio >= target, note

@@ -1,0 +1,157 @@
+"""Short words for playing rounds against a memory."""
+
+import hashlib
+from functools import cache
+from tempfile import TemporaryDirectory
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import diagevo
+from diagevo.memory.artifacts import digest_of
+from diagevo.memory.database import Database
+from diagevo.memory.migrate import prepare
+from diagevo.memory.events import (
+    CandidateScored,
+    DuplicateJudged,
+    FailureDiagnosed,
+    FailureObserved,
+    NodeAssigned,
+    SuppliedCause,
+)
+from diagevo.memory.memory import Memory
+
+
+@cache
+def _empty_database() -> bytes:
+    """A migrated SQLite file: migrating each test's own would take most of the tests' time."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "log.db"
+        database = Database(str(path))
+        prepare(database, create=True)
+        database.close()
+        return path.read_bytes()
+
+
+def opened(folder: Path, run: str = "a") -> Memory:
+    path = folder / "log.db"
+    if not path.exists():
+        path.write_bytes(_empty_database())
+    return diagevo.open(f"sqlite:///{folder / 'log.db'}", run=run, root=folder)
+
+
+def candidate(
+    question_id: str,
+    first: int = 6,
+    *,
+    cause: str | None = None,
+    partner: str | None = None,
+    verdict: str = "kept",
+    responses: int = 12,
+) -> CandidateScored:
+    """`first` of `responses` votes agree; the rest gave other answers."""
+    mode = "free" if cause is None else "targeted" if partner is None else "stitched"
+    return CandidateScored.model_validate(
+        {
+            "question_id": question_id,
+            "question": digest_of(question_id),
+            "mode": mode,
+            "cause_id": cause,
+            "stitched_cause_id": partner,
+            "responses": responses,
+            "votes": [("1", first), ("2", responses - first)],
+            "first": first,
+            "second": responses - first,
+            "label": "1",
+            "verdict": verdict,
+            "reference": digest_of("reference"),
+        }
+    )
+
+
+def failure(failure_id: str, *, step: int = 1, attempt: int = 1) -> FailureObserved:
+    return FailureObserved(
+        failure_id=failure_id,
+        question_id=failure_id.rpartition(".")[0],
+        stage="solver",
+        attempt=attempt,
+        step=step,
+        trajectory=digest_of(failure_id),
+        reference=digest_of("reference"),
+    )
+
+
+def new_cause(
+    failure_id: str, description: str, *, attempt: int = 1, memory: Memory | None = None
+) -> FailureDiagnosed:
+    return _diagnosis(failure_id, "new_cause", attempt, memory, description=description)
+
+
+def recurrence(failure_id: str, cause: str, *, memory: Memory, attempt: int = 1) -> FailureDiagnosed:
+    return _diagnosis(failure_id, "recurrence", attempt, memory, cause_id=cause)
+
+
+def other(failure_id: str, verdict: str, *, attempt: int = 1, asked: int = 1) -> FailureDiagnosed:
+    """A slip or an unresolved one."""
+    return _diagnosis(failure_id, verdict, attempt, None, asked=asked)
+
+
+def _diagnosis(
+    failure_id: str, verdict: str, attempt: int, memory: Memory | None, **more: object
+) -> FailureDiagnosed:
+    known = memory.supplied(failure_id.rpartition(".")[0]) if memory else ()
+    supplied = [SuppliedCause(cause_id=c.cause_id, state=c.state) for c in known]
+    values = {"cause_id": None, "description": None, **more}
+    return FailureDiagnosed.model_validate(
+        {"failure_id": failure_id, "attempt": attempt, "supplied": supplied, "verdict": verdict, **values}
+    )
+
+
+def settle_new(memory: Memory, failure_id: str, *, label: str | None = None, node: str | None = None) -> None:
+    """No duplicate: a new node with `label`, or under `node`."""
+    memory.settle(
+        failure_id,
+        judged=DuplicateJudged(
+            failure_id=failure_id, candidates=[], nearest=None, duplicate=False, cause_id=None
+        ),
+        assigned=NodeAssigned(failure_id=failure_id, shortlist=[], node_id=node, new_label=label),
+    )
+
+
+def settle_duplicate(memory: Memory, failure_id: str, cause: str) -> None:
+    memory.settle(
+        failure_id,
+        judged=DuplicateJudged(
+            failure_id=failure_id, candidates=[], nearest=None, duplicate=True, cause_id=cause
+        ),
+    )
+
+
+def first_round(memory: Memory, causes: Sequence[tuple[str, str, int]]) -> None:
+    """Play the next round so that it makes (description, node label, failures) causes, in order."""
+    number = memory.state.round + 1
+    memory.open_round(number)
+    questions = [f"r{number}.q{i}" for i in range(len(causes))]
+    memory.score([candidate(q) for q in questions])
+    for question, (_, _, count) in zip(questions, causes, strict=True):
+        memory.observe([failure(f"{question}.a{i}") for i in range(count)])
+    for question, (description, label, count) in zip(questions, causes, strict=True):
+        ids = [f"{question}.a{i}" for i in range(count)]
+        memory.diagnosed([new_cause(f, description) for f in ids])
+        node = next((n.node_id for n in memory.state.nodes.values() if n.label == label), None)
+        settle_new(memory, ids[0], node=node, label=None if node else label)
+        created = list(memory.state.causes)[-1]
+        for failure_id in ids[1:]:
+            settle_duplicate(memory, failure_id, created)
+    memory.commit()
+
+
+def embed(texts: Sequence[str]) -> np.ndarray:
+    """(n, 8) unit vectors that depend on the text alone."""
+    rows = []
+    for text in texts:
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        row = np.random.default_rng(seed).normal(size=8)
+        rows.append(row / np.linalg.norm(row))
+    return np.asarray(rows, dtype=np.float32)
