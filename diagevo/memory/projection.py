@@ -42,7 +42,7 @@ def _fraction(kind: type, value: str):
     return kind(value)
 
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+_encode = msgspec.json.Encoder(enc_hook=str, order="deterministic").encode
 _decode = msgspec.json.Decoder(_Committed, dec_hook=_fraction).decode
 
 
