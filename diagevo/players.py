@@ -43,6 +43,8 @@ class Kit:
     checker: AnswerChecker
     open_sampler: Callable[[Path], Sampler]
     world: World | None = None
+    held_out: Callable[[str], bool] = lambda _: False
+    """Whether a question belongs to the validation set, which must never be trained on."""
 
     @property
     def params(self) -> SamplingParams:
@@ -55,9 +57,14 @@ class Kit:
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
     def read_question(self, completion: str) -> str | None:
-        """The question in a challenger's completion; None where there is none, or none of this world."""
+        """The question in a challenger's completion; None where there is none that may be used.
+
+        A question outside the world has no answer, and one of the validation set must not be trained on.
+        """
         question = parse_question(completion)
-        if question is None or (self.world is not None and self.world.answer(question) is None):
+        if question is None or self.held_out(question):
+            return None
+        if self.world is not None and self.world.answer(question) is None:
             return None
         return question
 

@@ -75,7 +75,7 @@ def train(
         roles = Roles(config)
         deadline = None if max_seconds is None else time.monotonic() + max_seconds
         with AnswerChecker() as checker:
-            kit = Kit(config, roles.templates, checker, roles.open_sampler, roles.world)
+            kit = Kit(config, roles.templates, checker, roles.open_sampler, roles.world, roles.is_held_out)
             run = Run(kit, roles, memory, root / run_id, observer, stop, deadline)
             if not resume:
                 run.configure()
@@ -101,6 +101,7 @@ class Roles:
         self.prompts = _prompt_folder(config.prompts)
         self.templates = PromptTemplates.load(self.prompts)
         self.questions = _validation_questions(config)
+        self._held_out = frozenset(question for question, _ in self.questions)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
@@ -112,6 +113,14 @@ class Roles:
         from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 
         return OpenAIDiagnostician(role, self.config.diagnosis, memory.artifacts, self.prompts)
+
+    def is_held_out(self, question: str) -> bool:
+        """Whether the validation set has this question (in its world: in any wording, or joined to another)."""
+        if self.config.world == "arithmetic":
+            from diagevo.arithmetic import is_held_out
+
+            return is_held_out(question)
+        return question in self._held_out
 
     def open_sampler(self, policy: Path) -> Sampler:
         from diagevo.sampling.transformers_sampler import TransformersSampler
