@@ -13,15 +13,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
-from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
+from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair, KnownCause
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
 
 STOP_POLL_SECONDS = 0.2
+BATCH, BATCH_SECONDS = 64, 0.25
+"""Answers are recorded together, so many or after so long: a transaction costs more than an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,9 @@ class Diagnoser:
         self._queue: deque[Future[FailureDiagnosed]] = deque()
         self._submitted: set[tuple[str, int]] = set()
         self._recording = False
+        self._unrecorded = 0
+        self._recorded_at = 0.0
+        self._texts = _Texts(memory)
         self._error: BaseException | None = None
         self.recorded = 0
         self.verdicts: Counter[str] = Counter()
@@ -139,14 +145,16 @@ class Diagnoser:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
-        pair = failure_pair(self._memory, failure, asked=self._memory.asked(failure.failure_id) + 1)
+        pair = self._texts.pair(failure, self._memory.asked(failure.failure_id) + 1)
         return diagnosed(failure, pair, self._diagnostician.extract(pair))
 
     def _record(self, _: "Future[FailureDiagnosed]") -> None:
         """Append the answered head of the queue. One thread at a time does it, for all that came
         meanwhile."""
         with self._changed:
-            if self._recording:
+            self._unrecorded += 1
+            waiting = self._unrecorded < BATCH and time.monotonic() - self._recorded_at < BATCH_SECONDS
+            if self._recording or (waiting and self._unrecorded < len(self._queue)):
                 return
             self._recording = True
         try:
@@ -173,6 +181,8 @@ class Diagnoser:
                     self._error = error
                     break
                 batch.append(future.result())
+            self._unrecorded -= len(batch)
+            self._recorded_at = time.monotonic()
             if not batch:
                 self._recording = False
                 self._changed.notify_all()
@@ -211,18 +221,38 @@ def _sample(failure_id: str) -> int:
 
 
 def failure_pair(memory: Memory, failure: FailureObserved, *, asked: int = 1) -> FailurePair:
-    """What Prompt 1 is asked about a failure: texts from the artifacts, causes as they were at generation."""
-    question = memory.question(failure.question_id)
-    texts = memory.artifacts
-    return FailurePair(
-        failure_id=failure.failure_id,
-        question=texts.get(question.question),
-        label=question.label or "",
-        agreeing=texts.get(failure.reference),
-        disagreeing=texts.get(failure.trajectory),
-        known=memory.supplied(failure.question_id),
-        asked=asked,
-    )
+    """What Prompt 1 is asked about a failure of the open round."""
+    return _Texts(memory).pair(failure, asked)
+
+
+class _Texts:
+    """Puts pairs together: texts from the artifacts, causes as they were at generation. Thread-safe.
+
+    The failures of a question come one after another and share everything but the trajectory, so the latest
+    questions and references are kept at hand.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._question = lru_cache(maxsize=256)(self._read_question)
+        self._reference = lru_cache(maxsize=256)(memory.artifacts.get)
+
+    def pair(self, failure: FailureObserved, asked: int) -> FailurePair:
+        question, label, known = self._question(failure.question_id)
+        return FailurePair(
+            failure_id=failure.failure_id,
+            question=question,
+            label=label,
+            agreeing=self._reference(failure.reference),
+            disagreeing=self._memory.artifacts.get(failure.trajectory),
+            known=known,
+            asked=asked,
+        )
+
+    def _read_question(self, question_id: str) -> tuple[str, str, tuple[KnownCause, ...]]:
+        scored = self._memory.question(question_id)
+        text = self._memory.artifacts.get(scored.question)
+        return text, scored.label or "", self._memory.supplied(question_id)
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:

@@ -1,21 +1,36 @@
 """Settlement: each diagnosed failure becomes a match of a stored cause or a new cause, one at a time.
 
 Sequential, by (question, sample): a cause that one failure creates is among the candidates of the next.
+Prompt 2 is asked ahead for the failures that follow, as many as the diagnostician takes at once; an answer
+counts only if the candidates are still the same when the failure's turn comes, so the events are those of
+asking one by one.
 """
 
+import time
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from diagevo.config.models import MemoryConfig
-from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.diagnostician import Diagnostician, DuplicateJudgement, KnownCause
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
+from diagevo.diagnosis.extraction import Cancellable, OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
-from diagevo.memory.events import DuplicateJudged, NodeAssigned, SimilarCause, SimilarNode
+from diagevo.memory.events import (
+    DuplicateJudged,
+    FailureDiagnosed,
+    NodeAssigned,
+    SimilarCause,
+    SimilarNode,
+)
 from diagevo.memory.memory import Memory
-from diagevo.memory.state import KnownCause
+
+BATCH, BATCH_SECONDS = 64, 0.5
+"""Matches are recorded together, so many or after so long: a transaction costs more than an event."""
 
 
 def settle(
@@ -26,57 +41,160 @@ def settle(
     on_progress: OnProgress | None = None,
     should_stop: ShouldStop | None = None,
 ) -> tuple[Counter[str], int]:
-    """Settle every diagnosed failure. Returns failures by outcome and the number of new nodes."""
-    outcomes: Counter[str] = Counter()
-    new_nodes = 0
+    """Settle every diagnosed failure. Returns failures by outcome (recurrence, duplicate, new_cause) and the
+    number of new nodes."""
     unsettled = memory.unsettled()
-    descriptions = {event.description for event in unsettled if event.verdict == "new_cause"}
-    vectors = _vectors(memory, embedder, sorted(text for text in descriptions if text is not None))
-    for done, event in enumerate(unsettled, start=1):
-        if should_stop is not None and should_stop():
-            raise StoppedSafely(
-                f"settlement stopped with {len(unsettled) - done + 1} failures to go",
-                hint="go on with --resume",
-            )
-        if event.verdict == "recurrence":
-            memory.settle(event.failure_id)
-            outcomes["recurrence"] += 1
-        elif event.verdict == "new_cause" and (text := event.description) is not None:
-            vector = vectors[text]
-            judged = judge(memory, diagnostician, settings, event.failure_id, text, vector)
-            assigned = None
-            if not judged.duplicate:
-                assigned = assign(memory, diagnostician, settings, event.failure_id, text, vector)
-                new_nodes += assigned.node_id is None
-            memory.settle(event.failure_id, judged=judged, assigned=assigned)
-            outcomes["duplicate" if judged.duplicate else "new_cause"] += 1
-        if on_progress is not None:
-            on_progress(Progress("settlement", done, len(unsettled)))
-    return outcomes, new_nodes
+    texts = sorted({event.description for event in unsettled if event.description is not None})
+    vectors = dict(zip(texts, memory.vectors(texts, embedder.embed), strict=True)) if texts else {}
+    with _Settlement(memory, diagnostician, settings, unsettled, vectors) as settlement:
+        for turn in range(len(unsettled)):
+            if should_stop is not None and should_stop():
+                settlement.flush()
+                left = len(unsettled) - turn
+                raise StoppedSafely(f"settlement stopped, {left} failures to go", hint="go on with --resume")
+            settlement.settle(turn)
+            if on_progress is not None:
+                on_progress(Progress("settlement", turn + 1, len(unsettled)))
+        settlement.flush()
+    return settlement.outcomes, settlement.new_nodes
 
 
-def judge(
-    memory: Memory,
-    diagnostician: Diagnostician,
-    settings: MemoryConfig,
-    failure_id: str,
-    description: str,
-    vector: np.ndarray,
-) -> DuplicateJudged:
-    """Stage 2a and Prompt 2: stored causes above θ_dup, best first, capped; asked only where there is one."""
-    similar = memory.similar_causes(vector)
-    above = [cause for cause in similar if cause.similarity > settings.theta_dup]
-    shown = above[: settings.duplicate_candidates]
-    judgement = diagnostician.judge_duplicate(description, known(memory, shown)) if shown else None
-    return DuplicateJudged(
-        failure_id=failure_id,
-        candidates=shown,
-        nearest=similar[0] if similar else None,
-        duplicate=judgement is not None and judgement.duplicate,
-        cause_id=judgement.cause_id if judgement else None,
-        capped=len(above) - len(shown),
-        call=judgement.call if judgement else None,
-    )
+@dataclass(frozen=True, slots=True)
+class _Screening:
+    """Stage 2a for one failure, and Prompt 2 under way where it is asked ahead."""
+
+    causes: int
+    """Causes stored when it was made: as long as there are no more of them, it holds."""
+    nearest: SimilarCause | None
+    shown: tuple[SimilarCause, ...]
+    known: tuple[KnownCause, ...]
+    capped: int
+    answer: Future[DuplicateJudgement] | None
+
+
+class _Settlement:
+    """The failures of one round in order. Matches wait in `_pending`: they change no candidate list, so that
+    they need not be recorded before the next question is asked."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        diagnostician: Diagnostician,
+        settings: MemoryConfig,
+        unsettled: Sequence[FailureDiagnosed],
+        vectors: dict[str, np.ndarray],
+    ) -> None:
+        self._memory = memory
+        self._diagnostician = diagnostician
+        self._settings = settings
+        self._unsettled = unsettled
+        self._vectors = vectors
+        self._ahead: dict[int, _Screening] = {}
+        self._pool = ThreadPoolExecutor(diagnostician.workers, thread_name_prefix="duplicates")
+        self._pending: list[tuple[str, DuplicateJudged | None]] = []
+        self._matched: set[str] = set()
+        """Causes that a waiting match makes Active."""
+        self._flushed_at = time.monotonic()
+        self.outcomes: Counter[str] = Counter()
+        self.new_nodes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and isinstance(self._diagnostician, Cancellable):
+            self._diagnostician.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def settle(self, turn: int) -> None:
+        """Put the failure whose turn it is down to a cause."""
+        event = self._unsettled[turn]
+        if event.verdict == "recurrence" or event.description is None:
+            self._match(event.failure_id, event.cause_id, None)
+            self.outcomes["recurrence"] += 1
+            return
+        judged = self._judge(turn, event.failure_id, event.description)
+        if judged.duplicate:
+            self._match(event.failure_id, judged.cause_id, judged)
+            self.outcomes["duplicate"] += 1
+            return
+        self.flush()
+        assigned = assign(
+            self._memory,
+            self._diagnostician,
+            self._settings,
+            event.failure_id,
+            event.description,
+            self._vectors[event.description],
+        )
+        self._memory.settle(event.failure_id, judged=judged, assigned=assigned)
+        self.new_nodes += assigned.node_id is None
+        self.outcomes["new_cause"] += 1
+
+    def flush(self) -> None:
+        """Record the waiting matches, in order, in one transaction."""
+        if self._pending:
+            with self._memory.atomic():
+                for failure_id, judged in self._pending:
+                    self._memory.settle(failure_id, judged=judged)
+        self._pending.clear()
+        self._matched.clear()
+        self._flushed_at = time.monotonic()
+
+    def _match(self, failure_id: str, cause_id: str | None, judged: DuplicateJudged | None) -> None:
+        self._pending.append((failure_id, judged))
+        if cause_id is not None:
+            self._matched.add(cause_id)
+        if len(self._pending) >= BATCH or time.monotonic() - self._flushed_at > BATCH_SECONDS:
+            self.flush()
+
+    def _judge(self, turn: int, failure_id: str, description: str) -> DuplicateJudged:
+        """Stage 2a and Prompt 2: asked only where a stored cause is above θ_dup."""
+        for later in range(turn, min(turn + self._diagnostician.workers, len(self._unsettled))):
+            self._screen(later)
+        screening = self._ahead.pop(turn)
+        known = tuple(self._known(cause) for cause in screening.shown)
+        judgement = None
+        if screening.answer is not None and known == screening.known:
+            judgement = screening.answer.result()
+        elif known:
+            judgement = self._diagnostician.judge_duplicate(description, known)
+        return DuplicateJudged(
+            failure_id=failure_id,
+            candidates=list(screening.shown),
+            nearest=screening.nearest,
+            duplicate=judgement is not None and judgement.duplicate,
+            cause_id=judgement.cause_id if judgement else None,
+            capped=screening.capped,
+            call=judgement.call if judgement else None,
+        )
+
+    def _screen(self, turn: int) -> None:
+        """Find the candidates of a failure and start asking, unless that is done and still holds."""
+        event = self._unsettled[turn]
+        if event.verdict != "new_cause" or event.description is None:
+            return
+        stored = len(self._memory.state.causes)
+        before = self._ahead.get(turn)
+        if before is not None and before.causes == stored:
+            return
+        similar = self._memory.similar_causes(self._vectors[event.description])
+        above = [cause for cause in similar if cause.similarity > self._settings.theta_dup]
+        shown = tuple(above[: self._settings.duplicate_candidates])
+        known = tuple(self._known(cause) for cause in shown)
+        answer = None
+        if before is not None and before.known == known:
+            answer = before.answer
+        elif known and self._diagnostician.workers > 1:
+            answer = self._pool.submit(self._diagnostician.judge_duplicate, event.description, known)
+        nearest = similar[0] if similar else None
+        self._ahead[turn] = _Screening(stored, nearest, shown, known, len(above) - len(shown), answer)
+
+    def _known(self, candidate: SimilarCause) -> KnownCause:
+        """The candidate as a diagnostician sees it, in the state that the waiting matches give it."""
+        cause = self._memory.cause(candidate.cause_id)
+        state = "active" if cause.cause_id in self._matched else cause.state
+        return KnownCause(cause.cause_id, state, cause.description)
 
 
 def assign(
@@ -99,14 +217,3 @@ def assign(
         flags=list(assignment.flags),
         call=assignment.call,
     )
-
-
-def known(memory: Memory, candidates: Sequence[SimilarCause]) -> list[KnownCause]:
-    """The candidates as the diagnostician sees them, in their state as it is now."""
-    causes = [memory.cause(candidate.cause_id) for candidate in candidates]
-    return [KnownCause(cause.cause_id, cause.state, cause.description) for cause in causes]
-
-
-def _vectors(memory: Memory, embedder: Embedder, texts: list[str]) -> dict[str, np.ndarray]:
-    """One batch for the round: (texts, dimension), cached by text in the memory."""
-    return dict(zip(texts, memory.vectors(texts, embedder.embed), strict=True)) if texts else {}

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 import diagevo
 from diagevo.diagnosis.diagnostician import (
     DuplicateJudgement,
@@ -145,6 +147,18 @@ class Scripted:
         self._count("merge")
         label = self.merge(a, b)
         return PairJudgement(label is not None, label)
+
+
+class Angles:
+    """Embeds `anything @30` at 30 degrees in a plane: cosines are those of the differences."""
+
+    name, dimension, revision = "hashing", DIMENSION, "words-bigrams-1"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        angles = np.radians([float(text.rpartition("@")[2]) for text in texts])
+        rows = np.zeros((len(texts), DIMENSION))
+        rows[:, 0], rows[:, 1] = np.cos(angles), np.sin(angles)
+        return rows.astype(np.float32)
 
 
 def story(memory: Memory, types: Sequence[str] | None = None) -> list[tuple[str, str]]:
