@@ -1,0 +1,368 @@
+"""`diagevo memory`: read the log, rebuild the memory, and ask it why."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError, NotFoundError
+
+from . import options, render
+from .options import Call
+
+if TYPE_CHECKING:
+    from diagevo.memory.history import AsOf, History
+
+app = options.group("memory", "Read the log, rebuild the memory, and ask it why.")
+
+Round = Annotated[
+    int | None, typer.Option("--round", metavar="N", min=1, help="As of the commit of round N.")
+]
+At = Annotated[
+    int | None,
+    typer.Option("--at", metavar="POSITION", min=1, help="As of this position of the log, exactly."),
+]
+Ref = Annotated[
+    str,
+    typer.Argument(
+        metavar="REF", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
+    ),
+]
+OptionalRef = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[REF]", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
+    ),
+]
+
+
+@contextmanager
+def opened(call: Call) -> Iterator["History"]:
+    """The run that the options name, for reading."""
+    from diagevo.memory.history import open_history
+
+    history = open_history(call.database, call.run)
+    try:
+        yield history
+    finally:
+        history.close()
+
+
+def where(as_of: "AsOf") -> tuple[int, int]:
+    return as_of.round, as_of.position
+
+
+def theta_dup(history: "History") -> float:
+    """The threshold of the run, for the screens."""
+    return float(history.configuration().config.get("memory", {}).get("theta_dup", 0.5))
+
+
+def _rebuilt() -> Any:
+    from diagevo.memory.replay import Rebuilt
+
+    return Rebuilt
+
+
+@options.command(
+    app,
+    "show",
+    group="memory",
+    rows=True,
+    data=_rebuilt,
+    example="""diagevo memory show
+    diagevo memory show c42 --round 3
+    diagevo memory show --tree""",
+)
+def show(
+    call: Call,
+    ref: OptionalRef = None,
+    *,
+    round: Round = None,
+    at: At = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Nodes with their causes below them.")] = False,
+) -> None:
+    """Causes by node: states, frequencies, probabilities. With REF: that cause, node, question or failure."""
+    from diagevo.memory.replay import describe
+
+    from . import memory_text, screen
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        if ref is not None:
+            _show_one(call, history, as_of, ref)
+            return
+        memory = describe(history.state(as_of))
+    if call.format == "json":
+        render.document(call, memory, "", run=history.run_id, as_of=where(as_of))
+        return
+    if tree:
+        text = f"{memory_text.headline(history.run_id, memory)}\n\n{memory_text.tree(memory, screen.width())}"
+        render.document(call, memory, text)
+        return
+    render.rows(
+        call,
+        memory_text.CAUSES,
+        memory_text.cause_rows(memory.causes),
+        title=memory_text.headline(history.run_id, memory),
+    )
+
+
+def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
+    from diagevo.memory.failures import failure_story
+    from diagevo.memory.nodes import why_node
+    from diagevo.memory.questions import question_story
+    from diagevo.memory.references import resolve
+    from diagevo.memory.replay import describe
+
+    from . import memory_text, screen, why_text
+
+    found = resolve(history, ref, as_of)
+    columns = screen.width()
+    place = {"run": history.run_id, "as_of": where(as_of)}
+    match found.kind:
+        case "question":
+            question = question_story(history, found, as_of)
+            text = why_text.question_screen(question, theta_dup(history), columns)
+            render.document(call, question, text, **place)
+        case "failure":
+            failure = failure_story(history, found, as_of, full=True)
+            text = why_text.failure_screen(failure, theta_dup(history), columns)
+            render.document(call, failure, text, **place)
+        case "cause":
+            cause = describe(history.state(as_of)).cause(found.id)
+            assert cause is not None
+            render.document(call, cause, memory_text.cause_text(cause, as_of.round, columns), **place)
+        case "node":
+            memory = describe(history.state(as_of))
+            node = next((n for n in memory.skill_nodes if n.id == found.id), None)
+            if node is None:
+                survivor = why_node(history, found.id, as_of).merged_into
+                raise NotFoundError(
+                    f"node {found.id} was merged into {survivor}", hint=f"diagevo memory why {found.id}"
+                )
+            render.document(call, node, memory_text.node_text(node, memory), **place)
+
+
+@options.command(
+    app,
+    "replay",
+    group="memory",
+    data=_rebuilt,
+    example="""diagevo memory replay --round 3
+    diagevo memory replay --round 3 --step
+    diagevo memory replay --check --json""",
+)
+def replay(
+    call: Call,
+    *,
+    round: Round = None,
+    at: At = None,
+    step: Annotated[
+        bool, typer.Option("--step", help="Each event of the round that changed the memory.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with what was committed; exit 1 where it differs.")
+    ] = False,
+) -> None:
+    """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p."""
+    from diagevo.memory.replay import compare_with_commit, rebuild, steps
+
+    from . import memory_text
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        if step:
+            chosen = round or as_of.round
+            listed = [render.plain(s) for s in steps(history, chosen, as_of)]
+            if call.json:
+                render.document(call, listed, "", run=history.run_id, as_of=where(as_of))
+            else:
+                render.rows(call, memory_text.STEPS, listed)
+            return
+        memory = rebuild(history, as_of)
+        differences = compare_with_commit(history, memory, as_of) if check else []
+    text = memory_text.replay_text(history.run_id, memory, as_of.position)
+    if check:
+        text += "\n" + memory_text.check_text(memory, differences)
+    data = render.plain(memory) | ({"differences": differences} if check else {})
+    render.document(call, data, text, run=history.run_id, as_of=where(as_of))
+    if not call.json and memory.causes:
+        render.rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
+    if differences:
+        raise typer.Exit(1)
+
+
+@options.command(
+    app,
+    "log",
+    group="memory",
+    rows=True,
+    example="""diagevo memory log c42
+    diagevo memory log --round 3 --type CausePromoted --type CauseReactivated
+    diagevo memory log --follow
+    diagevo memory log --format jsonl -o events.jsonl""",
+)
+def log(
+    call: Call,
+    ref: OptionalRef = None,
+    *,
+    type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these events; may be repeated.")
+    ] = None,
+    round: Annotated[
+        int | None, typer.Option("--round", metavar="N", min=0, help="Only events of round N.")
+    ] = None,
+    at: At = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Only the last N events.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with events as they are written.")
+    ] = False,
+) -> None:
+    """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
+    from diagevo.memory.events import EVENT_TYPES
+    from diagevo.memory.trail import Trail
+
+    from .log_output import write_events
+
+    for name in type or ():
+        if name not in EVENT_TYPES:
+            raise ConfigError(f"there is no event {name}", hint=f"one of: {', '.join(EVENT_TYPES)}")
+    with opened(call) as history:
+        wanted = Trail(ref, tuple(type or ()), round, last)
+        write_events(call, history, wanted, history.as_of(at=at), follow=follow)
+
+
+@options.command(
+    app,
+    "why",
+    group="memory",
+    data=lambda: __import__("diagevo.memory.why", fromlist=["CauseStory"]).CauseStory,
+    example="""diagevo memory why c42
+    diagevo memory why c42 --event reactivated --full
+    diagevo memory why r4.q318.a5""",
+)
+def why(
+    call: Call,
+    ref: Ref,
+    *,
+    event: Annotated[
+        str | None,
+        typer.Option("--event", metavar="EVENT", help="created, promoted, reactivated, merged or sampled."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every turn and every failure, however long.")] = False,
+    round: Round = None,
+    at: At = None,
+) -> None:
+    """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
+    from dataclasses import replace
+
+    from diagevo.memory.failures import failure_story
+    from diagevo.memory.nodes import why_node
+    from diagevo.memory.questions import question_story
+    from diagevo.memory.references import resolve
+    from diagevo.memory.why import TURNS, chosen, why_cause
+
+    from . import screen, why_text
+
+    if event is not None and event not in TURNS:
+        raise ConfigError(f"there is no turn {event}", hint=f"one of: {', '.join(TURNS)}")
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        found = resolve(history, ref, as_of)
+        theta, columns = theta_dup(history), screen.width()
+        match found.kind:
+            case "cause":
+                story = why_cause(history, found.id, as_of, evidence=None if all or event else 3, full=full)
+                if event is not None:
+                    story = replace(story, turns=chosen(story.turns, event))
+                everything = all or event is not None
+                text = why_text.cause_screen(story, theta, columns=columns, everything=everything, full=full)
+            case "node":
+                story = why_node(history, found.id, as_of, full=full)
+                text = why_text.node_screen(story, theta, columns)
+            case "question":
+                story = question_story(history, found, as_of, full=full)
+                text = why_text.question_screen(story, theta, columns)
+            case "failure":
+                story = failure_story(history, found, as_of, full=full)
+                text = why_text.failure_screen(story, theta, columns)
+    render.document(call, story, text, run=history.run_id, as_of=where(as_of))
+
+
+@options.command(
+    app,
+    "schedule",
+    group="memory",
+    rows=True,
+    data=_rebuilt,
+    example="""diagevo memory schedule
+    diagevo memory schedule --round 3 --format csv -o p.csv""",
+)
+def schedule(call: Call, *, round: Round = None) -> None:
+    """ε and p(e) of the next round, with the sums shown. `--round N`: as committed after round N."""
+    from diagevo.memory.replay import describe
+
+    from . import memory_text
+
+    with opened(call) as history:
+        commits = history.commits
+        as_of = (
+            history.as_of(round if round is not None else commits[-1].round) if commits else history.as_of()
+        )
+        if round is not None and not commits:
+            history.as_of(round)
+        memory = describe(history.state(as_of))
+    if call.format == "json":
+        data = {
+            "round": memory.round + 1,
+            "epsilon": memory.epsilon_next,
+            "failures": memory.failures,
+            "reference_round": memory.reference_round,
+            "reference_failures": memory.reference_failures,
+            "z": memory.z,
+            "k": memory.k,
+            "policy": memory.policy,
+            "causes": memory_text.schedule_rows(memory),
+        }
+        render.document(call, data, "", run=history.run_id, as_of=where(as_of))
+        return
+    if call.format == "table" and call.output is None:
+        render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
+    rows = memory_text.schedule_rows(memory)
+    if rows or call.format != "table":
+        render.rows(call, memory_text.SCHEDULE, rows)
+
+
+@options.command(
+    app,
+    "verify",
+    group="memory",
+    data=lambda: __import__("diagevo.memory.verify", fromlist=["Verification"]).Verification,
+    example="""diagevo memory verify
+    diagevo memory verify --deep --json""",
+)
+def verify(
+    call: Call,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Also every stored text against its digest.")] = False,
+) -> None:
+    """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
+    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.verify import verify as check
+
+    from . import memory_text
+
+    with opened(call) as history:
+        folder = runs_folder(history.database) / history.run_id
+        report = check(history.log, history.run_id, folder, deep=deep)
+        as_of = None if report.faults else where(history.end)
+    data = {"ok": report.ok, **render.plain(report)}
+    render.document(
+        call, data, memory_text.verification_text(report, not report.ok), run=history.run_id, as_of=as_of
+    )
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,311 @@
+"""The screens of `memory why`: the story of a cause, a failure or a question in words."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from .render import number, visible
+from .screen import Line, count, lay, listed, percent, sub, wrapped
+
+if TYPE_CHECKING:
+    from diagevo.memory.failures import Asked, FailureStory
+    from diagevo.memory.nodes import NodeStory
+    from diagevo.memory.questions import QuestionStory
+    from diagevo.memory.why import CauseStory, Turn
+
+_EARLIER = 14
+"""Lines of turns that fit on one screen beside the head and the last lines."""
+
+
+def cause_screen(
+    story: "CauseStory", theta_dup: float, *, columns: int | None, everything: bool, full: bool
+) -> str:
+    """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen."""
+    state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
+    since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
+    blocks = [list(_turn(turn, theta_dup)) for turn in story.turns]
+    hidden = 0
+    if not everything:
+        while len(blocks) > 2 and sum(map(len, blocks)) > _EARLIER:
+            del blocks[1]  # how it came into being stays
+            hidden += 1
+    lines = [line for block in blocks for line in block]
+    if hidden:
+        at = len(blocks[0])
+        lines.insert(at, Line("…", f"{count(hidden, 'earlier turn')}: --all"))
+    lines += _effect(story)
+    head = _head(f"{story.cause_id}  {story.description}", since, columns)
+    node = f" in {story.node_id}  {story.node_label}\n"
+    texts = _all_texts(story, columns) if full else ""
+    hint = "" if full else " --full: trajectories, prompts and replies\n"
+    return head + visible(node) + lay(lines, columns) + (texts or hint)
+
+
+def _head(title: str, mark: str, columns: int | None) -> str:
+    from rich.cells import cell_len
+
+    title = visible(title, one_line=True)
+    gap = 6 if columns is None else columns - cell_len(title) - len(mark)
+    if gap < 2:
+        return f"{wrapped(title, '', columns)}{mark}\n"
+    return f"{title}{' ' * gap}{mark}\n"
+
+
+def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
+    from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
+
+    when = f"r{turn.round}"
+    match turn:
+        case Created():
+            e = turn.evidence
+            node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
+            text = f"{e.failure_id} · new cause under {node} ({_nearest(e, theta_dup)})"
+            yield Line("created", f"{when}  {text}", turn.position)
+        case Sampled():
+            yield Line("sampled", f"{when}  {_sampled(turn)}", turn.position)
+        case Promoted():
+            votes = f"Σvotes {turn.agreeing}/{turn.responses}"
+            if Fraction(turn.agreeing, turn.responses or 1) == turn.consistency:
+                mean = f"{votes} = {number(turn.consistency)}"
+            else:
+                mean = f"{votes}, mean p₁ {number(turn.consistency)}"
+            over = count(turn.questions, "question")
+            text = f"{mean} ≥ {number(turn.threshold, 2)} over {over}, closed f = {turn.closed_frequency}"
+            yield Line("promoted", f"{when}  {text}", turn.position)
+        case Counted():
+            parts = [
+                count(turn.recurrences, "recurrence") if turn.recurrences else "",
+                count(turn.deduplications, "deduplication") if turn.deduplications else "",
+            ]
+            what = ", ".join(part for part in parts if part)
+            text = f"{count(turn.failures, 'failure')} ({what}) → f = {turn.frequency}"
+            yield Line("counted", f"{when}  {text}", turn.position)
+            yield from _evidence(turn.evidence, turn.failures, theta_dup)
+        case Reactivated():
+            same = " by which it was promoted" if turn.promoted_round == turn.round else ""
+            undone = f", undoing the promotion of round {turn.promoted_round}" if not same else ""
+            new = count(turn.failures, "new failure")
+            text = f"{new} → Active, f = {turn.frequency}{undone or ', in the round that promoted it'}"
+            yield Line("reactivated", f"{when}  {text}", turn.position)
+            yield from _evidence(turn.evidence, turn.failures, theta_dup)
+        case Merged():
+            near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
+            text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
+            yield Line("merged", text, turn.position)
+
+
+def _sampled(turn) -> str:
+    p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
+    share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
+    if not turn.questions:
+        return f"{share}, no question drawn"
+    kept = turn.verdicts.get("kept", 0)
+    stitched = f" ({turn.stitched} stitched)" if turn.stitched else ""
+    mean = ""
+    if turn.consistency is not None:
+        reached = "≥" if turn.consistency >= turn.threshold else "<"
+        mean = f", mean p₁ {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
+    return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
+
+
+def _nearest(e: "FailureStory", theta_dup: float) -> str:
+    if e.nearest is None:
+        return "the first cause of all"
+    near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
+    if e.judged:
+        return f"{near}, above {theta_dup:.2f}, judged another"
+    return f"{near}, not above {theta_dup:.2f}"
+
+
+def _evidence(stories: tuple["FailureStory", ...], total: int, theta_dup: float) -> Iterator[Line]:
+    for story in stories:
+        position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
+        yield Line(story.failure_id, how_counted(story, theta_dup), position, depth=1)
+    if total > len(stories):
+        yield Line("", f"and {total - len(stories)} more: --all", depth=1)
+
+
+def how_counted(story: "FailureStory", theta_dup: float) -> str:
+    """Why a failure was put down to its cause."""
+    if story.outcome == "recurrence":
+        if story.mode == "stitched":
+            asked = f"the question was stitched ({story.target} + {story.stitched})"
+        else:
+            asked = f"the question aimed at {story.target}"
+        return f"recurrence: {asked}, the reply chose {story.chosen}"
+    if story.outcome == "deduplication":
+        near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {theta_dup:.2f}, "
+        return f"deduplication: {near}judged the same"
+    if story.outcome == "created":
+        return f"a new cause ({_nearest(story, theta_dup)})"
+    if story.verdict is None:
+        return "not diagnosed"
+    return {
+        "slip": "a slip: no skill behind it, no count",
+        "unresolved": "unresolved: no readable reply, no count",
+    }.get(story.verdict, f"{story.verdict}, not counted yet")
+
+
+def _effect(story: "CauseStory") -> list[Line]:
+    effect = story.effect
+    if effect is None:
+        return []
+    t = sub(effect.round)
+    if story.state == "mastered":
+        text = f"p{t}({story.cause_id}) = 0: a Mastered cause is not aimed at; it may be stitched to others"
+        return [Line("effect", text)]
+    before, after = number(effect.epsilon_without, 2), number(effect.epsilon, 2)
+    moved = (
+        f"ε{t} {before} → {after}" if effect.epsilon != effect.epsilon_without else f"ε{t} {after} either way"
+    )
+    return [Line("effect", f"{moved}, p{t}({story.cause_id}) = {percent(effect.probability)}")]
+
+
+def _all_texts(story: "CauseStory", columns: int | None) -> str:
+    from diagevo.memory.why import Counted, Created, Merged, Reactivated
+
+    out = []
+    for turn in story.turns:
+        match turn:
+            case Created():
+                out.append(failure_texts(turn.evidence, columns))
+            case Counted() | Reactivated():
+                out += [failure_texts(e, columns) for e in turn.evidence]
+            case Merged() if turn.call is not None:
+                out.append(_call(turn.call, columns))
+    return "".join(out)
+
+
+def failure_texts(story: "FailureStory", columns: int | None) -> str:
+    """Question, reference, trajectory, prompts and replies of one failure."""
+    texts = story.texts
+    if texts is None:
+        return ""
+    out = [f"\n{story.failure_id}  (label {visible(story.label or '–', one_line=True)})\n"]
+    for name, text in (
+        ("question", texts.question),
+        ("reference, agreeing with the label", texts.reference),
+        ("failed trajectory", texts.trajectory),
+    ):
+        out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
+    return "".join(out) + "".join(_call(call, columns) for call in texts.calls)
+
+
+def _call(call: "Asked", columns: int | None) -> str:
+    cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
+    out = f" {call.purpose}, asked of {visible(call.model, one_line=True)} ({cost})\n"
+    out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)
+    out += " reply\n"
+    return out + wrapped(call.reply if call.reply is not None else "(none)", "   ", columns)
+
+
+def failure_screen(story: "FailureStory", theta_dup: float, columns: int | None) -> str:
+    """What became of one failure, from the question to the count."""
+    at = story.positions.get
+    drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
+        story.mode or "", f"stitched ({story.target} + {story.stitched})"
+    )
+    lines = [
+        Line("question", f"{story.question_id}, {drawn}, label {story.label}", at("CandidateScored")),
+        Line("observed", f"{story.stage}, attempt {story.attempt}, step {story.step}", at("FailureObserved")),
+    ]
+    if story.verdict is not None:
+        shown = ", ".join(f"{s.cause_id} ({s.state})" for s in story.supplied) or "none"
+        said = {"recurrence": f"recurrence of {story.chosen}", "new_cause": f"new: {story.description}"}.get(
+            story.verdict, story.verdict
+        )
+        flags = f" [{', '.join(story.flags)}]" if story.flags else ""
+        lines.append(Line("diagnosed", f"{said}{flags} (causes shown: {shown})", at("FailureDiagnosed")))
+    if story.duplicate is not None:
+        above = ", ".join(f"{c.cause_id} {c.similarity:.2f}" for c in story.candidates)
+        text = (
+            f"the same as {story.cause_id}"
+            if story.duplicate
+            else f"no duplicate ({_nearest(story, theta_dup)})"
+        )
+        text += f"; above {theta_dup:.2f}: {above}" if above else ""
+        lines.append(Line("judged", text, at("DuplicateJudged")))
+    if at("NodeAssigned") is not None:
+        near = listed([f"{n.node_id} {n.similarity:.2f}" for n in story.shortlist]) or "empty"
+        where = f"a new node “{story.new_label}”" if story.new_label else f"node {story.node_id}"
+        lines.append(Line("assigned", f"{where} (shortlist: {near})", at("NodeAssigned")))
+    end = at("CauseMatched") or at("CauseCreated")
+    result = (
+        f"{story.cause_id} · {how_counted(story, theta_dup)}"
+        if story.cause_id
+        else how_counted(story, theta_dup)
+    )
+    lines.append(Line("counted", result, end))
+    return f"{story.failure_id}\n" + lay(lines, columns) + failure_texts(story, columns)
+
+
+def question_screen(story: "QuestionStory", theta_dup: float, columns: int | None) -> str:
+    """How a question came to be drawn, how it was voted on, and what failed on it."""
+    t = sub(story.round)
+    if story.mode == "free":
+        drawn = f"free exploration, ε{t} = {number(story.epsilon)}"
+    else:
+        partner = f" + {story.stitched_cause_id} (Mastered, same node)" if story.stitched_cause_id else ""
+        p = "" if story.probability is None else f", p{t} = {percent(story.probability)}"
+        drawn = f"aimed at {story.cause_id}{partner}, 1 − ε{t} = {number(1 - story.epsilon)}{p}"
+    answers = ", ".join(f"{answer} × {votes}" for answer, votes in story.votes[:6]) or "no vote"
+    if len(story.votes) > 6:
+        answers += f" and {len(story.votes) - 6} more"
+    lines = [
+        Line("drawn", f"{story.mode}: {drawn}", story.opened),
+        Line("votes", f"{answers} (of {story.responses} responses)", story.position),
+        Line("verdict", f"{story.verdict.replace('_', ' ')}: {story.reason}", story.position),
+    ]
+    if story.label_true is not None:
+        lines.append(Line("truth", f"the label {story.label} is {'true' if story.label_true else 'false'}"))
+    lines += [
+        Line(
+            e.failure_id,
+            how_counted(e, theta_dup) + (f" → {e.cause_id}" if e.cause_id else ""),
+            e.positions.get("CauseMatched") or e.positions.get("CauseCreated"),
+            depth=1,
+        )
+        for e in story.failures
+    ]
+    text = wrapped(story.question if story.question is not None else "(text not kept)", "   ", columns)
+    return (
+        f"{story.question_id}\n{text}"
+        + lay(lines, columns)
+        + "".join(failure_texts(e, columns) for e in story.failures)
+    )
+
+
+def node_screen(story: "NodeStory", theta_dup: float, columns: int | None) -> str:
+    """What made a node, what came under it, and which pairs were judged."""
+    first = story.evidence
+    lines = [
+        Line("created", f"r{story.round}  “{story.created_label}” for {first.failure_id}", story.position),
+        *(
+            Line(
+                "cause",
+                f"r{m.round}  {m.cause_id}  {m.description}" + _from(m.created_under, story.node_id),
+                m.position,
+            )
+            for m in story.members
+        ),
+    ]
+    for pair in story.pairs:
+        said = "two skills" if not pair.merged else f"one skill: {pair.survivor} “{pair.label}”"
+        text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"
+        lines.append(Line("merged" if pair.merged else "kept apart", text, pair.position))
+    mark = (
+        f"MERGED into {story.merged_into}"
+        if story.merged_into
+        else count(len(story.members), "cause").upper()
+    )
+    calls = "".join(_call(pair.call, columns) for pair in story.pairs if pair.call is not None)
+    return (
+        _head(f"{story.node_id}  {story.label}", mark, columns)
+        + lay(lines, columns)
+        + calls
+        + failure_texts(first, columns)
+    )
+
+
+def _from(created_under: str, node_id: str) -> str:
+    return "" if created_under == node_id else f" (from {created_under})"

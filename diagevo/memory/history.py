@@ -1,0 +1,204 @@
+"""A run as its log tells it, for reading alone: what every question of an audit starts from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import func, select
+
+from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.database import Database, shown
+from diagevo.memory.events import Event, RoundCommitted, RunConfigured
+from diagevo.memory.log import EVENT, RUN, Log
+from diagevo.memory.migrate import prepare
+from diagevo.memory.model import MemoryState
+from diagevo.memory.projection import load
+from diagevo.memory.records import Recorded, event_id
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A point of a run's history: everything up to and including `position`."""
+
+    round: int
+    """The last round committed by then; 0 before the first commit."""
+    position: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed round."""
+
+    round: int
+    recorded: Recorded
+    event: RoundCommitted
+
+    @property
+    def as_of(self) -> AsOf:
+        return AsOf(self.round, self.recorded.position, self.recorded.sequence)
+
+
+class History:
+    """One run of one database. Reads only; opened with `open_history`."""
+
+    def __init__(self, database: Database, run_id: str, root: Path | None = None) -> None:
+        self.database = database
+        self.log = Log(database)
+        self.run_id = run_id
+        self.root = root
+
+    def close(self) -> None:
+        self.database.close()
+
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """Every committed round, in order."""
+        found = self.log.read(self.run_id, types=["RoundCommitted"])
+        return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in found)
+
+    @cached_property
+    def end(self) -> AsOf:
+        """Where the history ends now; later events stay unseen by this object."""
+        last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
+        if last is None:
+            raise NotFoundError(f"run {self.run_id} has no events")
+        return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
+
+    def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
+        """After the commit of `round`, at position `at`, or now.
+
+        Raises NotFoundError where the round is not committed or the run begins after `at`, ConfigError where
+        both are given.
+        """
+        if round is not None and at is not None:
+            raise ConfigError("a round and a position were given", hint="name one of them: --round or --at")
+        if round is not None:
+            return self.commit(round).as_of
+        if at is None:
+            return self.end
+        last = next(self.log.read(self.run_id, until=at, newest_first=True, limit=1), None)
+        if last is None:
+            raise NotFoundError(
+                f"run {self.run_id} has no event up to position {at}", hint="list them: diagevo memory log"
+            )
+        done = [c.round for c in self.commits if c.recorded.position <= at]
+        return AsOf(done[-1] if done else 0, at, last.sequence)
+
+    def commit(self, round: int) -> Commit:
+        """The commit of a round. Raises NotFoundError and says which rounds there are."""
+        for commit in self.commits:
+            if commit.round == round:
+                return commit
+        last = self.commits[-1].round if self.commits else 0
+        known = f"rounds 1 to {last} are" if last > 1 else "round 1 is" if last else "no round is"
+        raise NotFoundError(f"round {round} of run {self.run_id} is not committed", hint=f"{known} committed")
+
+    def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
+        """The memory at that point. Without `snapshots` it is folded from the first event and nothing
+        else is read."""
+        return load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
+
+    def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
+        """The configuration in force at that point."""
+        until = None if as_of is None else as_of.position
+        found = self.log.read(self.run_id, types=["RunConfigured"], until=until, newest_first=True, limit=1)
+        recorded = next(found, None)
+        if recorded is None:
+            raise StoreError(f"run {self.run_id} was never configured")
+        return expect(recorded, RunConfigured)
+
+    def events(
+        self,
+        *types: type[Event],
+        as_of: AsOf | None = None,
+        round: int | None = None,
+        cause_id: str | None = None,
+    ) -> Iterator[Recorded]:
+        """Events of these types (all, if none is named) up to a point, streamed in order."""
+        return self.log.read(
+            self.run_id,
+            types=[t.__name__ for t in types] or None,
+            rounds=None if round is None else (round, round),
+            cause_id=cause_id,
+            until=None if as_of is None else as_of.position,
+        )
+
+    def find(
+        self, event: type[E], round: int, key: str, as_of: AsOf | None = None
+    ) -> tuple[Recorded, E] | None:
+        """The event of this business key, by its id; None where it was not recorded by then."""
+        with self.database.read() as connection:
+            wanted = event_id(self.run_id, round, event.__name__, key)
+            row = connection.execute(select(*EVENT.c).where(EVENT.c.event_id == wanted)).one_or_none()
+        if row is None or (as_of is not None and row.position > as_of.position):
+            return None
+        recorded = Recorded(*row)
+        return recorded, expect(recorded, event)
+
+    def chain(self, recorded: Recorded) -> list[Recorded]:
+        """`recorded` and what it follows from, back to the first cause: a walk along `causation_id`."""
+        links = [recorded]
+        while links[-1].causation_id is not None:
+            links.append(self.log.by_id(links[-1].causation_id))
+        return links
+
+    def text(self, digest: str | None) -> str | None:
+        """The artifact of this digest; None where there is none or it was not kept."""
+        if digest is None:
+            return None
+        try:
+            return Artifacts(self.database).get(digest)
+        except NotFoundError:
+            return None
+
+
+def expect(recorded: Recorded, event: type[E]) -> E:
+    """The event of a row, which must be of that type."""
+    found = recorded.event
+    assert isinstance(found, event)
+    return found
+
+
+def open_history(location: str, run: str | None = None, *, root: Path | None = None) -> History:
+    """A run for reading; None or "latest" is the run that was written to last.
+
+    Raises StoreError where the database is missing, old or new, NotFoundError where it has no such run.
+    """
+    database = Database(location)
+    prepare(database, create=False)
+    try:
+        return History(database, resolve_run(database, run), root)
+    except BaseException:
+        database.close()
+        raise
+
+
+def resolve_run(database: Database, run: str | None) -> str:
+    """The run's id. Raises NotFoundError and names the runs there are."""
+    with database.read() as connection:
+        last = (
+            select(EVENT.c.run_id, func.max(EVENT.c.position).label("position"))
+            .select_from(
+                EVENT.join(RUN, (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence))
+            )
+            .group_by(EVENT.c.run_id)
+        )
+        known = {row.run_id: row.position for row in connection.execute(last)}
+    if not known:
+        raise NotFoundError(f"{shown(database.url)} has no runs yet", hint="start one: diagevo train")
+    if run is None or run == "latest":
+        return max(known, key=lambda name: known[name])
+    if run in known:
+        return run
+    raise NotFoundError(f"there is no run {run}", hint=f"runs: {_listed(sorted(known))}")
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more: diagevo runs list" if left > 0 else "")
