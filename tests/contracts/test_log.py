@@ -1,0 +1,243 @@
+"""The log's promises, each on SQLite and on PostgreSQL."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DatabaseError
+
+from diagevo.errors import ConfigError, ConflictError, StaleWriterError
+from diagevo.memory.database import Database
+from diagevo.memory.events import CheckpointEvaluated, StageStarted
+from diagevo.memory.log import Log
+from diagevo.memory.records import GENESIS, Pending, pending
+from tests.contracts.databases import Store
+from tests.contracts.writers import write
+
+
+def _event(attempt: int, run: str = "a") -> Pending:
+    return pending(run, 1, StageStarted(stage="solver", attempt=attempt))
+
+
+def _positions(log: Log) -> list[int]:
+    return [record.position for record in log.read()]
+
+
+def test_an_append_refuses_a_stale_writer(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        with pytest.raises(StaleWriterError, match="at sequence 1, this writer expected 0"):
+            log.append("a", 0, [_event(2)])
+        assert [r.sequence for r in log.read("a")] == [1]
+
+
+def test_the_same_event_again_returns_its_old_position(store: Store) -> None:
+    with store.log() as log:
+        first = log.append("a", 0, [_event(1), _event(2)])
+        again = log.append("a", 2, [_event(2)])
+        stale = log.append("a", 0, [_event(1)])
+        assert (first.positions, again.positions, stale.positions) == ((1, 2), (2,), (1,))
+        assert again.fresh == stale.fresh == (False,)
+        assert _positions(log) == [1, 2]
+
+
+def test_known_and_new_events_may_come_in_one_batch(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        mixed = log.append("a", 1, [_event(2), _event(1), _event(3), _event(3)])
+        assert mixed.positions == (2, 1, 3, 3)
+        assert mixed.fresh == (True, False, True, False)
+        assert mixed.sequence == 3
+        assert _positions(log) == [1, 2, 3]
+
+
+def test_the_same_id_with_other_content_is_refused_and_nothing_is_written(store: Store) -> None:
+    known = _event(1)
+    changed = Pending(known.event_id, 1, "StageStarted", 1, None, '{"attempt":1,"stage":"other"}', None)
+    with store.log() as log:
+        log.append("a", 0, [known])
+        with pytest.raises(ConflictError, match="with other content"):
+            log.append("a", 1, [_event(2), changed])
+        assert _positions(log) == [1]
+        assert log.append("a", 1, [_event(2)]).positions == (2,)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE event SET payload = '{}' WHERE position = 1",
+        "DELETE FROM event WHERE position = 1",
+        "UPDATE event SET position = 7 WHERE position = 1",
+    ],
+)
+def test_no_statement_changes_or_removes_an_event(store: Store, statement: str) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        with pytest.raises(DatabaseError, match="append-only"), log.database.write() as connection:
+            connection.execute(text(statement))
+        assert len(_positions(log)) == 1
+
+
+def test_an_event_cannot_be_replaced(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        copied = (
+            "INSERT {0} INTO event SELECT {1}, event_id, run_id, sequence, round, type, schema_version, cause_id,"
+            " '{{}}', causation_id, recorded_at, previous_hash, hash FROM event {2}"
+        )
+        for position in (1, 2):
+            if store.dialect == "sqlite":
+                statement = copied.format("OR REPLACE", position, "")
+            else:
+                statement = copied.format("", position, "ON CONFLICT DO NOTHING")
+            if store.dialect == "sqlite":
+                with pytest.raises(DatabaseError, match="event exists"), log.database.write() as connection:
+                    connection.execute(text(statement))
+            else:
+                with log.database.write() as connection:
+                    connection.execute(text(statement))
+        [record] = log.read("a")
+        assert record.payload == _event(1).payload
+
+
+def test_postgresql_refuses_truncate_and_takes_the_rights_of_everybody_else(store: Store) -> None:
+    if store.dialect != "postgresql":
+        pytest.skip("SQLite has neither TRUNCATE nor roles")
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        with pytest.raises(DatabaseError, match="append-only"), log.database.write() as connection:
+            connection.execute(text("TRUNCATE event"))
+        with log.database.read() as connection:
+            for right in ("UPDATE", "DELETE", "TRUNCATE"):
+                granted = "SELECT has_table_privilege('pg_monitor', 'event', :right)"
+                assert connection.execute(text(granted), {"right": right}).scalar_one() is False
+
+
+def test_refused_appends_leave_no_gap(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        for _ in range(3):
+            with pytest.raises(StaleWriterError):
+                log.append("a", 0, [_event(2)])
+        with pytest.raises(ZeroDivisionError), log.database.write() as connection:
+            log.append("a", 1, [_event(2), _event(3)], connection=connection)
+            raise ZeroDivisionError
+        log.append("a", 1, [_event(4)])
+        assert [(r.position, r.sequence) for r in log.read("a")] == [(1, 1), (2, 2)]
+
+
+def test_ten_threads_and_four_processes_leave_no_gap(store: Store) -> None:
+    count = 8
+    command = [sys.executable, "-m", "tests.contracts.writers", store.url]
+    processes = [subprocess.Popen([*command, f"process{i}", str(count)]) for i in range(4)]
+    with store.log() as log:
+        failures: list[BaseException] = []
+
+        def work(name: str) -> None:
+            try:
+                write(log, name, count)
+            except BaseException as error:  # a thread's error must reach the test
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(f"thread{i}",)) for i in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [p.wait() for p in processes] == [0] * 4
+        assert failures == []
+        assert _positions(log) == list(range(1, 14 * 2 * count + 1))
+        assert [r.sequence for r in log.read("shared")] == list(range(1, 14 * count + 1))
+        for name in ("thread3", "process2"):
+            assert [r.sequence for r in log.read(name)] == list(range(1, count + 1))
+        previous = GENESIS
+        for record in log.read("shared"):
+            assert record.previous_hash == previous
+            previous = record.hash
+
+
+def test_runs_of_one_database_have_sequences_of_their_own(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        log.append("b", 0, [_event(1, "b"), _event(2, "b")])
+        log.append("a", 1, [_event(2)])
+        assert [(r.position, r.sequence) for r in log.read("a")] == [(1, 1), (4, 2)]
+        assert [(r.position, r.sequence) for r in log.read("b")] == [(2, 1), (3, 2)]
+        assert log.runs() == ["a", "b"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_refused(store: Store, value: float) -> None:
+    event = CheckpointEvaluated(
+        role="solver",
+        checkpoint="x",
+        benchmark="b",
+        questions=1,
+        conditions={"deep": [{"temperature": value}]},
+        metrics={},
+    )
+    with store.open() as memory:
+        with pytest.raises(ConfigError, match="must be finite"):
+            memory.evaluated(event, 0)
+        assert list(memory.log.read("a")) == []
+
+
+def test_payload_bytes_are_kept_as_they_are(store: Store) -> None:
+    payload = '{"attempt":1,"stage":"\\u0000 ∂x ≤ 1e-6 \\\\boxed{½} 数 \U0001d53d","x":1e400,"y":1.0}'
+    event = Pending("id", 1, "StageStarted", 1, None, payload, None)
+    with store.log() as log:
+        log.append("a", 0, [event])
+        [record] = log.read("a")
+        assert record.payload.encode() == payload.encode()
+
+
+def test_events_are_read_by_run_round_type_cause_and_range(store: Store) -> None:
+    with store.log() as log:
+        for number in range(1, 7):
+            event = Pending(
+                f"e{number}", number % 3, f"T{number % 2}", 1, f"c{number % 2}", "{}", f"e{number - 1}"
+            )
+            log.append("a", number - 1, [event])
+
+        def sequences(**chosen) -> list[int]:
+            return [record.sequence for record in log.read("a", **chosen)]
+
+        assert sequences(rounds=(1, 1)) == [1, 4]
+        assert sequences(types=["T1"]) == [1, 3, 5]
+        assert sequences(cause_id="c0") == [2, 4, 6]
+        assert sequences(causation_id="e3") == [4]
+        assert sequences(after=2, until=4) == [3, 4]
+        assert sequences(newest_first=True, limit=2) == [6, 5]
+        assert sequences(rounds=(0, 1), types=["T0"], limit=1) == [4]
+
+
+def test_paging_neither_drops_nor_repeats_an_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diagevo.memory.log.PAGE", 3)
+    with store.log() as log:
+        log.append("a", 0, [_event(n) for n in range(1, 11)])
+        assert [r.sequence for r in log.read("a")] == list(range(1, 11))
+        assert [r.sequence for r in log.read("a", newest_first=True, limit=7)] == list(range(10, 3, -1))
+        assert [f.sequence for f in log.facts("a", after=2, until=9)] == list(range(3, 10))
+
+
+def test_a_reader_is_not_kept_waiting_by_a_writer(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+        seen = []
+        with log.database.write() as connection:
+            log.append("a", 1, [_event(2)], connection=connection)
+            reader = threading.Thread(target=lambda: seen.extend(_positions(log)))
+            reader.start()
+            reader.join(timeout=30)
+        assert seen == [1]
+        assert _positions(log) == [1, 2]
+
+
+def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> None:
+    with store.log() as log:
+        log.append("a", 0, [_event(1)])
+    database = Database(store.url)
+    assert [r.event for r in Log(database).read("a")] == [StageStarted(stage="solver", attempt=1)]
+    database.close()
