@@ -96,6 +96,11 @@ class OpenAIDiagnostician:
         """Calls and tokens of this process by decision: extract, duplicate, assign, merge."""
         return self._chat.usage
 
+    @property
+    def limit(self) -> float:
+        """Requests that the service may have open now; it adapts to 429."""
+        return self._endpoint.limit
+
     def cancel(self) -> None:
         """Break off open requests; those who wait for them get StoppedSafely."""
         self._endpoint.cancel()

@@ -223,7 +223,7 @@ class DiagnosisPrompts:
         shown = {field: _fenced(text, mark) for field, text in values.items()}
         rule = _fill(self._templates["data_rule"].strip(), {"fence": mark})
         system_text = _fill(self._templates[system], {"data_rule": rule}).strip()
-        messages = [Message(role="user", content=_fill(user, shown).strip())]
+        messages = [Message(role="user", content=_fill(user, shown, own_lines=True).strip())]
         if system_text:
             messages.insert(0, Message(role="system", content=system_text))
         return messages
@@ -239,7 +239,19 @@ def _fenced(text: Text, mark: str) -> str:
     return f"{mark} begin\n{text.head}{middle}\n{mark} end"
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace `<field>` by its value, in one pass: what a value contains is never looked at again."""
+def _fill(template: str, values: Mapping[str, str], *, own_lines: bool = False) -> str:
+    """Replace `<field>` by its value, in one pass: what a value contains is never looked at again.
+
+    With `own_lines` a value stands on lines of its own wherever the template has its field.
+    """
     pattern = re.compile("|".join(re.escape(f"<{field}>") for field in values))
-    return pattern.sub(lambda match: values[match[0][1:-1]], template)
+
+    def value(match: re.Match[str]) -> str:
+        text = values[match[0][1:-1]]
+        if own_lines and template[: match.start()][-1:] not in ("", "\n"):
+            text = f"\n{text}"
+        if own_lines and template[match.end() :][:1] not in ("", "\n"):
+            text = f"{text}\n"
+        return text
+
+    return pattern.sub(value, template)
