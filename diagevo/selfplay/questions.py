@@ -2,8 +2,8 @@
 
 The built-in templates in `prompts/` say in our own words what the paper's appendix asks of each prompt: role,
 difficulty, the `<question>` block, and the three modes. Any of the files can be replaced by one of the same
-name in a folder of the user's. Fields are replaced literally and in a single pass, so a question or cause that
-happens to contain a field's name is never expanded again.
+name in a folder of the user's. Fields are replaced literally and in a single pass, so a question or cause
+that happens to contain a field's name is never expanded again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse_question(text: str) -> str | None:
     """The last non-empty `<question>…</question>` block of a completion, stripped; None where there is none.
 
     A block runs from an opening tag to the next closing tag with no opening tag between them: of nested
-    blocks the innermost counts, and an opening tag that is never closed does not. Linear in the length of `text`.
+    blocks the innermost counts, and an opening tag that is never closed does not. Linear time.
     """
     question = None
     start: int | None = None

@@ -1,0 +1,119 @@
+"""Where the answer stands in a text: the box, the multiple-choice letter, the last statement of a solution."""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+_BOX_PARTS = re.compile(r"(?P<box>\\+boxed\s*\{)|\\.|(?P<open>\{)|(?P<close>\})", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z]+")
+_COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
+
+
+def boxes(text: str) -> list[tuple[int, int, str]]:
+    r"""All balanced, non-blank `\boxed{…}` of a text: start, end and content, by start.
+
+    One pass over the text, so 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
+    """
+    open_braces: list[tuple[int, int] | None] = []
+    found: list[tuple[int, int, str]] = []
+    for part in _BOX_PARTS.finditer(text):
+        if part["box"]:
+            open_braces.append(part.span())
+        elif part["open"]:
+            open_braces.append(None)
+        elif part["close"] and open_braces:
+            opened = open_braces.pop()
+            if opened is not None and text[opened[1] : part.start()].strip():
+                found.append((opened[0], part.end(), text[opened[1] : part.start()].strip()))
+    return sorted(found)
+
+
+def extract_boxed(text: str) -> str | None:
+    r"""Content of the last balanced `\boxed{…}`, stripped; None where there is none, which is no vote.
+
+    Of nested boxes the innermost counts. A box that is blank or never closed is passed over.
+    """
+    found = boxes(text)
+    return found[-1][2] if found else None
+
+
+def _joined(between: str) -> bool:
+    """Whether two boxes belong to one answer: nothing but signs between them, or "and"/"or" and a few words."""
+    words = [word.lower() for word in _WORD.findall(_COMMAND.sub(" ", between))]
+    links = sum(word in ("and", "or") for word in words)
+    return not words or (links == 1 and len(words) <= 5 and "." not in between)
+
+
+def boxed_answer(text: str) -> str | None:
+    r"""The answer of a whole solution: its last box, with the boxes before it that list further values."""
+    found = boxes(text)
+    if not found:
+        return None
+    contents = [found[-1][2]]
+    for (_, end, content), (start, _, _) in zip(found[-2::-1], found[:0:-1], strict=True):
+        if end > start or not _joined(text[end:start]):
+            break
+        if content != contents[0]:
+            contents.insert(0, content)
+    return ", ".join(contents)
+
+
+@lru_cache(maxsize=64)
+def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
+    """Ways to state a letter, the surest first."""
+    letter = rf"[{re.escape(letters)}]"
+    wrapped = (
+        rf"(?:\\(?:text|mathrm|mathbf|textbf)\s*\{{)?\s*[(\[*$]*\s*(?P<letter>{letter})(?![A-Za-z0-9'’])"
+    )
+    plain = rf"(?<![A-Za-z0-9'’\\])(?P<letter>{letter})(?![A-Za-z0-9'’])"
+    marked = rf"(?<![A-Za-z0-9'’\\])(?P<letter>{letter})(?=\s*(?:[.):,*\]]|$))"
+    return (
+        re.compile(rf"(?i:final\s+answer).{{0,100}}?(?<![A-Za-z]){plain}", re.DOTALL),
+        re.compile(rf"(?i:answer|solution)(?i:\s+(?:is|should be|must be|would be))?\s*:?\s*{wrapped}"),
+        re.compile(rf"(?i:answer)[^.\n]{{0,50}}?{plain}"),
+        re.compile(rf"\A\s*[(\[*]*{marked}"),
+        re.compile(rf"(?i:\b(?:it'?s|it is|is|choose|pick|select|option|choice))\s*:?\s*{wrapped}"),
+        re.compile(rf"[(\[]\s*(?P<letter>{letter})\s*[)\]]"),
+        re.compile(rf"^\s*\**{marked}", re.MULTILINE),
+        re.compile(rf"^\s*{plain}(?=\s+[A-Z])", re.MULTILINE),
+        re.compile(plain),
+    )
+
+
+_NEGATED = re.compile(
+    r"(?i:\bnot|n't|\bnor|\bneither|\bnever|\bexcept|\brather than|\binstead of)\W*(?:\w+\W+){0,2}\Z"
+)
+_ALTERNATIVE = r"\s*[)\]*]*\s*(?:,|or|and|/)\s*[(\[*]*\s*"
+
+
+def extract_choice(text: str, letters: Sequence[str]) -> str | None:
+    """The letter a response settles on, or None: an unreadable answer is wrong, never a guess.
+
+    In this order: a box that holds a letter; what follows the last "final answer" or "answer"; a letter with a
+    mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a line;
+    the last letter that stands alone. A letter after a negation does not count, "A or B" decides nothing, and
+    a letter that reads as a word ("A train", "I think") is taken only where it heads a line before a name.
+    """
+    joined = "".join(letters)
+    box = extract_boxed(text)
+    if box is not None:
+        bare = re.fullmatch(
+            rf"\W*(?:\\[a-z]+\s*\{{)?\W*([{re.escape(joined)}])\b(?:[\W_].*)?", box, re.DOTALL
+        )
+        if bare is not None:
+            return bare.group(1)
+    *sure, last = _choice_patterns(joined)
+    for pattern in (*sure, last):
+        for match in reversed(list(pattern.finditer(text))):
+            letter, start, end = match["letter"], match.start("letter"), match.end("letter")
+            if _NEGATED.search(text[max(0, start - 40) : start]):
+                continue
+            if (
+                re.match(rf"{_ALTERNATIVE}[{re.escape(joined)}](?![A-Za-z])", text[end:])
+                and pattern is not last
+            ):
+                return None
+            if letter in "AI" and re.match(r"\s+[a-z]", text[end:]):
+                continue
+            return letter
+    return None

@@ -1,0 +1,131 @@
+r"""One spelling for an answer: LaTeX and Unicode variants, spacing, wrappers, currency and percent signs."""
+
+import re
+from functools import lru_cache
+
+_UNICODE = str.maketrans(
+    {
+        "−": "-", "–": "-", "—": "-", "‐": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ",
+        "÷": "/", "√": r"\sqrt ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ",
+        "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ",
+        "∓": r"\mp ", "°": r"^\circ ", "∅": r"\emptyset ", "，": ", ", "；": "; ", "：": ":", "（": "(", "）": ")",
+        "［": "[", "］": "]", "【": "[", "】": "]", "％": "%", "＝": "=", "。": ".", "\u00a0": " ", "\u2009": " ",
+        "\u202f": " ", "\u2061": "", "\u200b": "", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
+        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅕": r"\frac{1}{5}", "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5",
+        "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9", "⁰": "^0", "¹": "^1", "€": " ", "£": " ", "¥": " ", "₹": " ",
+        "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ",
+        "“": '"', "”": '"', "’": "'", "‘": "'",
+    }
+)  # fmt: skip
+
+_ALIASES = {
+    "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "leqslant": "le", "geq": "ge",
+    "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom", "varnothing": "emptyset",
+    "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
+    "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
+    "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
+}  # fmt: skip
+_DROPPED = frozenset(
+    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits"
+    " rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut".split()
+)
+_TEXT = re.compile(
+    r"\\(?:text|mbox|hbox|textrm|textbf|textit|textsf|textnormal|mathrm|mathbf|mathit|mathsf|operatorname|emph)"
+    r"\*?\s*\{([^{}]*)\}"
+)
+_GAP = re.compile(r"\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*\{[^{}]*\})|~")
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+_MATRIX = re.compile(r"\\begin\s*\{|\\\\\s*\[")
+_FRAC = re.compile(
+    r"\\(frac|binom)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|[0-9A-Za-z]))\s*(?:\{([^{}]*)\}|([0-9A-Za-z]))"
+)
+_LAST_NOISE = re.compile(r"[\s.,;:]+\Z|\A[\s,;:]+")
+
+
+def _fraction(match: re.Match[str]) -> str:
+    top = match[2] if match[2] is not None else match[3]
+    bottom = match[4] if match[4] is not None else match[5]
+    return f"\\{match[1]}{{{top}}}{{{bottom}}}"
+
+
+def _command(match: re.Match[str]) -> str:
+    name = match[1]
+    if name in _DROPPED:
+        return " "
+    replaced = _ALIASES.get(name)
+    if replaced is None:
+        return match[0]
+    if replaced in ("{", "}"):
+        return "\\" + replaced
+    return f"\\{replaced}" if replaced.isalpha() and replaced not in ("and", "or") else f" {replaced} "
+
+
+def enclosed(text: str, opening: str, closing: str) -> bool:
+    """Whether the first character's bracket is closed by the last character, and not before."""
+    if not (text.startswith(opening) and text.endswith(closing)) or len(text) < 2:
+        return False
+    depth = 0
+    for i, char in enumerate(text):
+        escaped = i > 0 and text[i - 1] == "\\" and char in "{}"
+        if char == opening and not escaped:
+            depth += 1
+        elif char == closing and not escaped:
+            depth -= 1
+            if depth == 0:
+                return i == len(text) - 1
+    return False
+
+
+def strip_wrappers(text: str) -> str:
+    """Take off what surrounds a whole answer: math delimiters, invisible braces, bold marks, quotes."""
+    while True:
+        before = text
+        text = _LAST_NOISE.sub("", text)
+        for opening, closing in (
+            ("$$", "$$"),
+            ("$", "$"),
+            (r"\(", r"\)"),
+            (r"\[", r"\]"),
+            ("**", "**"),
+            ('"', '"'),
+        ):
+            inner = text[len(opening) : -len(closing)]
+            if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
+                if opening not in inner and closing not in inner and not inner.endswith("\\"):
+                    text = inner
+                break
+        if enclosed(text, "{", "}"):
+            text = text[1:-1]
+        box = re.match(r"\\+boxed\s*(?=\{)", text)
+        if box and enclosed(text[box.end() :], "{", "}"):
+            text = text[box.end() + 1 : -1]
+        if text == before:
+            return text
+
+
+@lru_cache(maxsize=65_536)
+def normalise(text: str) -> str:
+    r"""The spelling that answers are compared in: no spacing commands, one name a command, plain words for \text."""
+    text = strip_wrappers(text.translate(_UNICODE))
+    if "\\\\" in text and not _MATRIX.search(text):
+        text = re.sub(r"\\\\(?=[A-Za-z(){}\[\]])", r"\\", text)  # a string that was escaped once too often
+    text = re.sub(r"\\!\s*", "", text)
+    text = re.sub(r"(?<=\d)\\[,;: ]\s*(?=\d{3}(?!\d))", "", text)  # 32\,349
+    text = re.sub(r"\s*\{\s*,\s*\}\s*", ",", text)
+    text = _GAP.sub(" ", text)
+    if not _MATRIX.search(text):
+        text = text.replace("&", " ")
+    for _ in range(3):
+        text = _TEXT.sub(
+            lambda match: f" {match[1]} " if len(match[1].strip()) != 1 else match[1].strip(), text
+        )
+    text = _COMMAND.sub(_command, text)
+    text = re.sub(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?", " degrees ", text)
+    text = text.replace(r"\$", " ").replace("$", " ").replace(r"\%", "%").replace(r"\#", " ")
+    text = re.sub(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z])", "%", text)
+    for _ in range(3):
+        text = _FRAC.sub(_fraction, text)
+    text = re.sub(r"\\sqrt\s*([0-9A-Za-z])", r"\\sqrt{\1}", text)
+    text = re.sub(r"([\^_])\s*\{\s*([0-9A-Za-z])\s*\}", r"\1\2", text)
+    text = re.sub(r"\s+", " ", text)
+    return strip_wrappers(text)
