@@ -1,0 +1,224 @@
+"""Extraction beside the solver's training, and maintenance that is interrupted."""
+
+import threading
+import time
+
+import pytest
+
+from diagevo.config.models import DiagnosisConfig, MemoryConfig
+from diagevo.diagnosis.diagnostician import Extraction, FailurePair
+from diagevo.diagnosis.embedder import HashingEmbedder
+from diagevo.diagnosis.extraction import Diagnoser
+from diagevo.diagnosis.maintain import maintain
+from diagevo.errors import ServiceError, StoppedSafely
+from diagevo.memory.events import FailureObserved
+from diagevo.memory.memory import Memory
+from tests.diagnosis.rounds import (
+    DIMENSION,
+    Question,
+    Scripted,
+    memory_now,
+    observe,
+    open_memory,
+    play,
+    scored,
+    story,
+)
+from tests.diagnosis.test_maintain import by_text, run
+
+SETTINGS = DiagnosisConfig()
+
+
+def begin(memory: Memory, questions: list[Question]) -> list[FailureObserved]:
+    """Round 1 up to the middle of the solver's training: observed, not complete."""
+    memory.open_round(1)
+    for stage in ("challenger", "candidates"):
+        memory.start_stage(stage)
+        memory.complete_stage(stage)
+    memory.start_stage("votes")
+    memory.score([scored(memory, 1, index, question) for index, question in enumerate(questions)])
+    memory.complete_stage("votes")
+    return observe(memory, 1, questions)
+
+
+def test_failures_are_diagnosed_while_the_solver_still_trains(tmp_path):
+    questions = [Question(["forgets the domain", "slip"]), Question(["swaps the fraction"])]
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, questions)
+        asked = Scripted(by_text)
+        with Diagnoser(memory, asked, SETTINGS) as diagnoser:
+            diagnoser.submit(failures[:2])
+            diagnoser.submit(failures[:2])  # told twice, asked once
+            diagnoser.submit(failures[2:])
+            diagnoser.drain()
+        assert memory.undiagnosed() == []
+        assert memory.stage("solver").status == "running"
+        assert asked.asked == {"extract": 3}
+        memory.complete_stage("solver")
+        report = run(memory, asked)
+        assert asked.asked["extract"] == 3
+        assert report.verdicts == {}
+        assert report.failures == 2
+        assert len(memory_now(memory)) == 2
+
+
+def test_the_events_are_those_of_diagnosis_after_training(tmp_path):
+    questions = [Question([f"mistake {i} in step {s}" for s in range(4)]) for i in range(6)]
+    stories = []
+    for overlapped in (False, True):
+        folder = tmp_path / str(overlapped)
+        folder.mkdir()
+        with open_memory(folder) as memory:
+            failures = begin(memory, questions)
+            asked = Scripted(by_text, workers=8)
+            if overlapped:
+                with Diagnoser(memory, asked, SETTINGS) as diagnoser:
+                    for start in range(0, len(failures), 5):
+                        diagnoser.submit(failures[start : start + 5])
+                    diagnoser.drain()
+            memory.complete_stage("solver")
+            run(memory, asked)
+            memory.commit()
+            settled = story(
+                memory, ["DuplicateJudged", "NodeAssigned", "CauseMatched", "CauseCreated", "RoundCommitted"]
+            )
+            stories.append((sorted(story(memory, ["FailureDiagnosed"])), settled))
+    assert stories[0] == stories[1]
+
+
+def test_only_what_the_training_does_not_hide_counts_as_waiting(tmp_path):
+    def slow(pair: FailurePair) -> Extraction:
+        time.sleep(0.2)
+        return by_text(pair)
+
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, [Question(["slip"])])
+        with Diagnoser(memory, Scripted(slow), SETTINGS) as diagnoser:
+            diagnoser.submit(failures)
+            time.sleep(0.4)  # the training goes on
+            diagnoser.drain()
+            hidden = diagnoser.waited
+        memory.complete_stage("solver")
+    with open_memory(tmp_path, run="b") as memory:
+        failures = begin(memory, [Question(["slip"])])
+        with Diagnoser(memory, Scripted(slow), SETTINGS) as diagnoser:
+            diagnoser.submit(failures)
+            diagnoser.drain()
+            waited = diagnoser.waited
+    assert hidden < 0.1 <= waited
+
+
+def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
+    """The training is set back to step 1 while the answer about a failure of step 2 is still out."""
+    questions = [Question(["forgets the domain"]), Question(["swaps the fraction"])]
+    gate = threading.Event()
+
+    def gated(pair: FailurePair) -> Extraction:
+        if pair.failure_id == "r1.q1.a0":
+            gate.wait(10)
+        return by_text(pair)
+
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, questions)
+        asked = Scripted(gated, workers=2)
+        with Diagnoser(memory, asked, SETTINGS) as diagnoser:
+            diagnoser.submit(failures)
+            memory.abandon_stage("solver", after_step=1)
+            gate.set()
+            diagnoser.drain()
+            assert [f for f, d in memory.state.open.diagnoses.items()] == ["r1.q0.a0"]
+            assert memory.undiagnosed() == []
+            # The step is played again, and this time the solver fails otherwise.
+            again = [Question(["forgets the domain"]), Question(["drops a minus sign"])]
+            assert memory.start_stage("solver") == 2
+            replayed = failures[1].model_copy(
+                update={"attempt": 2, "trajectory": memory.artifacts.put(again[1].failures[0])}
+            )
+            memory.observe([replayed])
+            diagnoser.submit([replayed])
+            diagnoser.drain()
+        memory.complete_stage("solver")
+        run(memory, asked)
+        assert set(memory_now(memory)) == {"forgets the domain", "drops a minus sign"}
+
+
+def test_an_error_of_a_worker_is_raised_and_what_came_before_it_is_kept(tmp_path):
+    def broken(pair: FailurePair) -> Extraction:
+        if pair.failure_id == "r1.q0.a2":
+            raise ServiceError("gone")
+        return by_text(pair)
+
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(["slip", "slip", "slip", "slip"])])
+        with pytest.raises(ServiceError, match="gone"):
+            run(memory, Scripted(broken))
+        assert [f.failure_id for f in memory.undiagnosed()] == ["r1.q0.a2", "r1.q0.a3"]
+        report = run(memory, Scripted(by_text))
+        assert report.verdicts == {"slip": 2}
+
+
+@pytest.mark.parametrize("phase", ["extract", "duplicate", "assign"])
+def test_stopped_anywhere_it_goes_on_and_ends_with_the_same_events(tmp_path, phase: str):
+    texts = [f"{word} mistake in step {i}" for word in ("sign", "carry") for i in range(4)]
+
+    def duplicate(text: str, candidates) -> str | None:
+        return candidates[0].cause_id if text.endswith(("1", "3")) else None
+
+    stories = []
+    for interrupted in (False, True):
+        folder = tmp_path / str(interrupted)
+        folder.mkdir()
+        with open_memory(folder) as memory:
+            play(memory, 1, [Question(texts)])
+            asked = Scripted(by_text, duplicate)
+            if interrupted:
+                with pytest.raises(StoppedSafely) as stopped:
+                    maintain(
+                        memory,
+                        asked,
+                        HashingEmbedder(DIMENSION),
+                        SETTINGS,
+                        MemoryConfig(),
+                        should_stop=lambda asked=asked: asked.asked.get(phase, 0) >= 2,
+                    )
+                assert stopped.value.exit_code == 75
+            run(memory, asked)
+            memory.commit()
+            stories.append(story(memory))
+    assert stories[0] == stories[1]
+
+
+def test_a_cap_per_question_takes_the_first_samples_whatever_was_diagnosed_before(tmp_path):
+    capped = DiagnosisConfig(failures_per_question=2)
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, [Question(["slip"] * 4), Question(["slip"] * 1)])
+        with Diagnoser(memory, Scripted(by_text), capped) as diagnoser:
+            diagnoser.submit(failures[:1])
+            diagnoser.drain()
+        memory.complete_stage("solver")
+        run(memory, Scripted(by_text), capped)
+        assert sorted(memory.state.open.diagnoses) == ["r1.q0.a0", "r1.q0.a1", "r1.q1.a0"]
+
+
+def test_an_unresolved_failure_can_be_asked_again(tmp_path):
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(["unresolved", "slip"])])
+        assert run(memory, Scripted(by_text)).verdicts == {"unresolved": 1, "slip": 1}
+        assert run(memory, Scripted(by_text)).verdicts == {}
+        asked: list[int] = []
+
+        def now_clear(pair: FailurePair) -> Extraction:
+            asked.append(pair.asked)
+            return Extraction("new_cause", description="forgets the domain")
+
+        report = maintain(
+            memory,
+            Scripted(now_clear),
+            HashingEmbedder(DIMENSION),
+            SETTINGS,
+            MemoryConfig(),
+            ask_again=True,
+        )
+        assert asked == [2]
+        assert report.settled == {"new_cause": 1}
+        assert memory_now(memory) == {"forgets the domain": ("active", 1, "n1")}
