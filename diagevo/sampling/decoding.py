@@ -6,6 +6,7 @@ whatever else is in its batch (up to the rounding of a matrix product).
 
 import hashlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,11 @@ _DROP_ABOVE = 0.1  # share of finished rows at which they leave the batch
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to draw. `temperature` 0 is greedy; `ended` looks at a row's ids for stop strings."""
+    """How to draw. `temperature` 0 is greedy; `ended` looks at a row's ids for stop strings.
+
+    `threads`: batches under way at once, each on one core. For small models on a CPU that beats several cores
+    for one batch, where the cores wait for each other after every small product.
+    """
 
     temperature: float
     top_p: float
@@ -28,13 +33,13 @@ class Decoding:
     end_ids: tuple[int, ...]
     pad_id: int
     rows_at_once: int = 256
+    threads: int = 1
     ended: Callable[[list[int]], bool] | None = None
 
 
 @dataclass(slots=True)
 class _Row:
     prompt: int
-    sample: int
     generator: np.random.Generator
     ids: list[int] = field(default_factory=list)
 
@@ -53,17 +58,28 @@ def decode(
 
     `prompts`: token ids, none empty. `keys[i]`: one 16-byte key for each sample of prompt i.
     """
+    import torch
+
+    from diagevo.sampling.decode_cache import grouped_attention
+
     rows_P_G = [
-        [
-            _Row(p, g, np.random.Generator(np.random.Philox(key=int.from_bytes(key))))
-            for g, key in enumerate(row)
-        ]
-        for p, row in enumerate(keys)
+        [_Row(p, np.random.Generator(np.random.Philox(key=int.from_bytes(key)))) for key in of_prompt]
+        for p, of_prompt in enumerate(keys)
     ]
     by_length = sorted(range(len(prompts)), key=lambda p: len(prompts[p]))
     queue = [row for p in by_length for row in rows_P_G[p]]
-    for start in range(0, len(queue), decoding.rows_at_once):
-        _decode_batch(model, prompts, queue[start : start + decoding.rows_at_once], decoding)
+    batch_rows = min(decoding.rows_at_once, -(-len(queue) // decoding.threads)) or 1
+    batches = [queue[start : start + batch_rows] for start in range(0, len(queue), batch_rows)]
+    with grouped_attention(model):
+        if decoding.threads == 1:
+            for batch in batches:
+                _decode_batch(model, prompts, batch, decoding)
+        else:
+            with ThreadPoolExecutor(
+                decoding.threads, initializer=torch.set_num_threads, initargs=(1,)
+            ) as pool:
+                # Whatever a batch raised is raised here.
+                list(pool.map(lambda batch: _decode_batch(model, prompts, batch, decoding), batches))
     return [[row.ids for row in rows] for rows in rows_P_G]
 
 
@@ -75,11 +91,11 @@ def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row]
         logits, cache, mask = _prefill(model, prompts, rows, decoding.pad_id)
         padded = not bool(mask.all())
         position = mask.sum(1)
-        uniforms = np.empty((len(rows), 0))
+        uniforms = np.empty((len(rows), 0, 2))
         for step in range(decoding.max_new_tokens):
             column = step % _BLOCK
             if column == 0 and decoding.temperature > 0:
-                uniforms = np.stack([row.generator.random(_BLOCK) for row in rows])
+                uniforms = np.stack([row.generator.random((_BLOCK, 2)) for row in rows])
             drawn = _draw(logits, uniforms[:, column] if decoding.temperature > 0 else None, decoding)
             going = _append(rows, drawn.tolist(), decoding)
             if not going:
@@ -108,20 +124,20 @@ def _prefill(
 ) -> tuple["torch.Tensor", Any, "torch.Tensor"]:
     """Logits (R, V) after each row's prompt, the cache of all rows, and the mask (R, prompt length)."""
     import torch
-    from transformers import DynamicCache
+
+    from diagevo.sampling.decode_cache import growing_cache
 
     counts: dict[int, int] = {}
     for row in rows:
         counts[row.prompt] = counts.get(row.prompt, 0) + 1
     device = model.device
     width = max(len(prompts[p]) for p in counts)
+    short = [width - len(prompts[p]) for p in counts]
     ids = torch.tensor(
-        [[pad_id] * (width - len(prompts[p])) + list(prompts[p]) for p in counts], device=device
+        [[pad_id] * n + list(prompts[p]) for n, p in zip(short, counts, strict=True)], device=device
     )
-    mask = torch.tensor(
-        [[0] * (width - len(prompts[p])) + [1] * len(prompts[p]) for p in counts], device=device
-    )
-    cache = DynamicCache(config=model.config)
+    mask = torch.tensor([[0] * n + [1] * (width - n) for n in short], device=device)
+    cache = growing_cache(model.config)
     output = model(
         input_ids=ids,
         attention_mask=mask,
@@ -130,17 +146,11 @@ def _prefill(
         use_cache=True,
         logits_to_keep=1,
     )
-    repeats = torch.tensor(list(counts.values()), device=device)
-    same = len(set(counts.values())) == 1
-    if same:
-        cache.batch_repeat_interleave(int(repeats[0]))
-    else:
-        cache.batch_select_indices(torch.arange(len(counts), device=device).repeat_interleave(repeats))
-    return (
-        output.logits[:, -1].repeat_interleave(repeats, dim=0),
-        cache,
-        mask.repeat_interleave(repeats, dim=0),
+    place = torch.arange(len(counts), device=device).repeat_interleave(
+        torch.tensor(list(counts.values()), device=device)
     )
+    cache.batch_select_indices(place)
+    return output.logits[place, -1], cache, mask[place]
 
 
 def _append(rows: list[_Row], drawn: list[int], decoding: Decoding) -> list[int]:
@@ -163,21 +173,36 @@ def _finished(row: _Row, decoding: Decoding) -> bool:
 
 
 def _draw(logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decoding) -> "torch.Tensor":
-    """One token a row by inverse CDF over the nucleus. `logits` (R, V), `uniforms` (R,) in [0, 1) or greedy.
+    """One token a row. `logits` (R, V); `uniforms` (R, 2) in [0, 1), None for greedy.
 
-    The nucleus is the smallest set of most probable tokens whose mass reaches top_p, as in transformers and vLLM.
+    The nucleus is the smallest set of most probable tokens whose mass reaches top_p, as elsewhere.
+    The first number draws from the whole distribution; a token is in the nucleus where less than top_p lies
+    above it. The few rows that fall outside draw again, from the nucleus alone, by the second number:
+    together that is the nucleus's own distribution, p / mass(nucleus), and only those few rows need sorting.
     """
     import torch
 
     if uniforms is None:
         return logits.argmax(dim=-1)
     probabilities = torch.softmax(logits.float() / decoding.temperature, dim=-1)
-    ranked, tokens = probabilities.sort(dim=-1, descending=True, stable=True)
-    mass = ranked.double().cumsum(dim=-1)
-    inside = mass - ranked < decoding.top_p
-    inside[:, 0] = True
-    total = torch.where(inside, ranked.double(), 0.0).sum(dim=-1)
-    target = torch.from_numpy(uniforms).to(total.device) * total
-    rank = torch.searchsorted(mass, target[:, None], right=True).squeeze(1)
-    rank = torch.minimum(rank, inside.sum(dim=-1) - 1)
-    return tokens.gather(1, rank[:, None]).squeeze(1)
+    numbers = torch.from_numpy(uniforms).to(logits.device)
+    tokens = _by_cumulative_mass(probabilities, numbers[:, :1])
+    if decoding.top_p < 1:
+        above = torch.where(probabilities > probabilities.gather(1, tokens), probabilities, 0).sum(dim=-1)
+        outside = (above >= decoding.top_p).nonzero().squeeze(1)
+        if len(outside):
+            rest = probabilities[outside]
+            ranked = rest.sort(dim=-1, descending=True).values
+            size = (ranked.cumsum(dim=-1) - ranked < decoding.top_p).sum(dim=-1, keepdim=True).clamp(min=1)
+            nucleus = torch.where(rest >= ranked.gather(1, size - 1), rest, 0)
+            tokens[outside] = _by_cumulative_mass(nucleus, numbers[outside, 1:])
+    return tokens.squeeze(1)
+
+
+def _by_cumulative_mass(weights: "torch.Tensor", numbers: "torch.Tensor") -> "torch.Tensor":
+    """Token (R, 1) in whose slice of the cumulated weights (R, V) the number (R, 1) in [0, 1) falls."""
+    import torch
+
+    mass = weights.double().cumsum(dim=-1)
+    found = torch.searchsorted(mass, numbers * mass[:, -1:], right=True)
+    return found.clamp(max=weights.shape[-1] - 1)

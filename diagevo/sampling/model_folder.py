@@ -6,13 +6,10 @@ Sampling and training both read prompts through `encode_prompts`, so a prompt ha
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from diagevo.errors import MissingDependencyError
 from diagevo.sampling.sampler import Prompt
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 # For models without a chat template (base models). The system message stands alone, turns are named, and the
 # prompt ends with "Assistant:". An answer that was given ends with the end mark.
@@ -48,8 +45,8 @@ def check_model_folder(folder: Path) -> Path:
     return folder
 
 
-def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
-    """The folder's tokenizer, padding on the left, with the plain template where it has no chat template."""
+def load_tokenizer(folder: Path) -> Any:
+    """The folder's PreTrainedTokenizerBase, padding on the left, with the plain template if it has none."""
     from transformers import AutoTokenizer
     from transformers.utils import logging
 
@@ -74,7 +71,7 @@ def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
     return tokenizer
 
 
-def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[Prompt]) -> list[list[int]]:
+def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:
     """Token ids of each prompt, ready for the model to continue."""
     if not prompts:
         return []
@@ -84,9 +81,7 @@ def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[Promp
     return encoded["input_ids"]
 
 
-def end_ids(
-    tokenizer: "PreTrainedTokenizerBase", generation_eos: int | Sequence[int] | None
-) -> tuple[int, ...]:
+def end_ids(tokenizer: Any, generation_eos: int | Sequence[int] | None) -> tuple[int, ...]:
     """Every id that ends a response: the generation config's and the tokenizer's."""
     declared = [generation_eos] if isinstance(generation_eos, int) else list(generation_eos or ())
     return tuple(dict.fromkeys([tokenizer.eos_token_id, *declared]))

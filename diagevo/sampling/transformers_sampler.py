@@ -14,8 +14,8 @@ from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 class TransformersSampler:
     """Implements `Sampler`. The same prompts, n, params and seed give the same completions.
 
-    A completion depends on (seed, its prompt's text, its place among the samples of that text), not on the other
-    prompts of the call: a prompt that is given twice gets different samples, and half a batch gets the same ones.
+    A completion depends on (seed, its prompt's text, its place among the samples of that text), not on the
+    other prompts of the call: a prompt given twice gets different samples, half a batch gets the same ones.
     """
 
     def __init__(
@@ -25,10 +25,14 @@ class TransformersSampler:
         device: str = "cpu",
         dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None,
         rows_at_once: int = 256,
+        threads: int | None = None,
     ) -> None:
-        """`dtype` None: float32 on the CPU, bfloat16 on a GPU. Raises MissingDependencyError for a bad folder."""
+        """`dtype` None: float32 on the CPU, bfloat16 on a GPU. `threads` None: torch's number, 1 on a GPU.
+
+        Raises MissingDependencyError for a bad folder or a GPU that is not there.
+        """
         import torch
-        from transformers import AutoModelForCausalLM
+        from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
         check_model_folder(folder)
         if device.startswith("cuda") and not torch.cuda.is_available():
@@ -37,16 +41,17 @@ class TransformersSampler:
             )
         dtype = dtype or ("float32" if device == "cpu" else "bfloat16")
         self.folder = folder
-        self.rows_at_once = rows_at_once
+        self._rows_at_once = rows_at_once
+        self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
         self._tokenizer = load_tokenizer(folder)
         try:
-            model = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
+            model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
         except Exception as error:
             raise MissingDependencyError(
                 f"The model in {folder} cannot be loaded ({error}).",
                 hint="Check that config.json and the weights belong together and were written whole.",
             ) from error
-        self._model: Any = model.to(device).eval()
+        self._model = model.to(device).eval()
         self._end_ids = end_ids(self._tokenizer, self._model.generation_config.eos_token_id)
         self._context = getattr(self._model.config, "max_position_embeddings", None)
 
@@ -71,13 +76,12 @@ class TransformersSampler:
         self._model = None
 
     def _decoding(self, params: SamplingParams) -> Decoding:
-        ended = None
-        if params.stop:
-            longest = max(len(stop.encode()) for stop in params.stop)
+        # A token holds a byte or more, so a stop string that just ended lies in so many last tokens.
+        reach = max((len(stop.encode()) for stop in params.stop), default=0) + 4
 
-            def ended(ids: list[int]) -> bool:
-                tail = self._tokenizer.decode(ids[-longest - 4 :], skip_special_tokens=True)
-                return any(stop in tail for stop in params.stop)
+        def stopped(ids: list[int]) -> bool:
+            tail = self._tokenizer.decode(ids[-reach:], skip_special_tokens=True)
+            return any(stop in tail for stop in params.stop)
 
         return Decoding(
             temperature=params.temperature,
@@ -85,16 +89,17 @@ class TransformersSampler:
             max_new_tokens=params.max_new_tokens,
             end_ids=self._end_ids,
             pad_id=self._tokenizer.pad_token_id,
-            rows_at_once=self.rows_at_once,
-            ended=ended,
+            rows_at_once=self._rows_at_once,
+            threads=self._threads,
+            ended=stopped if params.stop else None,
         )
 
     def _refuse_long(self, prompt_ids: Sequence[Sequence[int]], params: SamplingParams) -> None:
         longest = max(map(len, prompt_ids), default=0)
         if self._context is not None and longest + params.max_new_tokens > self._context:
             raise ConfigError(
-                f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit the context of "
-                f"{self._context} of the model in {self.folder}.",
+                f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit into the context "
+                f"of the model in {self.folder}, {self._context} tokens.",
                 hint="Lower sampling.max_new_tokens or shorten the prompt.",
             )
 

@@ -1,7 +1,7 @@
 """Folders that are there whole or not at all: resumable checkpoints and the weights of a finished phase.
 
-A folder is written beside its place under a hidden name, gets a manifest of sizes and SHA-256 digests, is flushed to disk,
-and is then renamed. A folder without a manifest, or one that its manifest does not fit, does not count.
+A folder is written beside its place under a hidden name, gets a manifest of sizes and SHA-256 digests, is
+flushed to disk, and is then renamed. Without a manifest, or where it does not fit, a folder is not counted.
 """
 
 import hashlib

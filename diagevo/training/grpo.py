@@ -33,11 +33,11 @@ def train(
 ) -> TrainingSummary:
     """Play one shuffled pass over `rows` from the weights in `start`, and write the new weights to `output`.
 
-    `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints. `on_step` is called
-    on rank 0 once a step, with the rollouts of all ranks, before that step's checkpoint is saved. With `resume`,
-    the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
-    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no model,
-    StoreError where a checkpoint cannot be written.
+    `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints. `on_step` is
+    called on rank 0 once a step, with the rollouts of all ranks, before that step's checkpoint is saved. With
+    `resume`, the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
+    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no
+    model, StoreError where a checkpoint cannot be written.
     """
     hardware = hardware or HardwareConfig()
     check_model_folder(start)
@@ -77,7 +77,7 @@ def train(
 
 
 def uses_cpu(hardware: HardwareConfig) -> bool:
-    """Whether training runs on the CPU; MissingDependencyError where a GPU was asked for and none is there."""
+    """Whether training runs on the CPU; MissingDependencyError where the GPU that was asked for is missing."""
     import torch
 
     if hardware.device == "cuda" and not torch.cuda.is_available():
@@ -101,7 +101,7 @@ def trl_settings(
     TRL fixes the epsilon of the advantage at 1e-4 where the paper's family has 1e-6: 0.02% at a group's
     standard deviation of 0.5.
     """
-    from trl import GRPOConfig as TRLConfig
+    from trl.trainer.grpo_config import GRPOConfig as TRLConfig
 
     on_cpu = uses_cpu(hardware)
     device: dict[str, Any] = {"use_cpu": True, "bf16": False} if on_cpu else {"bf16": True}
@@ -225,8 +225,9 @@ def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
     for name, value in notes.items():
         if checkpoint.notes.get(name) != value:
             raise ConfigError(
-                f"{checkpoint.folder} was saved under another {name}: {checkpoint.notes.get(name)!r}, now {value!r}.",
-                hint="Resume with the rows, settings, seed and number of processes that the phase began with.",
+                f"{checkpoint.folder} was saved under another {name} than now: "
+                f"{checkpoint.notes.get(name)!r}, not {value!r}.",
+                hint="Resume with the rows, settings, seed and number of processes of the phase's beginning.",
             )
     return checkpoint.step
 

@@ -1,8 +1,8 @@
-"""Which rows a phase plays at which step, and how a step is shared by ranks and micro-batches. Pure, no torch.
+"""Which rows a phase plays at which step, and how ranks and micro-batches share a step. Pure, no torch.
 
-One shuffled pass: no row is played twice, and the last batch is what is left. TRL wants every generation batch
-to be full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are neighbours
-in the order of the ranks, which is the order of the gathered rollouts.
+One shuffled pass: no row is played twice, and the last batch is what is left. TRL wants every generation
+batch to be full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are
+neighbours in the order of the ranks, which is the order of the gathered rollouts.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from diagevo.training.rollouts import TrainingRow
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One completion to draw: sample `sample` of row `row`. Padding slots fill up the ranks and count nowhere."""
+    """One completion to draw: sample `sample` of `row`. Padding fills up the ranks and counts nowhere."""
 
     row: TrainingRow
     sample: int

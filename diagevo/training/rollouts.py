@@ -18,7 +18,7 @@ class TrainingRow:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One completion of a row's group: `sample` 0..G-1, `step` from 1. `truncated`: its last id is no end mark."""
+    """One completion of a row's group: `sample` 0..G-1, `step` from 1. `truncated`: it has no end mark."""
 
     row_id: str
     sample: int
@@ -30,8 +30,8 @@ class Rollout:
 class Reward(Protocol):
     """A reward in two halves, so that several ranks share the costly one.
 
-    `measure` sees the rollouts of one rank and returns a JSON value for each. `rewards` sees the rollouts of the
-    whole step in order, with their measures, on every rank; it must be a pure function of them.
+    `measure` sees the rollouts of one rank and returns a JSON value for each. `rewards` sees the rollouts of
+    the whole step in order, with their measures, on every rank; it must be a pure function of them.
     """
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]: ...

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader, Dataset
-from trl import GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.errors import StoreError
 from diagevo.sampling.decoding import Decoding, decode
@@ -55,7 +55,7 @@ class _MicroSteps(Dataset):
 
 
 class PhaseTrainer(GRPOTrainer):
-    """Plays a `PhasePlan`. Build it from the phase's folder of starting weights: TRL reads the reference there."""
+    """Plays a `PhasePlan`. Built from the folder of starting weights, where TRL reads its reference."""
 
     def __init__(
         self,
@@ -75,6 +75,9 @@ class PhaseTrainer(GRPOTrainer):
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
         self._staging: Path | None = None
+        self._work = Path(trl["args"].output_dir)
+        self._pad_id: int = trl["processing_class"].pad_token_id
+        self._new_tokens: int = trl["args"].max_completion_length
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
         self._own_loop = not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
@@ -93,18 +96,19 @@ class PhaseTrainer(GRPOTrainer):
         return self._micro[generation_batch["index"]]
 
     def _leave_out_padding(self, batch: dict[str, Any]) -> None:
-        padding = torch.tensor([row["padding"] for row in self._rows], device=batch["completion_mask"].device)
-        if self.accelerator.gather(padding).any():
-            batch["completion_mask"][padding] = 0
-            batch["num_items_in_batch"] = self.accelerator.gather(batch["completion_mask"].sum()).sum()
+        step = self.state.global_step + 1
+        if any(slot.padding for rank in range(self._plan.ranks) for slot in self._plan.slots(step, rank)):
+            mask = batch["completion_mask"]
+            mask[torch.tensor([row["padding"] for row in self._rows], device=mask.device)] = 0
+            batch["num_items_in_batch"] = sum_over_ranks(self.accelerator, mask.sum())
 
     def _split(self, batch: dict[str, Any], count: int) -> list[dict[str, Any]]:
         """Micro-batches of rows of like length, without the columns that are padding in all of them.
 
-        TRL divides the summed loss by num_items · (micro-batches of this step) / (of a full step); the number of
-        tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens.
+        TRL divides the summed loss by num_items · (micro-batches of this step) / (of a full step); the number
+        of tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens.
         """
-        items = batch["num_items_in_batch"] * self.args.steps_per_generation / count
+        items = batch["num_items_in_batch"] * self._plan.micro_batches(1) / count
         order = batch["completion_mask"].sum(1).argsort(descending=True, stable=True)
         return [
             _trim(_select(batch, rows)) | {"num_items_in_batch": items} for rows in order.tensor_split(count)
@@ -114,7 +118,7 @@ class PhaseTrainer(GRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
-        """As TRL's, but a batch that is cut into chunks is cut by length: the reference needs no padding either."""
+        """As TRL's, but a batch that is cut into chunks is cut by length (the reference's pass)."""
         if batch_size is None or batch_size >= len(input_ids):
             return super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size, **options
@@ -154,19 +158,21 @@ class PhaseTrainer(GRPOTrainer):
         decoding = Decoding(
             temperature=self.temperature,
             top_p=self.top_p,
-            max_new_tokens=self.max_completion_length,
+            max_new_tokens=self._new_tokens,
             end_ids=tuple(self.eos_token_ids),
-            pad_id=self._tokenizer.pad_token_id,
+            pad_id=self._pad_id,
+            threads=torch.get_num_threads() if self.accelerator.device.type == "cpu" else 1,
         )
         groups: dict[str, list[int]] = {}
         for place, row in enumerate(self._rows):
             groups.setdefault(row["row_id"], []).append(place)
         prompts = [prompt_ids[places[0]] for places in groups.values()]
         keys = [[self._key(self._rows[place]) for place in places] for places in groups.values()]
+        options: Any = self.args
         with unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
-            gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
+            gradient_checkpointing_kwargs=options.gradient_checkpointing_kwargs,
         ) as model:
             training = model.training
             model.eval()
@@ -188,7 +194,7 @@ class PhaseTrainer(GRPOTrainer):
         def reward(*, completion_ids: Sequence[list[int]], row_id: Sequence[str], sample: Sequence[int],
                    padding: Sequence[bool], trainer_state: Any, **_: Any) -> list[float | None]:  # fmt: skip
             step = trainer_state.global_step + 1
-            texts = self._tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
+            texts = self._tokenizer.batch_decode(list(completion_ids), skip_special_tokens=True)
             ends = [ids[-1] in self.eos_token_ids for ids in completion_ids]
             rollouts = [
                 Rollout(row_id=r, sample=g, step=step, text=text, truncated=not end)
@@ -214,8 +220,7 @@ class PhaseTrainer(GRPOTrainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write the checkpoint of this step to a staging folder; rename it once every rank is done."""
         step = self.state.global_step
-        work = Path(self.args.output_dir)
-        target = checkpoints.checkpoint_folder(work, step)
+        target = checkpoints.checkpoint_folder(self._work, step)
         self._staging = checkpoints.staging_folder(target)
         written = self._staging / target.name
         try:
@@ -225,15 +230,19 @@ class PhaseTrainer(GRPOTrainer):
             if self.accelerator.is_main_process:
                 checkpoints.publish(written, target, self._notes | {"step": step})
                 shutil.rmtree(self._staging)
-                checkpoints.rotate(work)
+                checkpoints.rotate(self._work)
             self.accelerator.wait_for_everyone()
         except OSError as error:
             raise StoreError(
-                f"The checkpoint of step {step} cannot be written to {work}: {error}",
+                f"The checkpoint of step {step} cannot be written to {self._work}: {error}",
                 hint="Free space or name another folder; the last whole checkpoint is kept for --resume.",
             ) from error
         finally:
             self._staging = None
+
+
+def sum_over_ranks(accelerator: Any, value: torch.Tensor) -> torch.Tensor:
+    return accelerator.gather(value).sum()
 
 
 def _select(batch: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
