@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from diagevo.errors import StoreError
 from diagevo.memory.log import RUN, Log, now
@@ -92,11 +92,6 @@ def _refuse_where_held(run_id: str, holder: Holder, me: Holder, renewed_at: str)
             return
         where = f"process {holder.pid} on {holder.host}, last seen {renewed_at}"
     raise StoreError(f"run {run_id} is being written by {where}", hint="stop it first, or name another run")
-
-
-def renew(connection: Connection, run_id: str) -> None:
-    """Say that the holder is there. In the transaction of an append."""
-    connection.execute(update(RUN).where(RUN.c.run_id == run_id).values(renewed_at=now()))
 
 
 def release(log: Log, run_id: str, fence: int) -> None:

@@ -100,7 +100,7 @@ class Log:
             self._insert_rows(connection, rows)
         except IntegrityError:
             return self._append_unknown(connection, run_id, head, last, events)
-        self._advance(connection, run_id, head.sequence == 0, last + len(rows), sequence, hash_)
+        self._advance(connection, run_id, last + len(rows), sequence, hash_)
         positions = tuple(range(last + 1, last + 1 + len(rows)))
         return Appended(positions, (True,) * len(rows), sequence, hash_)
 
@@ -132,7 +132,7 @@ class Log:
         rows, sequence, hash_ = _chained(run_id, head, last, fresh)
         self._insert_rows(connection, rows)
         if rows:
-            self._advance(connection, run_id, head.sequence == 0, last + len(rows), sequence, hash_)
+            self._advance(connection, run_id, last + len(rows), sequence, hash_)
         given = iter(range(last + 1, last + 1 + len(rows)))
         positions = tuple(next(given) if slot is None else slot for slot in slots)
         return Appended(positions, tuple(slot is None for slot in slots), sequence, hash_)
@@ -169,12 +169,11 @@ class Log:
                 )
         return {event_id: row.position for event_id, row in stored.items()}
 
-    def _advance(
-        self, connection: Connection, run_id: str, first: bool, position: int, sequence: int, hash_: str
-    ) -> None:
+    def _advance(self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str) -> None:
+        """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
         connection.execute(update(LOG).where(LOG.c.id == 1).values(position=position))
-        moved = update(RUN).where(RUN.c.run_id == run_id).values(sequence=sequence, hash=hash_)
-        if connection.execute(moved).rowcount == 0 and first:
+        moved = {"sequence": sequence, "hash": hash_, "renewed_at": now()}
+        if connection.execute(update(RUN).where(RUN.c.run_id == run_id).values(moved)).rowcount == 0:
             self.create_run(connection, run_id, sequence, hash_)
 
     def create_run(

@@ -312,8 +312,8 @@ class Memory:
                 for f in failures
                 if not _same_observation(now_, f)
             ]
-            if items:
-                self._append(items)
+            if items and not all(self._append(items)):
+                raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def undiagnosed(self, *, again: bool = False) -> list[FailureObserved]:
         """Valid failures without a diagnosis, by question and sample; with `again` also the unresolved

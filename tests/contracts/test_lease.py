@@ -1,0 +1,97 @@
+"""One writer a run, with a fencing number."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import update
+
+from diagevo.errors import StaleWriterError, StoreError
+from diagevo.memory.lease import EXPIRES
+from diagevo.memory.log import RUN
+from tests.contracts.databases import Store
+from tests.memory.play import candidate
+
+HOLD = """
+import sys, time, pathlib, diagevo
+memory = diagevo.open(sys.argv[1], run="a", root=pathlib.Path(sys.argv[2]))
+memory.open_round(1)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def _holder(store: Store) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, store.url, str(store.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_writer_is_refused_and_told_who_holds_the_run_until_that_one_dies(store: Store) -> None:
+    holder = _holder(store)
+    try:
+        with store.open() as memory:
+            assert memory.state.open is not None  # reading needs no lease
+            with pytest.raises(
+                StoreError, match=f"run a is being written by process {holder.pid} on this machine"
+            ):
+                memory.score([candidate("r1.q0")])
+            with store.open("b") as other:
+                other.open_round(1)  # another run is free
+            holder.kill()
+            holder.wait()
+            memory.score([candidate("r1.q0")])
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_writer_whose_lease_was_taken_over_cannot_append(store: Store) -> None:
+    with store.open() as zombie, store.open() as heir:
+        zombie.open_round(1)
+        heir.claim(takeover=True)
+        with pytest.raises(StaleWriterError, match="was taken over"):
+            zombie.score([candidate("r1.q0")])
+        heir.score([candidate("r1.q0")])
+        assert heir.log.count("a") == 3
+
+
+def test_a_lease_that_was_given_back_is_free(store: Store) -> None:
+    with store.open() as first:
+        first.open_round(1)
+    with store.open() as second:
+        second.score([candidate("r1.q0")])
+
+
+def test_a_silent_holder_on_another_machine_is_gone_after_a_while(store: Store) -> None:
+    def hold(ago: timedelta) -> None:
+        seen = (datetime.now(UTC) - ago).isoformat(timespec="microseconds")
+        with store.log() as log, log.database.write() as connection:
+            connection.execute(update(RUN).values(holder="elsewhere:17:99", renewed_at=seen))
+
+    with store.open() as memory:
+        memory.open_round(1)
+    with store.open() as memory:
+        hold(timedelta(seconds=5))
+        with pytest.raises(StoreError, match="process 17 on elsewhere, last seen"):
+            memory.score([candidate("r1.q0")])
+        hold(EXPIRES + timedelta(seconds=5))
+        memory.score([candidate("r1.q0")])
+
+
+def test_each_append_renews_the_lease(store: Store) -> None:
+    with store.open() as memory:
+        memory.open_round(1)
+        with memory.database.write() as connection:
+            connection.execute(update(RUN).values(renewed_at="2026-01-01T00:00:00.000000+00:00"))
+        memory.score([candidate("r1.q0")])
+        with memory.database.read() as connection:
+            renewed = connection.execute(RUN.select()).one().renewed_at
+        assert renewed > "2026-02"
