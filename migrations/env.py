@@ -5,11 +5,12 @@ from alembic import context
 from sqlalchemy import Connection, create_engine
 from sqlmodel import SQLModel
 
+from diagevo.evaluation import tables as evaluation_tables
 from diagevo.memory import tables
 
 
 def _run(connection: Connection) -> None:
-    assert tables.EventRow  # the import fills SQLModel.metadata
+    assert tables.EventRow and evaluation_tables.EvaluationRow  # the imports fill SQLModel.metadata
     context.configure(connection=connection, target_metadata=SQLModel.metadata, transactional_ddl=False)
     with context.begin_transaction():
         context.run_migrations()

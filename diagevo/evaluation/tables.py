@@ -1,0 +1,76 @@
+"""The SQL rows of evaluations and of the oracle's answers. They stand beside the log and are no part of it:
+a measurement changes no memory."""
+
+from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, Text
+from sqlmodel import Field, SQLModel
+
+
+class EvaluationRow(SQLModel, table=True):
+    """One measurement: a model on a benchmark under exact conditions, which its id is a digest of."""
+
+    __tablename__ = "evaluation"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("ix_evaluation_run_round", "run_id", "round"),)
+    evaluation_id: str = Field(primary_key=True)
+    run_id: str | None = None
+    """The run whose checkpoint was measured; null for a model of no run."""
+    round: int | None = None
+    benchmark: str
+    model: str
+    conditions: str = Field(sa_type=Text)
+    """Canonical JSON."""
+    questions: int
+    metrics: str | None = Field(default=None, sa_type=Text)
+    """JSON, once every question is answered and judged."""
+    began_at: str
+    finished_at: str | None = None
+
+
+class EvaluationResultRow(SQLModel, table=True):
+    """One question of an evaluation. Lists hold an entry a sample, as JSON."""
+
+    __tablename__ = "evaluation_result"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        PrimaryKeyConstraint("evaluation_id", "question"),
+        ForeignKeyConstraint(["evaluation_id"], ["evaluation.evaluation_id"]),
+    )
+    evaluation_id: str
+    question: int
+    """Its number in the benchmark's order, from 0."""
+    category: str | None = None
+    kind: str
+    prompt: str = Field(sa_type=Text)
+    """The messages as JSON."""
+    reference: str = Field(sa_type=Text)
+    responses: str = Field(sa_type=Text)
+    truncated: str = Field(sa_type=Text)
+    extracted: str = Field(sa_type=Text)
+    by_rule: str = Field(sa_type=Text)
+    judged: str | None = Field(default=None, sa_type=Text)
+    """What the judge said of each response that the rule refused: true, false, or null where it was not asked.
+    Null as a whole until the question is settled."""
+    judge: str | None = None
+    correct: str | None = Field(default=None, sa_type=Text)
+    score: float | None = None
+    """The share of correct responses; null until the question is settled."""
+
+
+class OracleRow(SQLModel, table=True):
+    """A self-play question with the answer that a model proposed and a human confirmed or corrected."""
+
+    __tablename__ = "oracle"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (PrimaryKeyConstraint("run_id", "round", "question_id"),)
+    run_id: str
+    round: int
+    question_id: str
+    question: str = Field(sa_type=Text)
+    label: str
+    """The pseudo-label, which the checker is not shown."""
+    proposed: str | None = None
+    votes: str | None = None
+    """How many of the proposer's responses agreed, as in "13/16"."""
+    proposer: str | None = None
+    answer: str | None = None
+    """The reference answer after checking; null until checked. An empty one: the question has no answer."""
+    source: str | None = None
+    """human, or the world that computes the truth."""
+    note: str | None = None
