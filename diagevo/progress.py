@@ -1,8 +1,8 @@
 """What a run tells whoever watches it: plain values, no terminal, no models.
 
 `run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An
-observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's main
-thread and from rank 0 alone.
+observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's
+main thread and from rank 0 alone.
 """
 
 import threading
@@ -57,7 +57,7 @@ class Observer(Protocol):
         ...
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        """A stage begins or is tried again; `total`: its units of work (steps, questions, failures) if known."""
+        """A stage begins or is tried again; `total`: its units of work (steps, questions, …) if known."""
         ...
 
     def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:

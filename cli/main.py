@@ -1,0 +1,117 @@
+"""The program: its commands, and the one place where an error becomes a message and an exit code."""
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from diagevo.errors import DiagEvoError
+
+from . import memory, options, runs
+
+USAGE = 2
+BUG = 70
+INTERRUPTED = 130
+
+
+class Program(TyperGroup):
+    """The root command with the error boundary around it."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the program and leave with its exit code, whatever happens inside."""
+        arguments = list(sys.argv[1:] if args is None else args)
+        try:
+            code = super().main(
+                arguments, prog_name or "diagevo", complete_var, False, windows_expand_args, **extra
+            )
+        except DiagEvoError as error:
+            code = _report(arguments, error.kind, error.message, error.hint, error.exit_code)
+        except typer.TyperException as error:
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context is not None else "diagevo"
+            code = _report(arguments, "usage", error.format_message(), f"see: {path} --help", USAGE)
+        except typer.Abort:
+            code = INTERRUPTED
+        except Exception:
+            code = _report_bug(arguments)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return "--json" in arguments or any(
+        f"{a}={b}" in ("--format=json", "--display=json") or a in ("--format=json", "--display=json")
+        for a, b in pairs
+    )
+
+
+def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
+    if _wants_json(arguments):
+        print(json.dumps({"error": {"kind": kind, "message": message, "hint": hint}}, ensure_ascii=False))
+    else:
+        from .render import visible
+
+        print(f"error: {visible(message)}", file=sys.stderr)
+        if hint is not None:
+            print(f"hint: {visible(hint)}", file=sys.stderr)
+    return code
+
+
+def _report_bug(arguments: list[str]) -> int:
+    """Put the traceback into a file, or nowhere if no folder takes it, and say where."""
+    text = traceback.format_exc()
+    if "-v" in arguments or "--verbose" in arguments:
+        print(text, file=sys.stderr)
+    hint = "run it again with -v for the traceback"
+    name = f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
+    for folder in (options.Call().home, Path(tempfile.gettempdir())):
+        try:
+            (folder / name).write_text(text, encoding="utf-8")
+        except OSError:
+            continue
+        hint = f"the traceback is in {folder / name}"
+        break
+    return _report(arguments, "internal", f"a bug of ours: {text.strip().splitlines()[-1]}", hint, BUG)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"diagevo {version('diagevo')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="diagevo",
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+_Version = Annotated[
+    bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+]
+options.accept_common(
+    app,
+    {"version_": (_Version, False)},
+    help="Self-play that practises what the model keeps getting wrong, with a memory you can question.",
+)
+app.add_typer(memory.app)
+app.add_typer(runs.app)

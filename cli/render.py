@@ -1,0 +1,290 @@
+"""Everything that is printed: JSON documents, rows in six formats, aligned text, messages. Rich lives here alone.
+
+Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its control
+characters are shown, not obeyed. Without a terminal there is no ANSI and no carriage return.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+from diagevo.errors import ConfigError, MissingDependencyError
+
+from .options import Call
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)} | {127: "␡"}
+_CONTROLS |= {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
+_ONE_LINE = _CONTROLS | {9: " ", 10: " ⏎ "}
+
+
+def visible(text: str, *, one_line: bool = False) -> str:
+    """`text` with its control characters shown as symbols, so that a model's output cannot steer a terminal."""
+    return text.translate(_ONE_LINE if one_line else _CONTROLS)
+
+
+def stdout(call: Call) -> "Console":
+    return _console(call, sys.stdout)
+
+
+def stderr(call: Call) -> "Console":
+    return _console(call, sys.stderr)
+
+
+def _console(call: Call, stream: IO[str]) -> "Console":
+    from rich.console import Console
+
+    terminal = stream.isatty()
+    return Console(
+        file=stream,
+        force_terminal=terminal,
+        color_system="auto" if terminal else None,
+        no_color=True if not call.color else None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=not terminal,
+    )
+
+
+def say(call: Call, text: str) -> None:
+    """A line for the person, on stderr; nothing with `-q`."""
+    if not call.quiet:
+        print(visible(text), file=sys.stderr, flush=True)
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON takes it. A Fraction becomes {"exact": "1/3", "value": 0.333…}."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return value.value if isinstance(value, Enum) else value
+        case Fraction():
+            return {"exact": str(value), "value": float(value)}
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case Enum():
+            return plain(value.value)
+        case Path():
+            return str(value)
+        case datetime():
+            return value.isoformat()
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        case _ if hasattr(value, "model_dump"):
+            return plain(value.model_dump())
+        case Iterable():
+            return [plain(item) for item in value]
+    raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def number(value: Fraction | float | None, digits: int = 3) -> str:
+    """A short decimal for people: "0.333"; "–" where there is none."""
+    return "–" if value is None else f"{float(value):.{digits}f}"
+
+
+def fraction(value: Fraction | None, digits: int = 3) -> str:
+    """A fraction for people, exact and rounded: "1/3 = 0.333"; a whole number alone."""
+    if value is None:
+        return "–"
+    return str(value) if value.denominator == 1 else f"{value} = {number(value, digits)}"
+
+
+def document(
+    call: Call, data: Any, text: str, *, run: str | None = None, as_of: tuple[int, int] | None = None
+) -> None:
+    """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
+    if call.json:
+        _write(call, _dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
+    else:
+        _write(call, visible(text).rstrip("\n") + "\n")
+
+
+def envelope(
+    schema: str, data: Any, *, run: str | None = None, as_of: tuple[int, int] | None = None
+) -> dict[str, Any]:
+    where = None if as_of is None else {"round": as_of[0], "position": as_of[1]}
+    return {"schema": schema, "run": run, "as_of": where, "data": plain(data)}
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of `rows`: the key in each row, its heading, and how a person reads it."""
+
+    key: str
+    title: str | None = None
+    align: Literal["left", "right"] = "left"
+    digits: int = 3
+
+    @property
+    def heading(self) -> str:
+        return self.title if self.title is not None else self.key
+
+
+def rows(
+    call: Call,
+    columns: Sequence[Column],
+    values: Iterable[Mapping[str, Any]],
+    *,
+    run: str | None = None,
+    as_of: tuple[int, int] | None = None,
+    title: str | None = None,
+) -> None:
+    """Print rows as `--format` asks, to stdout or the file of `-o`.
+
+    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold every key
+    of every row. In csv and parquet a fraction `x` is a float, and `x_exact` beside it is exact.
+    """
+    listed = list(values)
+    match call.format:
+        case "table":
+            _table(call, columns, listed, title)
+        case "md":
+            _write(call, _markdown(columns, listed))
+        case "json":
+            _write(call, _dump(envelope(call.schema, listed, run=run, as_of=as_of)) + "\n")
+        case "jsonl":
+            _write(
+                call,
+                "".join(json.dumps(plain(r), ensure_ascii=False, allow_nan=False) + "\n" for r in listed),
+            )
+        case "csv":
+            _write(call, _csv(columns, listed))
+        case "parquet":
+            _parquet(call, columns, listed)
+
+
+def _cell(value: Any, digits: int) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case Fraction() | float():
+            return number(value, digits)
+        case str() | int() | Path():
+            return visible(str(value), one_line=True)
+        case Mapping():
+            return visible(json.dumps(plain(value), ensure_ascii=False), one_line=True)
+        case Iterable():
+            return ", ".join(_cell(item, digits) for item in value)
+    return visible(str(value), one_line=True)
+
+
+def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
+    from rich.cells import cell_len
+
+    body = [[_cell(row.get(c.key), c.digits) for c in columns] for row in values]
+    lines = [[c.heading for c in columns], *body]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
+    out = []
+    for line in lines:
+        cells = []
+        for column, text, width in zip(columns, line, widths, strict=True):
+            gap = " " * (width - cell_len(text))
+            cells.append(gap + text if column.align == "right" else text + gap)
+        out.append("  ".join(cells).rstrip())
+    return "\n".join(out) + "\n"
+
+
+def _table(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]], title: str | None) -> None:
+    if call.output is not None or not sys.stdout.isatty():
+        if title is not None:
+            say(call, title)
+        _write(call, aligned(columns, values))
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, title=None if title is None else Text(title), title_justify="left")
+    for column in columns:
+        table.add_column(Text(column.heading), justify=column.align, overflow="fold")
+    for row in values:
+        table.add_row(*(Text(_cell(row.get(c.key), c.digits)) for c in columns))
+    stdout(call).print(table)
+
+
+def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+    rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
+    body = "".join(line(_cell(row.get(c.key), c.digits) for c in columns) for row in values)
+    return line(c.heading for c in columns) + rule + body
+
+
+def _flat(
+    columns: Sequence[Column], values: list[Mapping[str, Any]]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Rows for csv and parquet: fractions in two columns, nested values as JSON text."""
+    keys = dict.fromkeys([*(c.key for c in columns), *(key for row in values for key in row)])
+    exact = {key for key in keys if any(isinstance(row.get(key), Fraction) for row in values)}
+    names = [name for key in keys for name in ((key, f"{key}_exact") if key in exact else (key,))]
+    flat = []
+    for row in values:
+        line: dict[str, Any] = {}
+        for key in keys:
+            value = row.get(key)
+            if key in exact:
+                line[f"{key}_exact"] = None if value is None else str(value)
+                value = None if value is None else float(value)
+            value = plain(value)
+            line[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        flat.append(line)
+    return names, flat
+
+
+def _csv(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
+    names, flat = _flat(columns, values)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return buffer.getvalue()
+
+
+def _parquet(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]]) -> None:
+    if call.output is None:
+        raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
+    try:
+        import polars
+    except ImportError as error:
+        raise MissingDependencyError("parquet needs polars", hint="run: pip install polars") from error
+    names, flat = _flat(columns, values)
+    frame = polars.DataFrame(flat, schema=names, orient="row", infer_schema_length=None)
+    with _opened(call.output, "wb") as file:
+        frame.write_parquet(file)
+
+
+def _write(call: Call, text: str) -> None:
+    if call.output is None:
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+        return
+    with _opened(call.output, "w") as file:
+        file.write(text)
+
+
+def _opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open(mode, encoding=None if mode == "wb" else "utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"cannot write {path}: {reason}", hint="name another file with -o") from error
