@@ -1,4 +1,4 @@
-"""The options that every command takes, before or after its name, and the decorator that gives them to a command."""
+"""The options that every command takes, before or after its name, and the decorator that adds them."""
 
 import functools
 import inspect
@@ -77,9 +77,7 @@ _Profile = Annotated[
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of our bugs.")]
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
-_Json = Annotated[
-    bool, typer.Option("--json", help="One JSON document; its schema: `diagevo schema COMMAND`.")
-]
+_Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
 _Format = Annotated[RowFormat, typer.Option("--format", help="How rows are printed.")]
 _Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
@@ -148,9 +146,9 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, …)` as a command with the common options.
 
-    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `schema` names the JSON it prints
-    (default `diagevo.GROUP.NAME/1`) and `data` returns the Python type of its `data`, for `diagevo schema`; it is a
-    callable so that nothing heavy is imported for `--help`.
+    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `schema` names the JSON it
+    prints (default `diagevo.GROUP.NAME/1`) and `data` returns the Python type of its `data`, for `diagevo
+    schema`; it is a callable so that nothing heavy is imported for `--help`.
     """
     path = f"{group} {name}" if group else name
     schema = schema or f"diagevo.{path.replace(' ', '.')}/1"

@@ -1,13 +1,14 @@
-"""Everything that is printed: JSON documents, rows in six formats, aligned text, messages. Rich lives here alone.
+"""Everything that is printed: JSON documents, rows in six formats, aligned text, messages.
 
-Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its control
-characters are shown, not obeyed. Without a terminal there is no ANSI and no carriage return.
+Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its
+control characters are shown, not obeyed. Without a terminal there is no ANSI and no carriage return.
 """
 
 import csv
 import dataclasses
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ _ONE_LINE = _CONTROLS | {9: " ", 10: " ⏎ "}
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    """`text` with its control characters shown as symbols, so that a model's output cannot steer a terminal."""
+    """`text` with its control characters shown as symbols: a model's output must not steer a terminal."""
     return text.translate(_ONE_LINE if one_line else _CONTROLS)
 
 
@@ -146,8 +147,8 @@ def rows(
 ) -> None:
     """Print rows as `--format` asks, to stdout or the file of `-o`.
 
-    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold every key
-    of every row. In csv and parquet a fraction `x` is a float, and `x_exact` beside it is exact.
+    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
+    every key of every row. In csv and parquet a fraction `x` is a float, and `x_exact` beside it is exact.
     """
     listed = list(values)
     match call.format:
@@ -274,8 +275,13 @@ def _parquet(call: Call, columns: Sequence[Column], values: list[Mapping[str, An
 
 def _write(call: Call, text: str) -> None:
     if call.output is None:
-        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
-        sys.stdout.flush()
+        try:
+            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has enough (`| head`): no finding, so not exit code 1. What is buffered goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(0) from None
         return
     with _opened(call.output, "w") as file:
         file.write(text)
