@@ -92,6 +92,7 @@ def full(type_: str, version: int, payload: str) -> Event:
     try:
         if version == CURRENT.get(type_):
             return EVENT_TYPES[type_].model_validate_json(payload)
-        return EVENT_TYPES[type_].model_validate(upcast(type_, version, msgspec.json.decode(payload)))
+        current = upcast(type_, version, msgspec.json.decode(payload))
+        return EVENT_TYPES[type_].model_validate(current)
     except ValueError as error:
         raise StoreError(f"the payload of an event {type_} cannot be read: {error}") from error

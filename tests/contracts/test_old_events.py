@@ -1,0 +1,72 @@
+"""Payloads as they were written stay readable: a frozen example of each version of each event.
+
+`frozen/events.jsonl` is never edited: a new version adds a line, and its upcaster must make the old ones
+readable.
+"""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from diagevo.errors import StoreError
+from diagevo.memory import upcast
+from diagevo.memory.decode import full, light
+from diagevo.memory.events import EVENT_TYPES
+from diagevo.memory.records import Pending, payload_of
+from tests.contracts.databases import Store
+
+LINES = (Path(__file__).parent / "frozen" / "events.jsonl").read_text(encoding="utf-8").splitlines()
+EXAMPLES = [(e["type"], e["version"], e["payload"]) for e in map(json.loads, LINES)]
+
+
+def test_each_version_of_each_event_has_a_frozen_example() -> None:
+    wanted = {(name, v) for name, model in EVENT_TYPES.items() for v in range(1, model.schema_version + 1)}
+    assert {(type_, version) for type_, version, _ in EXAMPLES} == wanted
+
+
+@pytest.mark.parametrize(("type_", "version", "payload"), EXAMPLES, ids=lambda value: str(value)[:24])
+def test_a_frozen_event_reads_as_it_was_written(type_: str, version: int, payload: str) -> None:
+    event = full(type_, version, payload)
+    written = json.loads(payload)
+    read = json.loads(payload_of(event))
+    assert {name: read[name] for name in written} == written
+    if version == EVENT_TYPES[type_].schema_version:
+        assert payload_of(event) == payload
+    struct = light(type_, version, payload)
+    for name in struct.__struct_fields__:
+        assert json.loads(msgspec.json.encode(getattr(struct, name))) == written[name]
+
+
+def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if StageStarted had once named its stage `name`, and version 2 of it came today."""
+    monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
+    monkeypatch.setitem(
+        upcast.UPCASTERS, ("StageStarted", 1), lambda old: {"stage": old["name"], "attempt": old["attempt"]}
+    )
+    old = '{"attempt":3,"name":"solver"}'
+    with store.log() as log:
+        log.append("a", 0, [Pending("old", 1, "StageStarted", 1, None, old, None)])
+        [record] = log.read("a")
+        [fact] = log.facts("a")
+        assert record.payload == old
+        assert (record.event.stage, record.event.attempt) == ("solver", 3)  # pyright: ignore[reportAttributeAccessIssue]
+        assert (fact.event.stage, fact.event.attempt) == ("solver", 3)
+
+
+@pytest.mark.parametrize(
+    ("type_", "version", "payload"),
+    [
+        ("StageStarted", 99, "{}"),
+        ("NotYetInvented", 1, "{}"),
+        ("StageStarted", 1, "{}"),
+        ("StageStarted", 1, "{"),
+    ],
+)
+def test_what_cannot_be_read_is_said_so(type_: str, version: int, payload: str) -> None:
+    for read in (full, light):
+        with pytest.raises(StoreError, match=type_):
+            read(type_, version, payload)

@@ -1,0 +1,112 @@
+"""Opening a database: what is there, what is old or new, what is none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlmodel import SQLModel
+
+import diagevo
+from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.memory import migrate, tables
+from diagevo.memory.database import Database
+from tests.contracts.databases import PostgresStores, Store
+
+
+def _at_revision(store: Store, revision: str) -> None:
+    store.tamper(f"UPDATE alembic_version SET version_num = '{revision}'")
+
+
+def test_an_older_database_is_refused_with_the_command_that_mends_it(store: Store) -> None:
+    _at_revision(store, "0000")
+    with pytest.raises(StoreError) as caught:
+        store.open()
+    assert f"is at revision 0000, this version expects {migrate.HEAD}" in caught.value.message
+    assert caught.value.hint == "run: diagevo db upgrade"
+    assert caught.value.exit_code == 5
+
+
+def test_a_newer_database_is_refused_and_left_alone(store: Store) -> None:
+    _at_revision(store, "9999")
+    with pytest.raises(StoreError, match="newer than this version's"):
+        store.open()
+    with store.log() as log, log.database.read() as connection:
+        assert migrate.revision(connection) == "9999"
+
+
+def test_the_tables_are_those_of_the_migrations(store: Store) -> None:
+    assert tables.table(tables.EventRow).name == "event"
+    with store.log() as log, log.database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+
+
+def test_the_expected_revision_is_the_newest_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(diagevo.__file__).parents[1] / "migrations"))
+    assert ScriptDirectory.from_config(config).get_current_head() == migrate.HEAD
+
+
+def test_a_missing_file_is_made_and_migrated_only_where_that_is_allowed(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "log.db"
+    with pytest.raises(StoreError, match="there is no database at"):
+        diagevo.open(str(path), run="a", create=False)
+    assert not path.exists()
+    diagevo.open(str(path), run="a").close()
+    with pytest.raises(NotFoundError, match="there is no run a"):
+        diagevo.open(str(path), run="a", create=False)
+
+
+def test_an_empty_postgresql_database_is_migrated(postgres_stores: PostgresStores, tmp_path: Path) -> None:
+    with diagevo.open(postgres_stores.empty(), run="a", root=tmp_path) as memory:
+        assert memory.open_round(1).epsilon == 1
+
+
+def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(b"this is not a database, and long enough to be read as one" * 40)
+    with pytest.raises(StoreError, match="is damaged"):
+        diagevo.open(str(garbage), run="a")
+    assert garbage.read_bytes().startswith(b"this is not")
+    other = tmp_path / "other.db"
+    database = Database(str(other))
+    with database.write() as connection:
+        connection.execute(text("CREATE TABLE recipes (name TEXT)"))
+    database.close()
+    with pytest.raises(StoreError, match="holds no DiagEvo log"):
+        diagevo.open(str(other), run="a")
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot make the folder"):
+        diagevo.open(str(tmp_path / "file" / "log.db"), run="a")
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "not a url://"])
+def test_an_address_that_cannot_hold_a_log_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        diagevo.open(url, run="a")
+
+
+@pytest.mark.parametrize("run", ["", "../escape", "a/b", ".hidden"])
+def test_a_run_is_named_like_a_folder(tmp_path: Path, run: str) -> None:
+    with pytest.raises(ConfigError, match="cannot name a run"):
+        diagevo.open(str(tmp_path / "log.db"), run=run)
+
+
+def test_importing_the_library_is_cheap_and_opening_needs_no_training_stack(tmp_path: Path) -> None:
+    code = f"""
+import sys, diagevo
+assert not {{"sqlalchemy", "pydantic", "numpy"}} & set(sys.modules), "import diagevo is not lazy"
+diagevo.open({str(tmp_path / "log.db")!r}, run="a").open_round(1).draw(3, seed=1)
+heavy = {{"torch", "transformers", "trl", "vllm", "lancedb", "polars"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
