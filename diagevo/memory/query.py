@@ -1,0 +1,126 @@
+"""Read-only SQL over a log. Writing is refused by the database itself, not by looking at the text.
+
+SQLite: the file is opened with `mode=ro`, `query_only` is on, and an authorizer allows nothing but reading.
+PostgreSQL: a READ ONLY transaction whose mode can no longer be changed, and one statement by the extended
+protocol.
+"""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.database import Database, shown
+
+VIEWS: dict[str, str] = {
+    "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state",
+    "v_cause": "a cause a row, as of the last commit, with its node",
+    "v_node": "a skill node a row; an absorbed one names its survivor",
+    "v_cause_history": "a cause and round a row: state, frequency and p after that commit",
+    "v_candidate": "a scored question a row: mode, aim, votes in figures, verdict",
+    "v_failure": "an observed failure a row, void ones included: question, stage, attempt, step",
+    "v_diagnosis": "a diagnosis a row: verdict, cause or description",
+    "v_match": "a failure counted under a stored cause a row: by recurrence or deduplication",
+    "v_promotion": "a promotion a row: mean p1, threshold, closed frequency",
+    "v_reactivation": "a reactivation a row, with the promotion it undid",
+    "v_event": "an event a row, its payload as JSON text",
+}
+"""The stable views and what a row of each is. `run_id` is a column of every one."""
+
+PAGE = 1000
+_ALLOWED = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Column names, and rows that are fetched as they are read."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def query(database: Database, sql: str, *, run_id: str | None = None) -> Iterator[Answer]:
+    """Run one statement that reads; `:run` in it is the run's name. Rows stream while the context is open.
+
+    Raises ConfigError where the database refuses the statement: a write, several statements, bad SQL.
+    """
+    runner = _sqlite if database.dialect == "sqlite" else _postgres
+    with runner(database, sql, run_id) as answer:
+        yield answer
+
+
+@contextmanager
+def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
+    assert database.file is not None
+    path = quote(str(database.file.resolve()))
+    try:
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"the database {shown(database.url)} cannot be read: {error}") from error
+    try:
+        connection.execute("PRAGMA query_only = ON")
+        connection.set_authorizer(
+            lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+        )
+        cursor = _executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
+        columns = tuple(d[0] for d in cursor.description or ())
+        yield Answer(columns, _pages(cursor))
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _postgres(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
+    import psycopg
+
+    with database.engine.connect() as pooled:
+        connection: Any = pooled.connection.driver_connection
+        connection.rollback()
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                cursor.execute("SELECT 1")  # from here on the transaction's mode is fixed
+                # Several statements in one text need the simple protocol; preparing uses the extended one.
+                text, values = _numbered(sql), {"run": run_id}
+                _executed(lambda: cursor.execute(text, values, prepare=True), psycopg.Error)
+                columns = tuple(d.name for d in cursor.description or ())
+                yield Answer(columns, _pages(cursor))
+        finally:
+            connection.rollback()
+
+
+def _numbered(sql: str) -> str:
+    """`:run` as psycopg writes parameters, and every percent sign as itself."""
+    return re.sub(r"(?<![:\w]):run\b", "%(run)s", sql.replace("%", "%%"))
+
+
+def _executed(execute: Any, failure: type[Exception]) -> Any:
+    try:
+        return execute()
+    except (failure, ValueError) as error:
+        text = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"the database refuses it: {text}",
+            hint="one statement that reads, over the views: diagevo memory query --views",
+        ) from error
+
+
+def _pages(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    while page := cursor.fetchmany(PAGE):
+        yield from page
+
+
+def view_columns(database: Database) -> dict[str, tuple[str, ...]]:
+    """The columns of each stable view, as the database has them."""
+    found = {}
+    for view in VIEWS:
+        with query(database, f"SELECT * FROM {view} WHERE 1 = 0") as answer:
+            found[view] = answer.columns
+    return found

@@ -1,0 +1,139 @@
+"""Which recorded questions would have been kept under another filter (Equation 3): exact, from their votes
+alone.
+
+Promotions do not depend on the filter (P_t(e) holds removed questions too), but the solver's training does:
+what a changed filter does to failures, states and ε cannot be read from the log and needs a rerun from the
+first round whose kept questions would have been others.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+from diagevo.memory.whatif import Observed, VoteKind
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The thresholds of Equation 3. The variant `absolute` leaves τ out, `none` both constraints."""
+
+    p_low: Fraction
+    p_high: Fraction
+    tau: Fraction
+    variant: Literal["double", "absolute", "none"] = "double"
+
+    def keeps(self, votes: VoteKind) -> bool:
+        if not votes.valid or not votes.labelled:
+            return False
+        if self.variant == "none":
+            return True
+        p1 = Fraction(votes.first, votes.responses)
+        p2 = Fraction(votes.second, votes.responses)
+        if not self.p_low <= p1 <= self.p_high:
+            return False
+        return self.variant == "absolute" or p1 >= self.tau * p2
+
+
+def filter_of(config: Mapping[str, Any]) -> Filter:
+    """The filter of a stored configuration; what is absent has the paper's values."""
+    section = config.get("filter", {})
+    return Filter(
+        Fraction(section.get("p_low", "1/4")),
+        Fraction(section.get("p_high", "3/4")),
+        Fraction(section.get("tau", "8/5")),
+        section.get("variant", "double"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A round's questions under a filter. `both`: kept then and now."""
+
+    round: int
+    candidates: int
+    kept: int
+    recorded: int
+    both: int
+    labels_known: int
+    labels_true: int
+    """Of the kept ones, in worlds that know the truth."""
+
+    @property
+    def share(self) -> Fraction | None:
+        return Fraction(self.kept, self.candidates) if self.candidates else None
+
+    @property
+    def same(self) -> bool:
+        return self.kept == self.recorded == self.both
+
+    @property
+    def label_truth(self) -> Fraction | None:
+        return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
+
+
+def retention(observed: Sequence[Observed], chosen: Filter) -> list[Retained]:
+    """What each round would have kept."""
+    return [_retained(round_.round, round_.votes, chosen) for round_ in observed]
+
+
+def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
+    kept = {kind: count for kind, count in votes.items() if chosen.keeps(kind)}
+    return Retained(
+        number,
+        votes.total(),
+        sum(kept.values()),
+        sum(count for kind, count in votes.items() if kind.verdict == "kept"),
+        sum(count for kind, count in kept.items() if kind.verdict == "kept"),
+        sum(count for kind, count in kept.items() if kind.label_true is not None),
+        sum(count for kind, count in kept.items() if kind.label_true),
+    )
+
+
+def first_changed(rounds: Sequence[Retained]) -> int | None:
+    """The first round whose kept questions would have been others: from there on a rerun is needed."""
+    return next((r.round for r in rounds if not r.same), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A step of the retention curve: every τ above the point before and up to `tau` keeps this much. `tau`
+    None: any τ, however large (those questions have no second answer)."""
+
+    tau: Fraction | None
+    kept: int
+    candidates: int
+    labels_known: int
+    labels_true: int
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(self.kept, self.candidates)
+
+    @property
+    def label_truth(self) -> Fraction | None:
+        return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
+
+
+def retention_by_tau(observed: Sequence[Observed], chosen: Filter) -> list[Point]:
+    """Kept questions as a function of τ ≥ 1, whole: a step function that falls at each ratio c1/c2 that
+    occurs.
+
+    Over all rounds given, with `chosen`'s band p_low to p_high.
+    """
+    votes: Counter[VoteKind] = Counter()
+    for round_ in observed:
+        votes.update(round_.votes)
+    ratios = {Fraction(v.first, v.second) for v in votes if v.second}
+    steps: list[Fraction | None] = [r for r in sorted(ratios | {Fraction(1)}) if r >= 1]
+    top = max((r for r in ratios), default=Fraction(1)) + 1
+    points: list[Point] = []
+    for tau in [*steps, None]:
+        at = Filter(chosen.p_low, chosen.p_high, top if tau is None else tau)
+        kept = _retained(0, votes, at)
+        point = Point(tau, kept.kept, kept.candidates, kept.labels_known, kept.labels_true)
+        if points and points[-1].kept == point.kept:
+            points.pop()  # no question in the band has this ratio: the step goes on
+        points.append(point)
+    return points
