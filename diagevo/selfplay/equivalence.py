@@ -102,7 +102,7 @@ class AnswerChecker:
 
     def _agree(self, a: str, b: str, *, wait: bool) -> bool:
         if a == b:
-            return True
+            return bool(a.strip())
         pair = (a, b) if a < b else (b, a)
         verdict = self._verdicts.get(pair)
         if verdict is None:

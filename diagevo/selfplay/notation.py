@@ -33,13 +33,25 @@ _TEXT = re.compile(
     r"\\(?:text|mbox|hbox|textrm|textbf|textit|textsf|textnormal|mathrm|mathbf|mathit|mathsf|operatorname|emph)"
     r"\*?\s*\{([^{}]*)\}"
 )
-_GAP = re.compile(r"\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*\{[^{}]*\})|~")
+_GAP = re.compile(r"(?<!\\)\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*\{[^{}]*\})|~")
 _COMMAND = re.compile(r"\\([A-Za-z]+)")
 _MATRIX = re.compile(r"\\begin\s*\{|\\\\\s*\[")
 _FRAC = re.compile(
     r"\\(frac|binom)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|[0-9A-Za-z]))\s*(?:\{([^{}]*)\}|([0-9A-Za-z]))"
 )
+_REPEATING = re.compile(r"(\d*)\.(\d*)\s*\\(?:overline|bar|dot)\s*\{?\s*(\d+)\s*\}?")
+_SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*\{\s*([A-Z]{2,})\s*\}")
+_ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*\{\s*([A-Za-z])\s*\}")
+_MILLIONS = re.compile(r"(?<=\d)(\s*)(thousand|million|billion|trillion)(?![A-Za-z])", re.IGNORECASE)
+_ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _LAST_NOISE = re.compile(r"[\s.,;:]+\Z|\A[\s,;:]+")
+
+
+def _repeating(match: re.Match[str]) -> str:
+    """0.1\\overline{6} as the fraction 15/90."""
+    whole, fixed, cycle = match.groups()
+    value = int((whole + fixed + cycle) or 0) - int((whole + fixed) or 0)
+    return f"\\frac{{{value}}}{{{'9' * len(cycle) + '0' * len(fixed)}}}"
 
 
 def _fraction(match: re.Match[str]) -> str:
@@ -121,6 +133,12 @@ def normalise(text: str) -> str:
         )
     text = _COMMAND.sub(_command, text)
     text = re.sub(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?", " degrees ", text)
+    text = _REPEATING.sub(_repeating, text)
+    text = _SEGMENT.sub(r"\1", text)
+    text = _ACCENT.sub(r"\\\1 \2", text)
+    text = re.sub(r"(?<=\d)\s*\^?\s*\{?\s*(?:st|nd|rd|th)\s*\}?(?![A-Za-z])", "", text)  # 5th
+    text = re.sub(r"(?<![A-Za-z])([AaPp])\.\s?([Mm])(?![A-Za-z])\.?", r"\1\2", text)
+    text = _MILLIONS.sub(lambda match: f"{match[1]}\\times 10^{{{_ZEROS[match[2].lower()]}}} ", text)
     text = text.replace(r"\$", " ").replace("$", " ").replace(r"\%", "%").replace(r"\#", " ")
     text = re.sub(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z])", "%", text)
     for _ in range(3):

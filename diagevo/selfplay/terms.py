@@ -32,8 +32,10 @@ _PLAIN = re.compile(
     r"(?<![A-Za-z\\])(arcsin|arccos|arctan|sqrt|sin|cos|tan|cot|sec|csc|ln|exp|pi|infty|infinity|inf)(?![A-Za-z])"
 )
 _TOKEN = re.compile(
-    r"(?P<gap>\s+)|(?P<number>\d+(?:\.\d+)?|\.\d+)|\\(?P<command>[A-Za-z]+)|(?P<sign>\*\*|.)", re.DOTALL
+    r"(?P<gap>\s+)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)|\\(?P<command>[A-Za-z]+)|(?P<sign>\*\*|.)",
+    re.DOTALL,
 )
+_INFINITIES = frozenset({"\\infty", "-\\infty", "+\\infty"})
 _FUNCTION_LETTERS = frozenset("fghFGHP")
 
 
@@ -287,6 +289,12 @@ def parse(text: str) -> Term | None:
         return None
 
 
+def closed(text: str) -> bool:
+    """Whether a text is a known term without unknowns, or an infinity: a value, or the end of an interval."""
+    term = parse(text)
+    return text in _INFINITIES or (term is not None and not any(True for _ in symbols(term)))
+
+
 def symbols(term: Term) -> Iterator[str]:
     """Names of the unknowns in a term, repeats included."""
     if term[0] == "s":
@@ -379,7 +387,7 @@ def _at(term: Term, point: Mapping[str, float]) -> complex:
     first = _at(term[1], point)
     if len(term) == 2:
         if kind == "-":
-            return -first
+            return 0 - first  # not -first: a negative zero would turn square roots to the other branch
         if kind == "abs":
             return complex(abs(first))
         if kind == "!":

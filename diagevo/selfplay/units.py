@@ -50,20 +50,31 @@ SQUARE, CUBIC = frozenset({"square", "sq", "sq."}), frozenset({"cubic", "cu", "c
 AMBIGUOUS = frozenset(name for name in CANONICAL if len(name) == 1) | {"in", "min"}
 """Units that could be unknowns: 5m, 0.64N."""
 
-_NAME = r"(?:[ap]\.m\.|[AP]\.M\.|[A-Za-z][A-Za-z'-]*\.?)"
+_NAME = r"(?:[ap]\.m\.|[AP]\.M\.|[A-Za-z]+(?:['-][A-Za-z]{2,})*\.?)"
 _POWER = r"(?:\s*(?:\^|\*\*)\s*(?:-?\d|\{\s*-?\d\s*\}))?"
+_MORE = rf"(?:\s*(?:/|\\cdot|\s)\s*{_NAME}{_POWER})*"
 _TAIL = re.compile(
-    rf"(?P<value>.*?[\d)}}\]!|])\s*(?P<unit>(?<![A-Za-z\\]){_NAME}{_POWER}(?:\s*(?:/|\\cdot|\s)\s*{_NAME}{_POWER})*)\s*\Z",
+    rf"(?P<value>.*?(?:[\d)}}\]!|%]|\\pi|[A-Za-z](?=\s)))(?P<gap>\s*)(?P<unit>(?<![A-Za-z\\]){_NAME}{_POWER}{_MORE})\s*",
     re.DOTALL,
 )
 _ATOM = re.compile(
     rf"(?P<over>/|\bper\b)?\s*(?:\\cdot\s*)?(?P<name>{_NAME})(?:\s*(?:\^|\*\*)\s*\{{?\s*(?P<power>-?\d)\s*\}}?)?"
 )
+_SHORT_WORDS = frozenset(
+    """the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag pen
+    pie ton toy set row net bit per sum boy ant map key bus bed hat jar lot mat nut pan pot tie zip new old big
+    out off far low sea sky ice tea hen cow pig bee fox owl bat bar kid mom dad son now but has had may our who
+    """.split()
+)
 
 
 def is_word(name: str) -> bool:
-    """An English word rather than a product of unknowns: three letters and more, not all capitals."""
-    return len(name) >= 3 and not name.isupper()
+    """An English word rather than a product of unknowns: `apples`, `Bob`, `odd`; not `ABC`, `xyz`, `abx`."""
+    if name.isupper() and len(name) < 5:
+        return False
+    if len(name) == 3:
+        return name.istitle() or name in _SHORT_WORDS
+    return len(name) >= 4 and re.search("[aeiouyAEIOUY]", name) is not None
 
 
 def split_unit(text: str) -> tuple[str, str, bool]:
@@ -89,7 +100,7 @@ def split_unit(text: str) -> tuple[str, str, bool]:
             parts.append("/")
             continue
         canonical = CANONICAL.get(bare) or (CANONICAL.get(bare.lower()) if len(bare) > 2 else None)
-        if canonical is None and not is_word(bare):
+        if canonical is None and not (is_word(bare) and (match["gap"] or names)):
             return text, "", False  # 5ab is a product
         known &= canonical is not None
         names.append(bare)
