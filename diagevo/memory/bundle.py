@@ -1,0 +1,184 @@
+"""A run as a folder of files: events with the chain's head, texts, replies and vectors, as JSONL or
+Parquet.
+
+Written and read a page at a time, so that a run of any length fits. `check_bundle` verifies a bundle on its
+own; `import_bundle` verifies it while it reads and takes all of it or nothing. In the new database the
+events get new positions and, with them, new hashes; into an empty one a run that was alone comes back with
+the very same head.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy.dialects import postgresql, sqlite
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.artifacts import ARTIFACT, REPLY
+from diagevo.memory.bundle_files import FORMATS, Form, digest_of_file, read_rows, writer
+from diagevo.memory.bundle_texts import texts_of
+from diagevo.memory.database import Database
+from diagevo.memory.history import AsOf, History
+from diagevo.memory.log import Log
+from diagevo.memory.opening import RUN_ID, runs_folder
+from diagevo.memory.records import GENESIS, Recorded, chain_hash
+from diagevo.memory.transcribe import Transcript, Written, keep_heads
+from diagevo.memory.vectors import VECTOR
+
+FORMAT = "diagevo.bundle/1"
+MANIFEST = "manifest.json"
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a bundle holds. `head` is the hash of its last event; `files` are names with SHA-256 and rows."""
+
+    format: str
+    form: Form
+    run_id: str
+    events: int
+    round: int
+    head: str
+    version: str
+    files: dict[str, dict[str, Any]]
+
+
+def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jsonl") -> Manifest:
+    """Write a run up to that point into a new folder. Raises ConfigError where the folder is not empty."""
+    from diagevo import __version__
+
+    if form not in FORMATS:
+        raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder} is not empty", hint="name a new folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        head, files = GENESIS, {}
+        with writer(folder, "events", form) as events:
+            for recorded in history.events(as_of=as_of):
+                events.add(msgspec.structs.asdict(recorded))
+                head = recorded.hash
+            files[events.name] = events
+        for name, rows in texts_of(history, as_of):
+            with writer(folder, name, form) as out:
+                for row in rows:
+                    out.add(row)
+                files[out.name] = out
+        described = {
+            name: {"rows": out.rows, "sha256": digest_of_file(folder / name)} for name, out in files.items()
+        }
+        manifest = Manifest(
+            FORMAT, form, history.run_id, as_of.sequence, as_of.round, head, __version__, described
+        )
+        (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"the bundle {folder} cannot be written: {error.strerror}") from error
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """A bundle's manifest. Raises ConfigError where the folder is none, StoreError for another format."""
+    try:
+        values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = Manifest(**values)
+    except FileNotFoundError as error:
+        raise ConfigError(f"{folder} is no bundle: it has no {MANIFEST}") from error
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(f"the manifest of {folder} cannot be read: {error}") from error
+    if manifest.format != FORMAT:
+        raise StoreError(f"{folder} is a {manifest.format}, this version reads {FORMAT}")
+    return manifest
+
+
+def check_bundle(folder: Path) -> Manifest:
+    """Verify a bundle: every file's digest, every event's hash and predecessor, the head. Raises
+    StoreError."""
+    manifest = read_manifest(folder)
+    _check_files(folder, manifest)
+    for _ in _events(folder, manifest):
+        pass
+    return manifest
+
+
+def import_bundle(
+    folder: Path, database: Database, name: str | None = None, *, root: Path | None = None
+) -> Written:
+    """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
+
+    Raises StoreError where the bundle is damaged, ConflictError where the run exists.
+    """
+    manifest = read_manifest(folder)
+    run_id = name or manifest.run_id
+    if RUN_ID.fullmatch(run_id) is None:
+        raise ConfigError(
+            f"{run_id!r} cannot name a run", hint="use letters, digits, dots, dashes, underscores"
+        )
+    _check_files(folder, manifest)
+    dialect = sqlite if database.dialect == "sqlite" else postgresql
+    with database.write() as connection:
+        for table, name_ in ((ARTIFACT, "texts"), (REPLY, "replies"), (VECTOR, "vectors")):
+            add = dialect.insert(table).on_conflict_do_nothing()
+            for rows in _batches(read_rows(folder, name_, manifest.form)):
+                connection.execute(add, rows)
+        transcript = Transcript(connection, Log(database), run_id)
+        transcript.copy(_events(folder, manifest))
+        written = transcript.finish()
+    keep_heads(runs_folder(database, root) / run_id, written)
+    return written
+
+
+def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    for name, described in manifest.files.items():
+        path = folder / name
+        if not path.exists():
+            raise StoreError(f"the bundle {folder} lacks {name}")
+        if digest_of_file(path) != described["sha256"]:
+            raise StoreError(f"{path} is not what was exported: its digest differs from the manifest's")
+
+
+def _events(folder: Path, manifest: Manifest) -> Iterator[Recorded]:
+    """The events, each checked against its hash and its predecessor, and the last against the head."""
+    previous, sequence = GENESIS, 0
+    for row in read_rows(folder, "events", manifest.form):
+        recorded = Recorded(**row)
+        expected = chain_hash(
+            recorded.previous_hash,
+            recorded.position,
+            recorded.event_id,
+            recorded.run_id,
+            recorded.sequence,
+            recorded.round,
+            recorded.type,
+            recorded.schema_version,
+            recorded.cause_id,
+            recorded.payload,
+            recorded.causation_id,
+            recorded.recorded_at,
+        )
+        if (
+            recorded.hash != expected
+            or recorded.previous_hash != previous
+            or recorded.sequence != sequence + 1
+        ):
+            raise StoreError(f"event {sequence + 1} of the bundle {folder} is not what was written")
+        previous, sequence = recorded.hash, recorded.sequence
+        yield recorded
+    if (sequence, previous) != (manifest.events, manifest.head):
+        raise StoreError(
+            f"the bundle {folder} ends at event {sequence}; its manifest names {manifest.events} and its head"
+        )
