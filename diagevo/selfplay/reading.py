@@ -14,7 +14,7 @@ from functools import lru_cache
 from diagevo.selfplay.answers import boxed_answer
 from diagevo.selfplay.notation import normalise, strip_wrappers
 from diagevo.selfplay.terms import closed
-from diagevo.selfplay.units import is_word, split_unit
+from diagevo.selfplay.units import is_unit, is_word, split_unit
 
 MAX_ANSWER = 1_000
 """Longest answer, in characters, that is read as mathematics; longer ones agree only if they are spelled alike."""
@@ -156,9 +156,7 @@ def stated(text: str) -> Opaque | str:
         around = [word.lower() for word in _WORDS.findall(_COMMANDS.sub(" ", _MATHS.sub(" ", text)))]
         if _PREFIX.match(text):
             around = around[2:]
-        if any(
-            len(word) > 1 and word not in _SMALL_WORDS and not split_unit(f"1 {word}")[1] for word in around
-        ):
+        if any(len(word) > 1 and word not in _SMALL_WORDS and not is_unit(word) for word in around):
             return Opaque(text, prose=True)
         if len(maths) > 1 or around:
             return _DELIMITERS.sub(" ", text)

@@ -77,6 +77,11 @@ def is_word(name: str) -> bool:
     return len(name) >= 4 and re.search("[aeiouyAEIOUY]", name) is not None
 
 
+def is_unit(word: str) -> bool:
+    """Whether a word is a known unit of measure or part of one."""
+    return word in CANONICAL or word.lower() in SQUARE | CUBIC
+
+
 def split_unit(text: str) -> tuple[str, str, bool]:
     """Value, canonical unit and whether the unit may be an unknown instead. No unit: (text, "", False).
 
