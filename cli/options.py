@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 if TYPE_CHECKING:
-    from diagevo.config import Config, Resolved
+    from diagevo.config.loading import Resolved
+    from diagevo.config.models import Config
 
 RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 
@@ -47,7 +48,7 @@ class Call:
 
     def resolve(self) -> "Resolved":
         """The configuration with the source of each value, from every place that cli/README names."""
-        from diagevo.config import resolve
+        from diagevo.config.loading import resolve
 
         return resolve(file=self.config, settings=self.settings, profile=self.profile)
 

@@ -8,11 +8,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
 
 def _to_fraction(value: Any) -> Any:
-    """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 means 7/10, not its nearest double."""
+    """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 is 7/10, not its nearest double."""
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
     if isinstance(value, float | int):
@@ -24,6 +32,17 @@ def _to_fraction(value: Any) -> Any:
             raise ValueError("a number like 0.7 or a fraction like 7/10 is needed") from error
     return value
 
+
+def _no_credentials(url: str | None) -> str | None:
+    """A configuration is shown and stored, so a URL in it must not hold a secret."""
+    if url is not None and ("@" in url or "key=" in url.lower() or "token=" in url.lower()):
+        raise ValueError("a URL in a configuration must not carry a name, password or key; use api_key_env")
+    return url
+
+
+Endpoint = Annotated[str | None, AfterValidator(_no_credentials)]
+KeyVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""The *name* of an environment variable: secrets never stand in a configuration."""
 
 Ratio = Annotated[
     Fraction,
@@ -39,12 +58,22 @@ class Section(BaseModel):
 
 
 class RoundConfig(Section):
-    rounds: int = Field(default=5, ge=1, description="Rounds of co-evolution; the paper's main runs use five.")
-    candidates: int = Field(default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's).")
-    responses: int = Field(default=12, ge=1, description="N: construction responses a candidate, for the vote.")
-    challenger_votes: int = Field(default=10, ge=1, description="Votes a question while the challenger trains.")
+    rounds: int = Field(
+        default=5, ge=1, description="Rounds of co-evolution; the paper's main runs use five."
+    )
+    candidates: int = Field(
+        default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's)."
+    )
+    responses: int = Field(
+        default=12, ge=1, description="N: construction responses a candidate, for the vote."
+    )
+    challenger_votes: int = Field(
+        default=10, ge=1, description="Votes a question while the challenger trains."
+    )
     keep_checkpoints: int | None = Field(
-        default=None, ge=1, description="Newest rounds whose weights stay, beside the best solver; None keeps all."
+        default=None,
+        ge=1,
+        description="Newest rounds whose weights stay, beside the best solver; None keeps all.",
     )
     train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
 
@@ -70,9 +99,13 @@ class FilterConfig(Section):
     variant: Literal["double", "absolute", "none"] = Field(
         default="double", description="Both confidence constraints, the absolute one alone, or neither."
     )
-    p_low: Ratio = Field(default=Fraction(1, 4), ge=0, le=1, description="Below this share a question is too hard.")
+    p_low: Ratio = Field(
+        default=Fraction(1, 4), ge=0, le=1, description="Below this share a question is too hard."
+    )
     p_high: Ratio = Field(default=Fraction(3, 4), ge=0, le=1, description="Above this share it is too easy.")
-    tau: Ratio = Field(default=Fraction(8, 5), ge=1, description="The majority must lead the second by this ratio.")
+    tau: Ratio = Field(
+        default=Fraction(8, 5), ge=1, description="The majority must lead the second by this ratio."
+    )
 
     @model_validator(mode="after")
     def _low_before_high(self) -> "FilterConfig":
@@ -82,18 +115,32 @@ class FilterConfig(Section):
 
 
 class RewardConfig(Section):
-    repetition_weight: float = Field(default=1.0, ge=0, description="λ of the challenger's repetition penalty.")
-    cluster_distance: float = Field(default=0.5, gt=0, le=1, description="Questions nearer than this share a cluster.")
+    repetition_weight: float = Field(
+        default=1.0, ge=0, description="λ of the challenger's repetition penalty."
+    )
+    cluster_distance: float = Field(
+        default=0.5, gt=0, le=1, description="Questions nearer than this share a cluster."
+    )
 
 
 class MemoryConfig(Section):
-    theta_up: Ratio = Field(default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered.")
-    promotion_questions: int = Field(default=1, ge=1, description="Fewest targeted questions a promotion needs.")
+    theta_up: Ratio = Field(
+        default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered."
+    )
+    promotion_questions: int = Field(
+        default=1, ge=1, description="Fewest targeted questions a promotion needs."
+    )
     state_updates: bool = Field(default=True, description="False keeps every cause Active (ablation).")
-    theta_dup: float = Field(default=0.5, ge=-1, le=1, description="Cosine above which a cause may be a duplicate.")
-    theta_merge: float = Field(default=0.5, ge=-1, le=1, description="Cosine above which two nodes may be one.")
+    theta_dup: float = Field(
+        default=0.5, ge=-1, le=1, description="Cosine above which a cause may be a duplicate."
+    )
+    theta_merge: float = Field(
+        default=0.5, ge=-1, le=1, description="Cosine above which two nodes may be one."
+    )
     shortlist: int = Field(default=5, ge=1, description="K: nodes shown when a cause is assigned.")
-    duplicate_candidates: int = Field(default=20, ge=1, description="Most causes shown when duplicates are judged.")
+    duplicate_candidates: int = Field(
+        default=20, ge=1, description="Most causes shown when duplicates are judged."
+    )
     node_embedding: Literal["label", "centroid"] = Field(
         default="label", description="A node's vector: its label's, or the mean of its causes'."
     )
@@ -101,41 +148,67 @@ class MemoryConfig(Section):
 
 class DiagnosisConfig(Section):
     workers: int = Field(default=16, ge=1, description="Extractions under way at once.")
-    failures_per_question: int | None = Field(default=None, ge=1, description="Cap on diagnosed failures a question.")
-    skip_truncated: bool = Field(default=False, description="Leave out failures that did not end by themselves.")
-    retries: int = Field(default=2, ge=0, description="Further tries, shown the error, after an unreadable reply.")
-    trajectory_characters: int = Field(default=12000, ge=200, description="Longer trajectories keep head and tail.")
-    max_calls: int | None = Field(default=None, ge=1, description="Stop safely after this many calls in a run.")
-    max_tokens: int | None = Field(default=None, ge=1, description="Stop safely after this many tokens in a run.")
+    failures_per_question: int | None = Field(
+        default=None, ge=1, description="Cap on diagnosed failures a question."
+    )
+    skip_truncated: bool = Field(
+        default=False, description="Leave out failures that did not end by themselves."
+    )
+    retries: int = Field(
+        default=2, ge=0, description="Further tries, shown the error, after an unreadable reply."
+    )
+    trajectory_characters: int = Field(
+        default=12000, ge=200, description="Longer trajectories keep head and tail."
+    )
+    max_calls: int | None = Field(
+        default=None, ge=1, description="Stop safely after this many calls in a run."
+    )
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Stop safely after this many tokens in a run."
+    )
 
 
 class GRPOConfig(Section):
     """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
 
     max_steps: int = Field(ge=0, description="Most optimizer steps a round.")
-    batch_questions: int = Field(default=256, ge=1, description="Prompts a step; completions are this times group.")
+    batch_questions: int = Field(
+        default=256, ge=1, description="Prompts a step; completions are this times group."
+    )
     group: int = Field(default=8, ge=2, description="G: completions a prompt.")
     learning_rate: float = Field(default=1e-6, gt=0, description="AdamW, constant schedule.")
     weight_decay: float = Field(default=1e-2, ge=0, description="AdamW's decoupled decay.")
-    beta: float = Field(default=1e-2, ge=0, description="Weight of the KL penalty to the phase's starting weights.")
+    beta: float = Field(
+        default=1e-2, ge=0, description="Weight of the KL penalty to the phase's starting weights."
+    )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the probability ratio.")
     clip_high: float = Field(default=0.3, gt=0, description="Upper clip of the probability ratio.")
     max_grad_norm: float = Field(default=1.0, gt=0, description="Gradient clipping.")
-    micro_batch: int = Field(default=8, ge=1, description="Completions a device holds at once; memory, not maths.")
-    save_steps: int = Field(default=1, ge=1, description="Steps between resumable checkpoints inside a phase.")
+    micro_batch: int = Field(
+        default=8, ge=1, description="Completions a device holds at once; memory, not maths."
+    )
+    save_steps: int = Field(
+        default=1, ge=1, description="Steps between resumable checkpoints inside a phase."
+    )
 
 
 class SamplingConfig(Section):
-    temperature: float = Field(default=1.0, gt=0, description="Rollouts and votes are drawn at this temperature.")
+    temperature: float = Field(
+        default=1.0, gt=0, description="Rollouts and votes are drawn at this temperature."
+    )
     top_p: float = Field(default=0.99, gt=0, le=1, description="Nucleus of the draw.")
-    max_new_tokens: int = Field(default=4096, ge=1, description="Longer responses are cut and marked truncated.")
+    max_new_tokens: int = Field(
+        default=4096, ge=1, description="Longer responses are cut and marked truncated."
+    )
     max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are refused.")
 
 
 class HardwareConfig(Section):
     """Where the policies train. The defaults fit a laptop; a profile for GPUs names its own."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU where there is one.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="auto", description="auto: a GPU where there is one."
+    )
     processes: int = Field(default=1, ge=1, description="Training processes on this machine, one a GPU.")
     threads: int | None = Field(default=None, ge=1, description="CPU threads a process; None: torch decides.")
     rank_timeout: float = Field(
@@ -147,7 +220,9 @@ class HardwareConfig(Section):
     attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
         default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
     )
-    colocate_vllm: bool = Field(default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra).")
+    colocate_vllm: bool = Field(
+        default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra)."
+    )
     vllm_memory: float = Field(default=0.3, gt=0, lt=1, description="Share of GPU memory that vLLM takes.")
     report_to: tuple[str, ...] = Field(default=(), description="tensorboard, trackio or wandb, through TRL.")
 
@@ -160,10 +235,18 @@ class PolicyRole(Section):
 
 
 class DiagnosticianRole(Section):
-    engine: Literal["openai", "rules:arithmetic"] = Field(description="A served language model, or the world's rules.")
-    model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="Name the endpoint knows the model by.")
-    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    engine: Literal["openai", "rules:arithmetic"] = Field(
+        description="A served language model, or the world's rules."
+    )
+    model: str = Field(
+        default="Qwen/Qwen3-4B-Instruct-2507", description="Name the endpoint knows the model by."
+    )
+    base_url: Endpoint = Field(
+        default=None, description="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1"
+    )
+    api_key_env: KeyVariable = Field(
+        default="OPENAI_API_KEY", description="Environment variable that holds the key."
+    )
     timeout: float = Field(default=120.0, gt=0, description="Seconds one request may take.")
     max_tokens: int = Field(default=1024, ge=16, description="Longest reply.")
     structured_output: Literal["auto", "on", "off"] = Field(
@@ -172,11 +255,17 @@ class DiagnosticianRole(Section):
 
 
 class EmbedderRole(Section):
-    engine: Literal["openai", "sentence-transformers", "hashing"] = Field(description="Where vectors come from.")
-    model: str = Field(default="text-embedding-v4", description="Name or folder; the thresholds belong to a model.")
+    engine: Literal["openai", "sentence-transformers", "hashing"] = Field(
+        description="Where vectors come from."
+    )
+    model: str = Field(
+        default="text-embedding-v4", description="Name or folder; the thresholds belong to a model."
+    )
     dimension: int = Field(default=1024, ge=2, description="Length of a vector.")
-    base_url: str | None = Field(default=None, description="OpenAI-compatible endpoint.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="Environment variable that holds the key.")
+    base_url: Endpoint = Field(default=None, description="OpenAI-compatible endpoint.")
+    api_key_env: KeyVariable = Field(
+        default="OPENAI_API_KEY", description="Environment variable that holds the key."
+    )
     timeout: float = Field(default=60.0, gt=0, description="Seconds one request may take.")
 
 
@@ -188,14 +277,20 @@ class RolesConfig(Section):
 
 
 class ValidationConfig(Section):
-    questions: str | None = Field(default=None, description="JSONL of question and answer, or `builtin:arithmetic`.")
+    questions: str | None = Field(
+        default=None, description="JSONL of question and answer, or `builtin:arithmetic`."
+    )
     limit: int | None = Field(default=None, ge=1, description="Only the first so many questions.")
     metric: Literal["greedy", "mean_at_k"] = Field(
         default="greedy", description="What the best checkpoint is chosen by; ties go to the earlier round."
     )
-    samples: int = Field(default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature.")
+    samples: int = Field(
+        default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature."
+    )
     baseline_temperature: float | None = Field(
-        default=None, gt=0, description="Also sample the untouched model colder: how much of a gain is sharpening."
+        default=None,
+        gt=0,
+        description="Also sample the untouched model colder: how much of a gain is sharpening.",
     )
 
 
@@ -205,7 +300,8 @@ class Config(Section):
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
     seed: int = Field(default=0, ge=0, description="Seed of every draw; the same seed plays the same run.")
     prompts: str | None = Field(
-        default=None, description="Folder whose templates replace the built-in prompts, or `builtin:arithmetic`."
+        default=None,
+        description="Folder whose templates replace the built-in prompts, or `builtin:arithmetic`.",
     )
     world: Literal["arithmetic"] | None = Field(
         default=None, description="A world that knows the truth: checks questions and measures labels."

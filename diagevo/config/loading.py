@@ -1,0 +1,199 @@
+"""The configuration of a run from all places it can come from, and where each value came from.
+
+Highest first: `--set`, DIAGEVO_… variables, the file of `--config`, ./diagevo.yaml, the user's file, the
+profile, the defaults of the models.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
+
+from diagevo.config.models import Config, Section
+from diagevo.config.sources import (
+    KeyPath,
+    Layer,
+    Source,
+    dotted,
+    from_environment,
+    from_file,
+    from_settings,
+    from_yaml,
+    keys,
+)
+from diagevo.errors import ConfigError
+
+PROFILES = ("embedded", "qwen3-4b", "qwen3-8b", "octothinker-8b")
+LOCAL_FILE = "diagevo.yaml"
+
+_DEFAULT = Source("default", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One value of a configuration."""
+
+    key: str
+    value: Any
+    source: Source
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A configuration, and where each of its values was written."""
+
+    config: Config
+    sources: Mapping[KeyPath, Source]
+
+    def settings(self) -> list[Setting]:
+        """Every value in the order of the models; ratios as exact fractions in text."""
+        tree = self.config.model_dump(mode="json")
+        return [
+            Setting(dotted(path), value_at(tree, path), self.sources[path], info.description or "")
+            for path, info in keys().items()
+        ]
+
+
+def value_at(tree: Mapping[str, Any], path: KeyPath) -> Any:
+    value: Any = tree
+    for name in path:
+        value = value[name]
+    return value
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """The user's own file: diagevo/config.yaml where the system keeps such files."""
+    base = environ.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "diagevo" / "config.yaml"
+
+
+def profile_text(name: str) -> str:
+    """The YAML of a profile, with its comments. Raises ConfigError for a name that is none."""
+    if name not in PROFILES:
+        raise ConfigError(f"there is no profile {name}", hint=f"one of: {', '.join(PROFILES)}")
+    return (files("diagevo.config") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+
+
+def resolve(
+    *,
+    file: Path | None = None,
+    settings: Sequence[str] = (),
+    profile: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Resolved:
+    """The configuration as it stands here and now.
+
+    `file`, `settings` and `profile` are the options of the command line; `environ` and `folder` default to
+    the process's. Raises ConfigError: which key, where it is written, and the nearest right one.
+    """
+    environ = os.environ if environ is None else environ
+    layers = [from_settings(tuple(settings)), from_environment(environ)]
+    if profile:
+        layers[0].put(("profile",), profile, Source("flag", "--profile"))
+    elif named := environ.get("DIAGEVO_PROFILE"):
+        layers[1].put(("profile",), named, Source("environment", "DIAGEVO_PROFILE"))
+    file = file or (Path(environ["DIAGEVO_CONFIG"]) if environ.get("DIAGEVO_CONFIG") else None)
+    local = Path(LOCAL_FILE) if folder is None else folder / LOCAL_FILE
+    if file is not None:
+        layers.append(from_file(file, "file"))
+    if local.is_file() and (file is None or not file.samefile(local)):
+        layers.append(from_file(local, "file"))
+    if user_file(environ).is_file():
+        layers.append(from_file(user_file(environ), "user"))
+    name = next((layer.values["profile",] for layer in layers if ("profile",) in layer.values), PROFILES[0])
+    layers.append(from_yaml(profile_text(str(name)), f"profile {name}", "profile"))
+    return _resolved(layers)
+
+
+def of_profile(name: str) -> Resolved:
+    """A profile alone, without anything of this machine."""
+    named = Layer()
+    named.put(("profile",), name, Source("profile", f"profile {name}"))
+    return _resolved([named, from_yaml(profile_text(name), f"profile {name}", "profile")])
+
+
+def of_file(file: Path) -> Resolved:
+    """A file over the profile that it names, without the environment and other files."""
+    layer = from_file(file, "file")
+    name = str(layer.values.get(("profile",), PROFILES[0]))
+    return _resolved([layer, from_yaml(profile_text(name), f"profile {name}", "profile")])
+
+
+def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
+    """The configuration that a run has in its log."""
+    source = Source("run", f"run {run}")
+    return Resolved(Config.model_validate(stored), dict.fromkeys(keys(), source))
+
+
+class _LayerSource(PydanticBaseSettingsSource):
+    """One layer, as pydantic-settings takes it."""
+
+    def __init__(self, settings_cls: type[BaseSettings], layer: Layer) -> None:
+        super().__init__(settings_cls)
+        self._layer = layer
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._layer.nested().get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._layer.nested()
+
+
+def _defaults() -> Layer:
+    """The defaults of whole sections, so that a file may give one key of a section alone."""
+    layer = Layer()
+    for name, info in Config.model_fields.items():
+        if isinstance(info.default, Section):
+            layer.values |= {(name, key): value for key, value in info.default.model_dump().items()}
+    return layer
+
+
+def _resolved(layers: Sequence[Layer]) -> Resolved:
+    """Lay the layers over one another, highest first, and validate."""
+
+    class Settings(Config, BaseSettings):
+        @classmethod
+        def settings_customise_sources(
+            cls, settings_cls: type[BaseSettings], *_: Any, **__: Any
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return tuple(_LayerSource(settings_cls, layer) for layer in [*layers, _defaults()])
+
+    sources = {
+        path: next((layer.sources[path] for layer in layers if path in layer.sources), _DEFAULT)
+        for path in keys()
+    }
+    try:
+        settings = Settings()  # type: ignore[call-arg]
+    except ValidationError as error:
+        raise _explained(error, sources) from error
+    config = Config.model_validate({name: getattr(settings, name) for name in Config.model_fields})
+    return Resolved(config, sources)
+
+
+def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
+    """Say of each wrong value where it was written and what it must be; what may be a secret is not shown."""
+    lines = []
+    for found in error.errors(include_url=False):
+        path = tuple(str(part) for part in found["loc"])
+        while path and path not in sources and not any(key[: len(path)] == path for key in sources):
+            path = path[:-1]
+        below = [source for key, source in sources.items() if key[: len(path)] == path]
+        written = next((source for source in below if source.kind != "default"), _DEFAULT)
+        what = found["msg"].removeprefix("Value error, ")
+        given = found.get("input")
+        shown = (
+            f" (it is {given!r})"
+            if isinstance(given, str | int | float) and not dotted(path).endswith(("_url", "_env"))
+            else ""
+        )
+        place = written.where if dotted(path) in written.where else f"{written.where}: {dotted(path)}"
+        lines.append(f"{place}: {what}{shown}")
+    return ConfigError("\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config schema")

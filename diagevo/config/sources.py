@@ -1,0 +1,213 @@
+"""Where a value of the configuration can stand: YAML text, environment variables, `key.path=value`.
+
+Each place becomes a `Layer`: values by key path, each with where it was written, so that an error and
+`diagevo config show` can name it. A key that does not exist is refused here, with the nearest one that does.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from diagevo.config.models import Config, Section
+from diagevo.errors import ConfigError
+
+Kind = Literal["flag", "environment", "file", "user", "profile", "default", "run"]
+KeyPath = tuple[str, ...]
+
+PREFIX = "DIAGEVO_"
+NOT_CONFIGURATION = frozenset(
+    {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE"}
+)
+"""Variables that stand in for options of the command line, and are no keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was written: "diagevo.yaml, line 12", "DIAGEVO_FILTER__TAU", "--set filter.tau"."""
+
+    kind: Kind
+    where: str
+
+
+@dataclass(slots=True)
+class Layer:
+    """The values of one place, by key path."""
+
+    values: dict[KeyPath, Any] = field(default_factory=dict)
+    sources: dict[KeyPath, Source] = field(default_factory=dict)
+
+    def put(self, path: KeyPath, value: Any, source: Source) -> None:
+        self.values[path] = value
+        self.sources[path] = source
+
+    def nested(self) -> dict[str, Any]:
+        """The values as nested dicts."""
+        tree: dict[str, Any] = {}
+        for path, value in self.values.items():
+            inner = tree
+            for name in path[:-1]:
+                inner = inner.setdefault(name, {})
+            inner[path[-1]] = value
+        return tree
+
+
+def fields(model: type[Section] = Config, above: KeyPath = ()) -> Iterator[tuple[KeyPath, FieldInfo]]:
+    """Every setting that is no section, in the order of the models."""
+    for name, info in model.model_fields.items():
+        if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from fields(info.annotation, (*above, name))
+        else:
+            yield (*above, name), info
+
+
+@cache
+def keys() -> dict[KeyPath, FieldInfo]:
+    return dict(fields())
+
+
+@cache
+def _sections() -> frozenset[KeyPath]:
+    return frozenset(path[:depth] for path in keys() for depth in range(1, len(path)))
+
+
+def dotted(path: KeyPath) -> str:
+    return ".".join(path)
+
+
+def variable(path: KeyPath) -> str:
+    """The environment variable of a key: filter.tau is DIAGEVO_FILTER__TAU."""
+    return PREFIX + "__".join(path).upper()
+
+
+def nearest(path: KeyPath) -> KeyPath | None:
+    """The existing key or section that a misspelt one most likely means."""
+    known = [*keys(), *_sections()]
+    beside = {other[-1]: other for other in known if other[:-1] == path[:-1]}
+    if close := get_close_matches(path[-1], beside, n=1):
+        return beside[close[0]]
+    if same := [other for other in known if other[-1] == path[-1]]:
+        return same[0]
+    everywhere = {dotted(other): other for other in known}
+    close = get_close_matches(dotted(path), everywhere, n=1)
+    return everywhere[close[0]] if close else None
+
+
+def _refuse(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
+    close = nearest(path)
+    hint = "see the keys: diagevo config show" if close is None else f"the nearest is {spell(close)}"
+    return ConfigError(f"{where}: there is no key {dotted(path)}", hint=hint)
+
+
+def _add(layer: Layer, path: KeyPath, value: Any, where: Mapping[KeyPath, str], kind: Kind) -> None:
+    """Put a value, or the values of a section, into the layer. Raises ConfigError for a key that is none."""
+    place = next(where[path[:depth]] for depth in range(len(path), -1, -1) if path[:depth] in where)
+    if path in keys():
+        layer.put(path, value, Source(kind, place))
+    elif path in _sections() or not path:
+        if not isinstance(value, Mapping):
+            name = dotted(path) or "the configuration"
+            raise ConfigError(f"{place}: {name} must be a section of keys", hint="see: diagevo config show")
+        for name, inner in value.items():
+            _add(layer, (*path, str(name)), inner, where, kind)
+    else:
+        raise _refuse(path, place)
+
+
+def from_yaml(text: str, name: str, kind: Kind) -> Layer:
+    """Read YAML 1.2: 1e-6 is a number, a repeated key an error. Messages begin with `name` and the line."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    loader = YAML(typ="safe", pure=True)
+    try:
+        tree = loader.compose(io.StringIO(text))
+        value = loader.load(io.StringIO(text))
+    except MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        what = (error.problem or error.context or "it cannot be read").splitlines()[0]
+        raise ConfigError(f"{name}{line}: {what}", hint="mend the YAML there") from error
+    except YAMLError as error:
+        raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="mend the YAML there") from error
+    layer = Layer()
+    where = {(): name} | {path: f"{name}, line {line}" for path, line in _lines(tree)}
+    if value is not None:
+        _add(layer, (), value, where, kind)
+    return layer
+
+
+def _lines(node: Any, above: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
+    """The line of every key below a YAML node."""
+    from ruamel.yaml.nodes import MappingNode
+
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            path = (*above, str(key.value))
+            yield path, key.start_mark.line + 1
+            yield from _lines(value, path)
+
+
+def from_file(file: Path, kind: Kind) -> Layer:
+    """Read a configuration file. Raises ConfigError where it cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        hint = "name another file with --config, or make one: diagevo init"
+        raise ConfigError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{file} is not UTF-8 text (byte {error.start})", hint="save it as UTF-8"
+        ) from error
+    return from_yaml(text, str(file), kind)
+
+
+def from_environment(environ: Mapping[str, str]) -> Layer:
+    """Read the DIAGEVO_… variables. An empty one counts as not set; a misspelt one is an error."""
+    layer = Layer()
+    for name in sorted(environ):
+        if not name.startswith(PREFIX) or name in NOT_CONFIGURATION:
+            continue
+        path = tuple(name.removeprefix(PREFIX).lower().split("__"))
+        if path not in keys() and path not in _sections():
+            raise _refuse(path, f"the variable {name}", variable)
+        if environ[name]:
+            _add(layer, path, _value(path, environ[name], name), {(): name}, "environment")
+    return layer
+
+
+def from_settings(settings: tuple[str, ...]) -> Layer:
+    """Read the `key.path=value` of `--set`; of a repeated key the last counts."""
+    layer = Layer()
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: there is no value", hint="write --set key.path=value")
+        path = tuple(name.strip().split("."))
+        _add(layer, path, _value(path, text, f"--set {name}"), {(): f"--set {name}"}, "flag")
+    return layer
+
+
+def _takes_text(annotation: Any) -> bool:
+    """Whether a field is text or a path, or may be: then `1e3` and `on` are what was written."""
+    return annotation in (str, Path) or (
+        get_origin(annotation) is not tuple and any(_takes_text(part) for part in get_args(annotation))
+    )
+
+
+def _value(path: KeyPath, text: str, where: str) -> Any:
+    """The value that `text` means for a key: text where text is wanted, else what YAML reads in it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    info = keys().get(path)
+    if info is not None and _takes_text(info.annotation) and text != "null":
+        return text
+    try:
+        return YAML(typ="safe", pure=True).load(io.StringIO(text))
+    except YAMLError as error:
+        raise ConfigError(f"{where}: the value cannot be read", hint="quote it as in YAML") from error
