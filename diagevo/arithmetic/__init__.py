@@ -1,0 +1,18 @@
+"""The embedded world: questions whose truth can be computed, and a small model that knows and slips.
+
+A laboratory: whatever is measured here is a figure of the arithmetic world, and no more.
+"""
+
+from pathlib import Path
+
+from diagevo.arithmetic.diagnostician import RuleDiagnostician
+from diagevo.arithmetic.heldout import held_out, is_held_out
+from diagevo.arithmetic.truth import answer
+
+WEIGHTS = Path(__file__).parent / "weights"
+"""Hugging Face folder of the shipped model: challenger and solver both start from it."""
+
+PROMPTS = Path(__file__).parent / "prompts"
+"""The world's short prompts, a folder of templates like any user's."""
+
+__all__ = ["PROMPTS", "WEIGHTS", "RuleDiagnostician", "answer", "held_out", "is_held_out"]

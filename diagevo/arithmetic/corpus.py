@@ -1,0 +1,112 @@
+"""The documents that the small model learns from: four fifths the solver's, one fifth the challenger's.
+
+A document is a prompt and a completion, made with the world's own prompt templates. Nothing is drawn from the
+held-out zone. The challenger's are free, targeted (with words dropped from the cause) and stitched.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+from diagevo.arithmetic.grammar import (
+    FAMILIES,
+    JOIN,
+    Part,
+    Step,
+    outcome,
+    solve,
+    word,
+    word_joined,
+    write_solution,
+)
+from diagevo.arithmetic.heldout import draw_seen
+from diagevo.arithmetic.slips import KINDS, Kind, applies, do_all, offers
+from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
+from diagevo.memory.schedule import Draw
+from diagevo.sampling.sampler import Prompt
+from diagevo.selfplay.questions import PromptTemplates
+
+CHALLENGER_SHARE = 0.2
+_FREE, _TARGETED = 0.35, 0.4
+"""Shares of the challenger's documents; the rest are stitched."""
+_JOINED = 0.1
+"""Share of the solver's documents that join two questions."""
+_DROP = (0.0, 0.0, 0.15, 0.3)
+"""Chances of dropping a word of a cause or label, one chosen a text."""
+
+_NAMES = list(FAMILIES)
+_BY_SKILL = {name: [kind for kind in KINDS if skill(kind) == name] for name in LABELS}
+PROMPTS = Path(__file__).parent / "prompts"
+
+
+def _sentence(rng: Random, part: Part) -> str:
+    return word(part, rng.randrange(len(FAMILIES[part.family].wordings)))
+
+
+def _join(rng: Random, parts: tuple[Part, Part]) -> str:
+    return word_joined(*(_sentence(rng, part) for part in parts))
+
+
+def _pair(rng: Random) -> tuple[Part, Part]:
+    return draw_seen(rng, rng.choice(_NAMES)), draw_seen(rng, rng.choice(_NAMES))
+
+
+def part_for(rng: Random, kind: Kind) -> Part:
+    """A part at which the kind can happen (for the joining step: any)."""
+    if kind.family == JOIN:
+        return draw_seen(rng, rng.choice(_NAMES))
+    while not applies(kind, solve(part := draw_seen(rng, kind.family)), part):
+        pass
+    return part
+
+
+def question_for(rng: Random, kind: Kind) -> str:
+    """A question at which the kind can happen."""
+    if kind.family != JOIN:
+        return _sentence(rng, part_for(rng, kind))
+    while True:
+        parts = _pair(rng)
+        left, right = (outcome(part, solve(part)) for part in parts)
+        if offers(kind, Step(left, "+", right, left + right)):
+            return _join(rng, parts)
+
+
+def _blurred(rng: Random, text: str) -> str:
+    drop = rng.choice(_DROP)
+    return " ".join(piece for piece in text.split() if rng.random() >= drop) or text
+
+
+def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
+    """A draw as a schedule would make it, with blurred texts, and a question that answers it."""
+    chance = rng.random()
+    if chance < _FREE:
+        return Draw(index, "free", None, None, None, None, None), _sentence(
+            rng, draw_seen(rng, rng.choice(_NAMES))
+        )
+    kind = rng.choice(KINDS)
+    cause = _blurred(rng, rng.choice(CAUSES[kind]))
+    node = _blurred(rng, rng.choice(LABELS[skill(kind)]))
+    if chance < _FREE + _TARGETED:
+        return Draw(index, "targeted", "c0", cause, node, None, None), question_for(rng, kind)
+    partner = rng.choice(_BY_SKILL[skill(kind)] if rng.random() < 0.8 else KINDS)
+    stitched = _blurred(rng, rng.choice(CAUSES[partner]))
+    question = _join(rng, (part_for(rng, kind), part_for(rng, partner)))
+    return Draw(index, "stitched", "c0", cause, node, "c1", stitched), question
+
+
+def documents(seed: int, scale: float) -> Iterator[tuple[Prompt, str]]:
+    """Endless prompts with completions; the solver slips at `scale` times the rates of its kinds."""
+    rng = Random(seed)
+    templates = PromptTemplates.load(PROMPTS)
+    index = 0
+    while True:
+        if rng.random() < CHALLENGER_SHARE:
+            draw, question = challenger_draw(rng, index)
+            yield templates.challenger(draw), f"<question> {question} </question>"
+        else:
+            joined = rng.random() < _JOINED
+            parts = _pair(rng) if joined else (draw_seen(rng, rng.choice(_NAMES)),)
+            question = _join(rng, parts) if len(parts) == 2 else _sentence(rng, parts[0])
+            steps, answer = do_all(rng, parts, scale)
+            yield templates.solver(question), write_solution(steps, answer)
+        index += 1

@@ -1,0 +1,271 @@
+"""How the solver slips: the kinds, their rates, and what each makes of a step.
+
+A kind is a family, a step of its procedure and a type of slip. Rates are chances a step, and the rates of one
+step sum to 0.09-0.24. A type offers several wrong steps wherever it can, so that wrong answers disagree with
+each other and a majority is right. Generating and recognising are one function, `alternatives`: a wrong step
+belongs to the first type of its step that offers it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, evaluate, outcome, resolve
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """One way to fail: the unit that a diagnosed cause describes."""
+
+    family: str
+    step: str
+    type: str
+
+
+# Order within a step is the order of recognition: exact structural types before the spread of near values.
+_RATES: dict[str, dict[str, dict[str, float]]] = {
+    "jumps": {"add": {"carry": 0.04, "ten": 0.02, "near": 0.05, "copy": 0.02, "count": 0.09}},
+    "boxes": {
+        "first": {"row": 0.07, "near": 0.06, "copy": 0.03},
+        "second": {"row": 0.06, "swap": 0.03, "near": 0.06},
+        "sum": {"carry": 0.07, "ten": 0.03, "near": 0.06, "stop": 0.03},
+    },
+    "quotient": {
+        "multiply": {"row": 0.08, "near": 0.07, "operation": 0.05},
+        "restore": {"carry": 0.06, "ten": 0.02, "near": 0.06, "operation": 0.07, "stop": 0.03},
+    },
+    "share": {
+        "restore": {"near": 0.08, "operation": 0.07, "copy": 0.05},
+        "multiply": {"row": 0.06, "swap": 0.03, "near": 0.08, "stop": 0.05},
+    },
+    "fence": {
+        "half": {"carry": 0.07, "ten": 0.03, "near": 0.06, "copy": 0.04},
+        "double": {"carry": 0.05, "ten": 0.03, "near": 0.05, "stop": 0.08},
+    },
+    "window": {
+        "outer": {"row": 0.07, "near": 0.05, "operation": 0.03},
+        "inner": {"row": 0.06, "near": 0.04, "operation": 0.05},
+        "left": {"borrow": 0.07, "flip": 0.03, "near": 0.04, "operation": 0.05},
+    },
+    "coins": {
+        "cost": {"row": 0.07, "near": 0.06, "count": 0.06},
+        "change": {"borrow": 0.08, "flip": 0.04, "ten": 0.02, "near": 0.05, "operation": 0.03},
+    },
+    "minutes": {
+        "sixes": {"row": 0.07, "near": 0.06},
+        "tens": {"place": 0.11},
+        "total": {"carry": 0.05, "ten": 0.03, "near": 0.06, "copy": 0.03, "stop": 0.03},
+    },
+    "mirror": {
+        "turn": {"order": 0.07, "twin": 0.05, "near": 0.05},
+        "add": {"carry": 0.07, "ten": 0.03, "near": 0.06, "operation": 0.02, "stop": 0.04},
+    },
+    "pattern": {
+        "gaps": {"count": 0.11, "copy": 0.03},
+        "rise": {"row": 0.06, "near": 0.06, "operation": 0.03},
+        "term": {"carry": 0.05, "ten": 0.02, "near": 0.05, "stop": 0.05},
+    },
+    "lift": {
+        "fall": {"sign": 0.09, "order": 0.05, "near": 0.07},
+        "rise": {"sign": 0.05, "ten": 0.03, "near": 0.06, "operation": 0.06},
+    },
+    "compare": {
+        "product": {"row": 0.07, "near": 0.06, "copy": 0.03},
+        "sum": {"carry": 0.05, "near": 0.05, "operation": 0.03},
+        "gap": {"borrow": 0.06, "flip": 0.03, "near": 0.05, "order": 0.04},
+    },
+    "square": {
+        "square": {"operation": 0.07, "row": 0.05, "near": 0.04},
+        "more": {"carry": 0.05, "ten": 0.02, "near": 0.05, "copy": 0.02},
+        "less": {"borrow": 0.06, "flip": 0.02, "near": 0.04, "operation": 0.04, "stop": 0.03},
+    },
+    "doubling": {
+        "first": {"carry": 0.04, "near": 0.06, "copy": 0.03},
+        "add": {"carry": 0.05, "ten": 0.03, "near": 0.05},
+        "again": {"carry": 0.04, "ten": 0.02, "near": 0.05, "stop": 0.08},
+    },
+    JOIN: {"total": {"carry": 0.03, "ten": 0.02, "near": 0.03, "stop": 0.03}},
+}
+
+RATES: dict[Kind, float] = {
+    Kind(family, step, type_): rate
+    for family, steps in _RATES.items()
+    for step, types in steps.items()
+    for type_, rate in types.items()
+}
+"""Chance of each kind at each occurrence of its step."""
+
+KINDS: tuple[Kind, ...] = tuple(RATES)
+
+_NEAR = (-4, -3, -2, -1, 1, 2, 3, 4)
+
+
+def _neighbours(number: int) -> list[int]:
+    """What a number is misread as: one digit off by one to three, never negative."""
+    steps = (1, 2, 3, -1, -2, -3) if number < 10 else (1, 2, 3, 10, 20, -1, -2, -3, -10, -20)
+    return [number + d for d in steps if number + d > 0]
+
+
+def _recomputed(left: int, op: str, right: int) -> Step:
+    return Step(left, op, right, evaluate(left, op, right))
+
+
+def _carried(step: Step) -> list[int]:
+    """The sum with one of its carries forgotten."""
+    left, right = (step.left, step.left) if step.op == "*" else (step.left, step.right)
+    if left < 0 or right < 0:
+        return []
+    units = left % 10 + right % 10 >= 10
+    tens = left // 10 % 10 + right // 10 % 10 + units >= 10
+    return [step.result - 10] * units + [step.result - 100] * tens
+
+
+def _flipped(left: int, right: int) -> int:
+    """Column by column, the smaller digit from the larger."""
+    columns = zip(str(left).zfill(3)[::-1], str(right).zfill(3)[::-1], strict=False)
+    return sum(abs(int(a) - int(b)) * 10**place for place, (a, b) in enumerate(columns))
+
+
+def alternatives(type_: str, step: Step) -> list[Step | None]:
+    """The wrong steps that a type of slip makes of `step`; None stands for leaving the step out."""
+    left, op, right, result = step.left, step.op, step.right, step.result
+
+    def results(values: Sequence[int]) -> list[Step | None]:
+        return [Step(left, op, right, value) for value in values if value != result]
+
+    match type_:
+        case "near":
+            return results([result + d for d in _NEAR if result < 0 or result + d >= 0])
+        case "ten":
+            return results([result + 10, result - 10])
+        case "swap":
+            return results([int(str(result)[:-2] + str(result)[:-3:-1])] if result >= 10 else [])
+        case "carry":
+            return results(_carried(step))
+        case "borrow":
+            return results([result + 10] if left >= right >= 0 and left % 10 < right % 10 else [])
+        case "flip":
+            return results([_flipped(left, right)] if left >= right >= 0 else [])
+        case "row":
+            return results([result + d for d in (left, right, -left, -right)])
+        case "place":
+            return results([result * 10, result // 10])
+        case "sign":
+            if op == "-":
+                return results([-result] if result < 0 else [])
+            return results([-result, abs(left) + right] if left < 0 else [])
+        case "twin":
+            return results([left // 10 * 11, left % 10 * 11])
+        case "order":
+            if op == "r":
+                return results([left])
+            return [_recomputed(right, op, left)] if left != right else []
+        case "operation":
+            others = {"+": "-", "-": "+", "*": "+"}
+            wrong = _recomputed(left, others[op], right)
+            return [wrong] if wrong.result != result else []
+        case "count":
+            if op == "*":
+                return [_recomputed(left + d, op, right) for d in (-1, 1)]
+            if op == "-":
+                return [_recomputed(left, op, right + d) for d in (-1, 1)]
+            return [None]
+        case "copy":
+            wrong = [_recomputed(other, op, right) for other in _neighbours(left)]
+            wrong += [_recomputed(left, op, other) for other in _neighbours(right) if op != "-"]
+            return [step for step in wrong if step.result != result]
+        case "stop":
+            return [None]
+    raise ValueError(f"no type of slip {type_!r}")
+
+
+def _same(offered: Step | None, found: Step | None, right: Step) -> bool:
+    """Whether a found step is the offered one; where the slip changed the operands, whatever its result."""
+    if offered is None or found is None:
+        return offered is found
+    changed = (offered.left, offered.op, offered.right) != (right.left, right.op, right.right)
+    if changed:
+        return (offered.left, offered.op, offered.right) == (found.left, found.op, found.right)
+    return offered == found
+
+
+def step_kinds(family: str, step: str) -> list[Kind]:
+    """The kinds of a step, in order of recognition."""
+    return [Kind(family, step, type_) for type_ in _RATES[family][step]]
+
+
+def recognise(family: str, name: str, right: Step, found: Step | None) -> Kind | None:
+    """The kind of slip that made `found` of `right`, or None where no kind of this step offers it."""
+    for kind in step_kinds(family, name):
+        if any(_same(offered, found, right) for offered in alternatives(kind.type, right)):
+            return kind
+    return None
+
+
+def offers(kind: Kind, right: Step) -> list[Step | None]:
+    """The wrong steps of a kind that are recognised as this very kind."""
+    return [
+        wrong
+        for wrong in alternatives(kind.type, right)
+        if recognise(kind.family, kind.step, right, wrong) == kind
+    ]
+
+
+def _maybe_slip(rng: Random, family: str, name: str, right: Step, scale: float, last: bool) -> Step | None:
+    """The step as done at these slip rates: mostly right, sometimes wrong, None where it is left out."""
+    chance = rng.random()
+    for kind in step_kinds(family, name):
+        if kind.type == "count" and right.op == "+" and not last:
+            continue  # a jump too few is the last one missing
+        chance -= RATES[kind] * scale
+        if chance < 0:
+            wrong = offers(kind, right)
+            return rng.choice(wrong) if wrong else right
+    return right
+
+
+def do(rng: Random, part: Part, scale: float) -> list[Step]:
+    """A part's procedure done with slips at `scale` times their rates; later steps use what came out."""
+    results: list[int] = []
+    steps: list[Step] = []
+    instructions = FAMILIES[part.family].procedure(part.numbers)
+    for place, instruction in enumerate(instructions):
+        right = right_step(instruction, part.numbers, results)
+        done = _maybe_slip(rng, part.family, instruction.name, right, scale, place == len(instructions) - 1)
+        if done is None:
+            if part.family == "jumps" and rng.random() < 0.5:
+                steps += [right, Step(right.result, "+", right.right, right.result + right.right)]
+            break
+        steps.append(done)
+        results.append(done.result)
+    return steps
+
+
+def right_step(instruction: Instruction, numbers: Sequence[int], results: Sequence[int]) -> Step:
+    """An instruction carried out rightly on what the steps so far gave."""
+    left = resolve(instruction.left, numbers, results)
+    right = resolve(instruction.right, numbers, results)
+    return Step(left, instruction.op, right, evaluate(left, instruction.op, right))
+
+
+def do_all(rng: Random, parts: Sequence[Part], scale: float) -> tuple[list[Step], int]:
+    """A question of one or two parts done with slips: the steps and the answer."""
+    done = [do(rng, part, scale) for part in parts]
+    answers = [outcome(part, steps) for part, steps in zip(parts, done, strict=True)]
+    steps = [step for part_steps in done for step in part_steps]
+    if len(parts) == 1:
+        return steps, answers[0]
+    right = Step(answers[0], "+", answers[1], sum(answers))
+    total = _maybe_slip(rng, JOIN, "total", right, scale, last=True)
+    if total is None:
+        return steps, answers[1]
+    return [*steps, total], total.result
+
+
+def applies(kind: Kind, steps: Sequence[Step], part: Part) -> bool:
+    """Whether a part's right procedure has a step at which the kind can happen."""
+    instructions = FAMILIES[part.family].procedure(part.numbers)
+    return kind.family == part.family and any(
+        instruction.name == kind.step and offers(kind, step)
+        for instruction, step in zip(instructions, steps, strict=True)
+    )

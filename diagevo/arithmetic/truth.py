@@ -1,0 +1,37 @@
+"""The true answer of every sentence of the grammar, by a formula a family: nothing of the step procedures.
+
+The world can say what a majority vote is worth because it knows this. Measurement only: the loop never learns
+from it.
+"""
+
+from collections.abc import Callable
+
+from diagevo.arithmetic.grammar import Part, parse
+
+FORMULAS: dict[str, Callable[..., int]] = {
+    "jumps": lambda start, jumps, size: start + jumps * size,
+    "boxes": lambda boxes, in_box, packs, in_pack: boxes * in_box + packs * in_pack,
+    "quotient": lambda less, divisor, value: value * divisor + less,
+    "share": lambda divisor, less, value: (value + less) * divisor,
+    "fence": lambda length, width: 2 * (length + width),
+    "window": lambda height, width, high, wide: height * width - high * wide,
+    "coins": lambda coins, count, price: coins - count * price,
+    "minutes": lambda hours, minutes: 60 * hours + minutes,
+    "mirror": lambda number, more: int(str(number)[::-1]) + more,
+    "pattern": lambda start, growth, place: start + (place - 1) * growth,
+    "lift": lambda start, down, up: start - down + up,
+    "compare": lambda left, right, first, second: left * right - (first + second),
+    "square": lambda side, more, less: side * side + more - less,
+    "doubling": lambda number, more: 2 * (2 * number + more),
+}
+
+
+def value(part: Part) -> int:
+    """The true value of one part."""
+    return FORMULAS[part.family](*part.numbers)
+
+
+def answer(question: str) -> str | None:
+    """The canonical answer of a sentence of the grammar, a decimal integer; None outside the grammar."""
+    parts = parse(question)
+    return None if parts is None else str(sum(map(value, parts)))
