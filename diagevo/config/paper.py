@@ -31,7 +31,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "round.candidates": (8000, SILENT),
     "round.responses": (12, LOOP),
     "round.challenger_votes": (10, SILENT),
-    "round.train_challenger": (True, "paper, Algorithm of a round"),
+    "round.train_challenger": (True, "paper, challenger update and quality reward"),
     "schedule.policy": ("frequency", "paper, Equation 1"),
     "schedule.k": ("1/2", THRESHOLDS),
     "schedule.stitching": ("node", "paper, cross-state stitching"),
