@@ -1,8 +1,8 @@
 """What the decoding loop asks of a model's attention: a cache that grows in place, and one-token attention.
 
 transformers' DynamicCache copies itself at every token, and its attention copies keys and values for each
-query head of a group. Both cost more than the model where the model is small. Here the cache writes into spare
-room, and the query heads of a group attend as if they were several positions of one head: no copies.
+query head of a group. Both cost more than the model where the model is small. Here the cache writes into
+spare room, and the query heads of a group attend as if they were several positions of one head: no copies.
 """
 
 from typing import Any

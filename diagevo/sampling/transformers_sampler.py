@@ -98,8 +98,8 @@ class TransformersSampler:
         longest = max(map(len, prompt_ids), default=0)
         if self._context is not None and longest + params.max_new_tokens > self._context:
             raise ConfigError(
-                f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit into the context "
-                f"of the model in {self.folder}, {self._context} tokens.",
+                f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit into the "
+                f"context of the model in {self.folder}, {self._context} tokens.",
                 hint="Lower sampling.max_new_tokens or shorten the prompt.",
             )
 

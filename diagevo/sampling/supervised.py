@@ -1,0 +1,80 @@
+"""A process that diagevo starts, watches and ends: its own group, its output in a file, gone when we are."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from diagevo.sampling.leash import GRACE
+
+
+class SupervisedProcess:
+    """`argv` under a leash (leash.py). Only its own process group is ever signalled."""
+
+    def __init__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
+        """Start at once. `env` is added to this process's environment; output is appended to `log`."""
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                [sys.executable, "-m", "diagevo.sampling.leash", *argv],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Process id of the leash, which is the id of the group."""
+        return self._process.pid
+
+    def status(self) -> int | None:
+        """None while it runs, else its exit status; -n where signal n ended it."""
+        status = self._process.poll()
+        return 128 - status if status is not None and status > 128 else status
+
+    def wait(self, timeout: float) -> int | None:
+        """As `status`, after at most `timeout` seconds."""
+        try:
+            self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        return self.status()
+
+    def stop(self) -> None:
+        """End the group: SIGTERM, and SIGKILL for what is left after the grace. Nothing if it has ended."""
+        if self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+            self.wait(GRACE)
+        # What outlived the command is in its group still; without members the group is gone.
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        stdin: IO[bytes] | None = self._process.stdin
+        if stdin is not None:
+            stdin.close()
+
+    def tail(self, lines: int = 15) -> str:
+        """The last lines of the log, for an error message."""
+        try:
+            text = self.log.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def ending(status: int) -> str:
+    """An exit status in words."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    return f"was ended by signal {-status} ({signal.Signals(-status).name})"
