@@ -50,7 +50,7 @@ class Server:
             def do_POST(self) -> None:
                 owner.handle(self)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -19,8 +19,8 @@ from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory,
 from tests.diagnosis.server import Answer, Server
 
 AM_GM = (
-    "Applies AM-GM to derive a lower bound but does not check whether an allowed input satisfies the equality "
-    "condition"
+    "Applies AM-GM to derive a lower bound but does not check whether an allowed input satisfies the "
+    "equality condition"
 )
 DOMAIN = (
     "Fails to check whether candidate solutions remain valid under the original domain restrictions after "

@@ -47,7 +47,7 @@ def diagnostician(
         }
     )
     return OpenAIDiagnostician(
-        role, DiagnosisConfig(**settings), memory.artifacts, patience=patience, budget=budget
+        role, DiagnosisConfig.model_validate(settings), memory.artifacts, patience=patience, budget=budget
     )
 
 

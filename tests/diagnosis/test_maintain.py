@@ -7,6 +7,7 @@ from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair, NodeCandidate
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
+from diagevo.memory.events import DuplicateJudged, SimilarCause
 from diagevo.memory.memory import Memory
 from tests.diagnosis.rounds import DIMENSION, Angles, Question, Scripted, memory_now, open_memory, play, story
 
@@ -68,7 +69,8 @@ def test_candidates_are_the_causes_above_the_threshold_best_first_and_capped(tmp
         play(memory, 1, [Question(["a @0", "b @40", "c @60", "d @30", "e @180"])])
         settings = MemoryConfig(duplicate_candidates=2)
         maintain(memory, Scripted(by_text), Angles(), SETTINGS, settings)
-        judged = [record.event for record in memory.log.read("a", types=["DuplicateJudged"])]
+        recorded = memory.log.read("a", types=["DuplicateJudged"])
+        judged = [record.event for record in recorded if isinstance(record.event, DuplicateJudged)]
     assert [[cause.cause_id for cause in event.candidates] for event in judged] == [
         [],
         ["c1"],
@@ -78,7 +80,7 @@ def test_candidates_are_the_causes_above_the_threshold_best_first_and_capped(tmp
     ]
     assert [event.capped for event in judged] == [0, 0, 0, 1, 0]
     assert judged[0].nearest is None
-    assert (judged[4].nearest.cause_id, judged[4].nearest.similarity) == ("c3", -0.5)
+    assert judged[4].nearest == SimilarCause(cause_id="c3", similarity=-0.5)
     assert judged[3].candidates[0].similarity == 0.984808
 
 

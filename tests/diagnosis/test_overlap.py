@@ -13,6 +13,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
+from diagevo.memory.state import Round
 from tests.diagnosis.rounds import (
     DIMENSION,
     Question,
@@ -27,6 +28,11 @@ from tests.diagnosis.rounds import (
 from tests.diagnosis.test_maintain import by_text, run
 
 SETTINGS = DiagnosisConfig()
+
+
+def current_round(memory: Memory) -> Round:
+    assert memory.state.open is not None
+    return memory.state.open
 
 
 def begin(memory: Memory, questions: list[Question]) -> list[FailureObserved]:
@@ -126,7 +132,7 @@ def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
             memory.abandon_stage("solver", after_step=1)
             gate.set()
             diagnoser.drain()
-            assert [f for f, d in memory.state.open.diagnoses.items()] == ["r1.q0.a0"]
+            assert [f for f, d in current_round(memory).diagnoses.items()] == ["r1.q0.a0"]
             assert memory.undiagnosed() == []
             # The step is played again, and this time the solver fails otherwise.
             again = [Question(["forgets the domain"]), Question(["drops a minus sign"])]
@@ -197,7 +203,7 @@ def test_a_cap_per_question_takes_the_first_samples_whatever_was_diagnosed_befor
             diagnoser.drain()
         memory.complete_stage("solver")
         run(memory, Scripted(by_text), capped)
-        assert sorted(memory.state.open.diagnoses) == ["r1.q0.a0", "r1.q0.a1", "r1.q1.a0"]
+        assert sorted(current_round(memory).diagnoses) == ["r1.q0.a0", "r1.q0.a1", "r1.q1.a0"]
 
 
 def test_an_unresolved_failure_can_be_asked_again(tmp_path):

@@ -1,0 +1,297 @@
+"""Ask again about recorded decisions, the same diagnostician or another, and say what would differ. Writes
+nothing.
+
+What a disagreement would do is told for the commit of its round alone: everything else of the run is held as
+it was recorded. A failure that is counted or not changes F by one and ε with it; which cause or node it goes
+to changes p and the stitching, never F.
+"""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from diagevo.diagnosis.diagnostician import (
+    Diagnostician,
+    FailurePair,
+    KnownCause,
+    NodeCandidate,
+    NodeContents,
+)
+from diagevo.diagnosis.spending import DECISIONS
+from diagevo.memory.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.decide import next_epsilon
+from diagevo.memory.events import (
+    CandidateScored,
+    DuplicateJudged,
+    FailureDiagnosed,
+    NodeAssigned,
+    NodePairJudged,
+    SimilarNode,
+)
+from diagevo.memory.history import History
+from diagevo.memory.model import MemoryState
+from diagevo.memory.records import Recorded
+from diagevo.memory.state import advance
+from diagevo.memory.vectors import Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """One decision, asked again."""
+
+    decision: str
+    """extract, duplicate, assign, merge."""
+    round: int
+    position: int
+    subject: str
+    """A failure, or two nodes."""
+    recorded: str
+    answered: str
+    agrees: bool
+    failures: int
+    """F of the round's commit as recorded."""
+    failures_then: int
+    """F with the new answer."""
+    epsilon: Fraction
+    """ε of the next round as recorded."""
+    epsilon_then: Fraction
+    effect: str
+    """What would differ, in words; empty where nothing would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How often the answers agree, of one kind of decision."""
+
+    decision: str
+    asked: int
+    agreed: int
+
+
+class Unrecorded(Artifacts):
+    """Artifacts for asking without leaving a trace: reads are real, nothing is written, no reply is
+    recalled."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        super().__init__(artifacts._database)
+
+    def put_many(self, texts: Sequence[str]) -> list[str]:
+        return [digest_of(text) for text in texts]
+
+    def recall_reply(self, model: str, request: str) -> Reply | None:
+        return None
+
+    def remember_reply(self, model: str, request: str, reply: Reply) -> None:
+        return None
+
+
+def recheck(
+    history: History,
+    diagnostician: Diagnostician,
+    *,
+    sample: int,
+    seed: int = 0,
+    round: int | None = None,
+) -> list[Recheck]:
+    """Ask again about `sample` decisions of each kind (all where there are fewer), of committed rounds or of
+    one.
+
+    Build a language-model diagnostician over `Unrecorded` artifacts, or it finds its own stored replies.
+    """
+    last = history.commits[-1].round if history.commits else 0
+    rounds = (1, last) if round is None else (history.commit(round).round,) * 2
+    by_kind: defaultdict[str, list[Recorded]] = defaultdict(list)
+    for number in range(rounds[0], rounds[1] + 1):
+        for recorded in _decisions(history, number):
+            by_kind[recorded.type].append(recorded)
+    rng = random.Random(f"recheck {seed}")
+    chosen = [
+        recorded
+        for kind in DECISIONS
+        for recorded in rng.sample(by_kind[kind], min(sample, len(by_kind[kind])))
+    ]
+    asker = _Asker(history, diagnostician)
+    return [asker.ask(recorded, state) for recorded, state in _moments(history, chosen)]
+
+
+def agreement(rechecks: Sequence[Recheck]) -> list[Agreement]:
+    """Agreement by kind of decision, in the order in which the kinds are asked."""
+    found = []
+    for decision in DECISIONS.values():
+        of_kind = [r for r in rechecks if r.decision == decision]
+        found.append(Agreement(decision, len(of_kind), sum(r.agrees for r in of_kind)))
+    return found
+
+
+def _decisions(history: History, number: int) -> Iterator[Recorded]:
+    """What the diagnostician decided in a round and what counted: not about void failures, nor overtaken by
+    asking again."""
+    end = history.commit(number).as_of
+    now = history.state(replace(end, sequence=end.sequence - 1)).open
+    assert now is not None
+    for recorded in history.log.read(history.run_id, types=list(DECISIONS), rounds=(number, number)):
+        match event := recorded.event:
+            case FailureDiagnosed():
+                valid = now.diagnoses.get(event.failure_id)
+                if valid is not None and (valid.attempt, valid.asked) == (event.attempt, event.asked):
+                    yield recorded
+            case DuplicateJudged() if not event.candidates:
+                pass
+            case _:
+                yield recorded
+
+
+def _moments(history: History, chosen: Sequence[Recorded]) -> Iterator[tuple[Recorded, MemoryState]]:
+    """Each event with the memory as it was right before it. The state is the same object throughout."""
+    state = MemoryState(history.run_id)
+    facts = history.log.facts(history.run_id)
+    for recorded in sorted(chosen, key=lambda r: r.position):
+        while state.sequence < recorded.sequence - 1:
+            advance(state, next(facts))
+        yield recorded, state
+
+
+class _Asker:
+    def __init__(self, history: History, diagnostician: Diagnostician) -> None:
+        self._history = history
+        self._diagnostician = diagnostician
+        self._texts = Artifacts(history.database)
+        self._described: dict[str, str] = {}
+
+    def ask(self, recorded: Recorded, state: MemoryState) -> Recheck:
+        match event := recorded.event:
+            case FailureDiagnosed():
+                return self._extract(recorded, event, state)
+            case DuplicateJudged():
+                return self._duplicate(recorded, event, state)
+            case NodeAssigned():
+                return self._assign(recorded, event, state)
+            case NodePairJudged():
+                return self._merge(recorded, event, state)
+            case _:
+                raise AssertionError(recorded.type)
+
+    def _extract(self, recorded: Recorded, event: FailureDiagnosed, state: MemoryState) -> Recheck:
+        answer = self._diagnostician.extract(self._pair(recorded.round, event, state))
+        counted = event.verdict in ("recurrence", "new_cause")
+        counts = answer.verdict in ("recurrence", "new_cause")
+        same = (event.verdict, event.cause_id) == (answer.verdict, answer.cause_id)
+        change = int(counts) - int(counted)
+        effect = ""
+        if not same:
+            effect = {-1: "one failure less", 1: "one failure more", 0: "the failure goes elsewhere"}[change]
+        was = f"{event.verdict} {event.cause_id or event.description or ''}".strip()
+        now = f"{answer.verdict} {answer.cause_id or answer.description or ''}".strip()
+        if not counts and not counted:
+            effect = ""
+        return self._recheck(state, recorded, event.failure_id, was, now, same, effect, change)
+
+    def _duplicate(self, recorded: Recorded, event: DuplicateJudged, state: MemoryState) -> Recheck:
+        shown = [
+            KnownCause(c.cause_id, state.causes[c.cause_id].state, state.causes[c.cause_id].description)
+            for c in event.candidates
+        ]
+        description = self._description(recorded.round, event.failure_id)
+        answer = self._diagnostician.judge_duplicate(description, shown)
+        was, now = event.cause_id or "a new cause", answer.cause_id or "a new cause"
+        effect = "" if was == now else f"the failure goes to {now}"
+        return self._recheck(state, recorded, event.failure_id, was, now, was == now, effect)
+
+    def _assign(self, recorded: Recorded, event: NodeAssigned, state: MemoryState) -> Recheck:
+        description = self._description(recorded.round, event.failure_id)
+        shortlist = self._shortlist(state, description, event.shortlist)
+        answer = self._diagnostician.assign_node(description, shortlist)
+        was, now = event.node_id or "a new node", answer.node_id or "a new node"
+        effect = "" if was == now else f"the cause goes to {now}: other partners to stitch with"
+        return self._recheck(state, recorded, event.failure_id, was, now, was == now, effect)
+
+    def _merge(self, recorded: Recorded, event: NodePairJudged, state: MemoryState) -> Recheck:
+        a, b = (self._contents(state, node_id) for node_id in event.nodes)
+        answer = self._diagnostician.judge_pair(a, b)
+        was, now = ("one skill" if merge else "two skills" for merge in (event.merge, answer.merge))
+        effect = (
+            ""
+            if was == now
+            else f"{event.nodes[0]} and {event.nodes[1]} are {now}: other partners to stitch with"
+        )
+        return self._recheck(state, recorded, " ".join(event.nodes), was, now, was == now, effect)
+
+    def _recheck(
+        self,
+        state: MemoryState,
+        recorded: Recorded,
+        subject: str,
+        was: str,
+        now: str,
+        agrees: bool,
+        effect: str,
+        change: int = 0,
+    ) -> Recheck:
+        commit = self._history.commit(recorded.round).event
+        reference = commit.reference_failures
+        if commit.reference_round == recorded.round and reference is not None:
+            reference += change
+        then = commit.failures + change
+        return Recheck(
+            decision=DECISIONS[recorded.type],
+            round=recorded.round,
+            position=recorded.position,
+            subject=subject,
+            recorded=was,
+            answered=now,
+            agrees=agrees,
+            failures=commit.failures,
+            failures_then=then,
+            epsilon=Fraction(commit.epsilon_next),
+            epsilon_then=next_epsilon(state.settings, then, reference or then or None),
+            effect=effect,
+        )
+
+    def _pair(self, number: int, event: FailureDiagnosed, state: MemoryState) -> FailurePair:
+        assert state.open is not None
+        observed = state.open.failures[event.failure_id]
+        found = self._history.find(CandidateScored, number, observed.question_id)
+        assert found is not None
+        causes = state.open.causes
+        return FailurePair(
+            failure_id=event.failure_id,
+            question=self._texts.get(found[1].question),
+            label=found[1].label or "",
+            agreeing=self._texts.get(observed.reference),
+            disagreeing=self._texts.get(observed.trajectory),
+            known=tuple(
+                KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied
+            ),
+            asked=event.asked,
+        )
+
+    def _description(self, number: int, failure_id: str) -> str:
+        """What the failure was diagnosed as, in the round's last word on it."""
+        if failure_id not in self._described:
+            for recorded in self._history.events(FailureDiagnosed, round=number):
+                event = recorded.event
+                if isinstance(event, FailureDiagnosed) and event.description is not None:
+                    self._described[event.failure_id] = event.description
+        return self._described[failure_id]
+
+    def _shortlist(
+        self, state: MemoryState, description: str, recorded: Sequence[SimilarNode]
+    ) -> list[NodeCandidate]:
+        """The nodes as they were shown: each with its member nearest to the new cause."""
+        assert state.embedder is not None
+        vectors = Vectors(self._history.database, *state.embedder)
+        shortlist = []
+        for entry in recorded:
+            node = state.nodes[entry.node_id]
+            members = [state.causes[cause_id].description for cause_id in node.causes]
+            cosines = (vectors.of(members) @ vectors.of([description])[0]).round(6)
+            nearest = members[int(cosines.argmax())]
+            shortlist.append(NodeCandidate(node.node_id, node.label, entry.similarity, nearest))
+        return shortlist
+
+    @staticmethod
+    def _contents(state: MemoryState, node_id: str) -> NodeContents:
+        node = state.nodes[node_id]
+        return NodeContents(node_id, node.label, tuple(state.causes[c].description for c in node.causes))

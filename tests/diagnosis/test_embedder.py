@@ -1,0 +1,202 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diagevo.config.models import EmbedderRole
+from diagevo.diagnosis.embedder import (
+    HashingEmbedder,
+    OpenAIEmbedder,
+    SentenceTransformersEmbedder,
+    embedder_for,
+    unit_rows,
+)
+from diagevo.diagnosis.endpoint import Patience
+from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
+from tests.diagnosis.rounds import open_memory
+from tests.diagnosis.server import Answer, Server
+
+QUICK = Patience(tries=3, first_pause=0.01, longest_pause=0.02)
+TEXTS = ["forgets the domain", "swaps numerator and denominator", "", "né à l'étranger", "a a a"]
+
+
+class TestHashing:
+    def test_equal_words_give_equal_rows_and_shared_words_a_cosine(self):
+        a, b, c = HashingEmbedder(4096).embed(
+            ["Forgets the domain!", "forgets THE domain", "forgets the sign"]
+        )
+        assert np.array_equal(a, b)
+        # 3 words and 2 pairs each; two words and one pair are shared: 3/5 (no collision among 4096 axes).
+        assert float(a @ c) == pytest.approx(0.6, abs=1e-6)
+
+    def test_every_row_has_length_one_and_the_type_that_is_stored(self):
+        rows = HashingEmbedder(64).embed(TEXTS)
+        assert (rows.shape, rows.dtype) == ((5, 64), np.float32)
+        assert np.allclose(np.linalg.norm(rows, axis=1), 1)
+        assert HashingEmbedder(64).embed([]).shape == (0, 64)
+
+    def test_another_process_gives_the_same_bytes(self):
+        code = (
+            "import sys; from diagevo.diagnosis.embedder import HashingEmbedder; "
+            f"sys.stdout.buffer.write(HashingEmbedder(64).embed({TEXTS!r}).tobytes())"
+        )
+        there = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        assert there == HashingEmbedder(64).embed(TEXTS).tobytes()
+
+
+def test_a_row_without_direction_gets_one_and_a_broken_one_is_refused():
+    assert unit_rows(np.zeros((1, 3))).tolist() == [[1, 0, 0]]
+    with pytest.raises(ValueError, match="not finite"):
+        unit_rows(np.array([[1.0, np.nan]]))
+
+
+def vectors(request: dict[str, Any]) -> dict[str, Any]:
+    """Two numbers a text: its length and 3; given back in reverse order, as the protocol allows."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": [float(len(text)), 3.0]}
+        for index, text in enumerate(request["input"])
+    ]
+    return {
+        "object": "list",
+        "data": data[::-1],
+        "model": "e",
+        "usage": {"prompt_tokens": 1, "total_tokens": 1},
+    }
+
+
+def served(server: Server, dimension: int = 2) -> OpenAIEmbedder:
+    role = EmbedderRole(engine="openai", model="e", dimension=dimension, base_url=server.url, timeout=5)
+    return OpenAIEmbedder(role, patience=QUICK)
+
+
+class TestEndpoint:
+    def test_rows_come_back_in_order_normalised_and_in_batches(self):
+        with Server(lambda request, before: Answer(body=vectors(request))) as server:
+            embedder = served(server)
+            rows = embedder.embed(["xxxx"] * 70 + [""])
+            embedder.close()
+        assert np.allclose(rows[0], [0.8, 0.6])
+        assert np.allclose(rows[70], [0.0, 1.0])
+        assert [len(request["input"]) for request in server.requests] == [64, 7]
+        assert server.requests[0]["dimensions"] == 2
+
+    def test_a_service_that_takes_ten_at_a_time_gets_no_more_than_it_takes(self):
+        def behave(request: dict[str, Any], before: int) -> Answer:
+            if len(request["input"]) > 10:
+                return Answer("batch size is invalid, it should not be larger than 10", status=400)
+            return Answer(body=vectors(request))
+
+        with Server(behave) as server:
+            embedder = served(server)
+            rows = embedder.embed([str(i) for i in range(20)])
+            embedder.close()
+        assert len(rows) == 20
+        assert [len(request["input"]) for request in server.requests] == [20, 10, 10]
+
+    def test_a_service_without_dimensions_is_asked_without(self):
+        def behave(request: dict[str, Any], before: int) -> Answer:
+            if "dimensions" in request:
+                return Answer("dimensions is not supported", status=400)
+            return Answer(body=vectors(request))
+
+        with Server(behave) as server:
+            embedder = served(server)
+            assert len(embedder.embed(["a", "b"])) == 2
+            embedder.close()
+
+    def test_another_dimension_than_configured_is_named(self):
+        with Server(lambda request, before: Answer(body=vectors(request))) as server:
+            embedder = served(server, dimension=1024)
+            with pytest.raises(ConfigError, match="vectors of 2 numbers, configured are 1024"):
+                embedder.embed(["a"])
+            embedder.close()
+
+    def test_a_service_that_refuses_one_text_or_drops_rows_is_an_error(self):
+        with Server(lambda request, before: Answer("no", status=400)) as server:
+            embedder = served(server)
+            with pytest.raises(ServiceError, match="refuses to embed"):
+                embedder.embed(["a", "b"])
+            embedder.close()
+        with Server(lambda request, before: Answer(body={**vectors(request), "data": []})) as server:
+            embedder = served(server)
+            with pytest.raises(ServiceError, match="1 vectors were asked for"):
+                embedder.embed(["a"])
+            embedder.close()
+
+    def test_the_memory_asks_for_each_text_once(self, tmp_path: Path):
+        def behave(request: dict[str, Any], before: int) -> Answer:
+            body = vectors(request)
+            for item in body["data"]:
+                item["embedding"] += [0.0] * 62
+            return Answer(body=body)
+
+        with open_memory(tmp_path) as memory, Server(behave) as server:
+            embedder = served(server, dimension=64)
+            memory.vectors(["a", "b", "a"], embedder.embed)
+            memory.vectors(["b", "c"], embedder.embed)
+            embedder.close()
+        assert [request["input"] for request in server.requests] == [["a", "b"], ["c"]]
+
+
+class TestSentenceTransformers:
+    def test_a_folder_that_is_none_is_refused_by_name(self, tmp_path: Path):
+        role = EmbedderRole(engine="sentence-transformers", model=str(tmp_path), dimension=8)
+        with pytest.raises(MissingDependencyError, match=r"modules\.json"):
+            embedder_for(role)
+
+    def test_without_the_extra_the_install_command_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        (tmp_path / "modules.json").write_text("[]")
+        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+        role = EmbedderRole(engine="sentence-transformers", model=str(tmp_path), dimension=8)
+        with pytest.raises(MissingDependencyError, match="local-embedder"):
+            SentenceTransformersEmbedder(role)
+
+    @pytest.mark.slow
+    def test_a_small_folder_embeds(self, tmp_path: Path):
+        pytest.importorskip("sentence_transformers", reason="needs the extra local-embedder")
+        folder = small_model(tmp_path)
+        embedder = embedder_for(EmbedderRole(engine="sentence-transformers", model=str(folder), dimension=16))
+        rows = embedder.embed(TEXTS)
+        assert (rows.shape, rows.dtype) == ((5, 16), np.float32)
+        assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+        assert np.allclose(embedder.embed(TEXTS[1:2]), rows[1], atol=1e-5)
+        assert embedder.embed([]).shape == (0, 16)
+        with pytest.raises(ConfigError, match="vectors of 16 numbers"):
+            embedder_for(EmbedderRole(engine="sentence-transformers", model=str(folder), dimension=8))
+        revision = embedder.revision
+        (folder / "note.txt").write_text("changed")
+        again = embedder_for(EmbedderRole(engine="sentence-transformers", model=str(folder), dimension=16))
+        assert again.revision != revision
+
+
+def small_model(folder: Path) -> Path:
+    """An untrained BERT of width 16 with mean pooling, made here: no download."""
+    from sentence_transformers import SentenceTransformer, models  # pyright: ignore[reportMissingImports]
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "forgets", "the", "domain", "swaps", "a"]
+    (folder / "vocab.txt").write_text("\n".join(words))
+    bert = folder / "bert"
+    BertTokenizer(vocab_file=str(folder / "vocab.txt")).save_pretrained(bert)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(bert)
+    transformer = models.Transformer(str(bert))
+    SentenceTransformer(modules=[transformer, models.Pooling(16)]).save(str(folder / "model"))
+    return folder / "model"
+
+
+def test_the_role_names_the_embedder():
+    hashing = embedder_for(EmbedderRole(engine="hashing", dimension=32))
+    assert (hashing.name, hashing.dimension, hashing.revision) == ("hashing", 32, "words-bigrams-1")

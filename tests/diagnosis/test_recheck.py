@@ -1,0 +1,168 @@
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
+from diagevo.diagnosis.diagnostician import Extraction, FailurePair
+from diagevo.diagnosis.maintain import maintain
+from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+from diagevo.diagnosis.recheck import Recheck, Unrecorded, agreement, recheck
+from diagevo.diagnosis.spending import Spent, budget_of, spent
+from diagevo.errors import NotFoundError, StoppedSafely
+from diagevo.memory.history import History
+from diagevo.memory.memory import Memory
+from tests.diagnosis.rounds import Angles, Question, Scripted, open_memory, play, story
+from tests.diagnosis.server import Answer, Server
+from tests.diagnosis.test_maintain import by_text
+
+
+def two_rounds(memory: Memory) -> None:
+    """F₁ = 3 (a, b, and c put down to b), F₂ = 4 (a again). Round 2 also has a slip."""
+    asked = Scripted(
+        by_text,
+        duplicate=lambda text, candidates: "c2" if text == "c @30" else None,
+        node=lambda text, shortlist: text,
+    )
+    play(memory, 1, [Question(["a @0", "b @40", "c @30"], text="one")])
+    maintain(memory, asked, Angles(), DiagnosisConfig(), MemoryConfig())
+    memory.commit()
+    play(memory, 2, [Question(["recurrence c1", "slip"], text="two", cause_id="c1")])
+    maintain(memory, asked, Angles(), DiagnosisConfig(), MemoryConfig())
+    memory.commit()
+
+
+def asked_again(memory: Memory, diagnostician: Scripted, **options: int) -> list[Recheck]:
+    before = story(memory)
+    found = recheck(History(memory.database, "a"), diagnostician, sample=100, **options)
+    assert story(memory) == before
+    return found
+
+
+def test_a_diagnostician_that_says_the_same_agrees_with_every_decision(tmp_path: Path):
+    with open_memory(tmp_path) as memory:
+        two_rounds(memory)
+        same = Scripted(
+            by_text,
+            duplicate=lambda text, candidates: "c2" if text == "c @30" else None,
+            node=lambda text, shortlist: text,
+        )
+        found = asked_again(memory, same)
+    assert [(a.decision, a.asked, a.agreed) for a in agreement(found)] == [
+        ("extract", 5, 5),
+        ("duplicate", 2, 2),
+        ("assign", 2, 2),
+        ("merge", 1, 1),
+    ]
+    assert all(r.effect == "" and r.failures == r.failures_then for r in found)
+    assert all(r.epsilon == r.epsilon_then for r in found)
+
+
+def test_each_disagreement_is_told_with_what_it_does_to_f_and_epsilon(tmp_path: Path):
+    """The other diagnostician calls the recurrence a slip and the slip a recurrence; both in round 2, where
+    F₂ = 4, F₁ = 3: ε₃ = 3/(3 + 8) = 3/11; with one failure less 3/(3 + 6) = 1/3, with one more 3/(3 + 10) =
+    3/13."""
+
+    def otherwise(pair: FailurePair) -> Extraction:
+        match pair.disagreeing:
+            case "recurrence c1":
+                return Extraction("slip")
+            case "slip":
+                return Extraction("recurrence", cause_id="c1")
+        return by_text(pair)
+
+    with open_memory(tmp_path) as memory:
+        two_rounds(memory)
+        assert memory.state.epsilon == Fraction(3, 11)
+        other = Scripted(
+            otherwise, duplicate=lambda text, candidates: None, node=lambda text, shortlist: "n1"
+        )
+        found = asked_again(memory, other, round=2)
+        assert [(r.subject, r.agrees, r.failures, r.failures_then, r.epsilon_then) for r in found[:2]] == [
+            ("r2.q0.a0", False, 4, 3, Fraction(1, 3)),
+            ("r2.q0.a1", False, 4, 5, Fraction(3, 13)),
+        ]
+        assert [r.effect for r in found[:2]] == ["one failure less", "one failure more"]
+        first = asked_again(memory, other, round=1)
+    duplicate = next(r for r in first if r.decision == "duplicate" and not r.agrees)
+    assert (duplicate.subject, duplicate.recorded, duplicate.answered) == ("r1.q0.a2", "c2", "a new cause")
+    assert (duplicate.failures, duplicate.failures_then) == (3, 3)
+    assign = next(r for r in first if r.decision == "assign" and r.subject == "r1.q0.a1")
+    assert (assign.recorded, assign.answered, assign.agrees) == ("a new node", "n1", False)
+
+
+def test_in_the_reference_round_f_and_its_reference_move_together(tmp_path: Path):
+    """Round 1 is the reference: z stays 1 whatever its F, so that ε stays 1/3."""
+    with open_memory(tmp_path) as memory:
+        two_rounds(memory)
+        found = asked_again(memory, Scripted(lambda pair: Extraction("slip")), round=1)
+    extractions = [r for r in found if r.decision == "extract"]
+    assert {(r.failures, r.failures_then, r.epsilon_then) for r in extractions} == {(3, 2, Fraction(1, 3))}
+
+
+def test_what_is_asked_is_what_was_asked_then(tmp_path: Path):
+    """Labels, members and representatives as they were at the time, not as they are now."""
+    pairs, shown, nodes = [], [], []
+    with open_memory(tmp_path) as memory:
+        two_rounds(memory)
+        listening = Scripted(
+            lambda pair: pairs.append(pair) or by_text(pair),
+            duplicate=lambda text, candidates: shown.append((text, [c.cause_id for c in candidates])),
+            node=lambda text, shortlist: nodes.append((text, [n.representative for n in shortlist])) or text,
+        )
+        asked_again(memory, listening)
+    assert [(p.question, p.label, p.disagreeing) for p in pairs][-1] == ("two", "7", "slip")
+    assert [(k.cause_id, k.state, k.description) for k in pairs[-1].known] == [("c1", "active", "a @0")]
+    assert shown == [("b @40", ["c1"]), ("c @30", ["c2", "c1"])]
+    assert nodes == [("a @0", []), ("b @40", ["a @0"])]
+
+
+def test_a_sample_is_of_each_kind_and_the_same_for_the_same_seed(tmp_path: Path):
+    with open_memory(tmp_path) as memory:
+        two_rounds(memory)
+        history = History(memory.database, "a")
+        first, again = (recheck(history, Scripted(by_text), sample=2, seed=3) for _ in range(2))
+        assert [r.position for r in first] == [r.position for r in again]
+        assert sum(r.decision == "extract" for r in first) == 2
+        with pytest.raises(NotFoundError, match="round 9"):
+            recheck(history, Scripted(by_text), sample=2, round=9)
+
+
+def test_an_answer_that_asking_again_has_overtaken_is_left_out(tmp_path: Path):
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(["unresolved", "slip"])])
+        maintain(memory, Scripted(by_text), Angles(), DiagnosisConfig(), MemoryConfig())
+        clear = Scripted(lambda pair: Extraction("new_cause", description="a @0"))
+        maintain(memory, clear, Angles(), DiagnosisConfig(), MemoryConfig(), ask_again=True)
+        memory.commit()
+        found = asked_again(memory, clear)
+    assert [(r.subject, r.recorded) for r in found if r.decision == "extract"] == [
+        ("r1.q0.a1", "slip"),
+        ("r1.q0.a0", "new_cause a @0"),
+    ]
+
+
+def test_a_language_model_is_really_asked_and_leaves_no_trace(tmp_path: Path):
+    slip = '{"matched_cause_id": null, "error_cause": null}'
+    role = {"engine": "openai", "model": "m"}
+    with open_memory(tmp_path) as memory, Server(lambda request, before: Answer(slip)) as server:
+        role = DiagnosticianRole.model_validate({**role, "base_url": server.url})
+        play(memory, 1, [Question(["x"])])
+        first = OpenAIDiagnostician(role, DiagnosisConfig(), memory.artifacts)
+        maintain(memory, first, Angles(), DiagnosisConfig(), MemoryConfig())
+        first.close()
+        memory.commit()
+        again = OpenAIDiagnostician(role, DiagnosisConfig(), Unrecorded(memory.artifacts))
+        found = recheck(History(memory.database, "a"), again, sample=5)
+        again.close()
+        assert [r.agrees for r in found] == [True]
+        assert len(server.requests) == 2
+        # What it cost is in the log once: the recheck is not part of the run.
+        assert spent(memory.log, "a") == {"extract": Spent(1, 1, 7, 3)}
+        settings = DiagnosisConfig(max_calls=1)
+        third = OpenAIDiagnostician(
+            role, settings, memory.artifacts, budget=budget_of(memory.log, "a", settings)
+        )
+        with pytest.raises(StoppedSafely, match="budget of 1 calls"):
+            third.extract(FailurePair("r2.q0.a0", "new", "1", "a", "b"))
+        third.close()
