@@ -77,7 +77,7 @@ def train(
 
 
 def uses_cpu(hardware: HardwareConfig) -> bool:
-    """Whether training runs on the CPU; MissingDependencyError where the GPU that was asked for is missing."""
+    """Whether training runs on the CPU. MissingDependencyError where a GPU was asked for and is missing."""
     import torch
 
     if hardware.device == "cuda" and not torch.cuda.is_available():

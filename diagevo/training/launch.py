@@ -1,0 +1,215 @@
+"""A phase in processes of its own: one a GPU, or several on the CPU over gloo; watched until all have ended.
+
+Memory on a GPU is given back because the processes end. A rank that dies or hangs ends the phase with its
+name. FSDP, DeepSpeed and several machines go through `accelerate launch` with the configured file; several
+machines need the run's folder on a shared disk, and worker.py started on the others with the same job file.
+"""
+
+import os
+import queue
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection, Listener
+from multiprocessing.connection import wait as wait_for_any
+from pathlib import Path
+from typing import Any
+
+from diagevo import errors
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.errors import DiagEvoError, ServiceError
+from diagevo.sampling.supervised import SupervisedProcess, ending
+from diagevo.training.job import KEY, Job, RewardSpec, free_port
+from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
+
+_RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
+_ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
+
+
+def train_in_processes(
+    start: Path,
+    rows: Sequence[TrainingRow],
+    reward: RewardSpec,
+    settings: GRPOConfig,
+    sampling: SamplingConfig,
+    *,
+    output: Path,
+    work: Path,
+    seed: int,
+    on_step: OnStep,
+    resume: bool,
+    hardware: HardwareConfig,
+    logs: Path,
+) -> TrainingSummary:
+    """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`/rank-*.log.
+
+    `on_step` is called here, in this process, while rank 0 waits. Raises what a rank raised where it is an error
+    of diagevo's, ServiceError with the rank and its log where it died or hung.
+    """
+    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
+        address = str(Path(folder) / "ranks")
+        job = Job(
+            start, tuple(rows), reward, settings, sampling, output, work, seed, resume, hardware, address
+        )
+        job_file = logs / "job.json"
+        job.write(job_file)
+        key = secrets.token_bytes(32)
+        with Listener(address, authkey=key) as listener:
+            ranks = _start(job_file, hardware, logs, key)
+            try:
+                return _Supervision(listener, ranks, hardware.processes, on_step).run()
+            finally:
+                for rank in ranks:
+                    rank.stop()
+
+
+def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> list[SupervisedProcess]:
+    """One supervised process a rank, or accelerate's launcher as the only one."""
+    worker = ["-m", "diagevo.training.worker", str(job_file)]
+    common = {KEY: key.hex()}
+    if hardware.accelerate_config is not None:
+        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(hardware.accelerate_config)]
+        count = ["--num_processes", str(hardware.processes)]
+        return [
+            SupervisedProcess(
+                [sys.executable, *launcher, *count, *worker], log=logs / "ranks.log", env=common
+            )
+        ]
+    processes = hardware.processes
+    threads = hardware.threads or max(1, (os.cpu_count() or 1) // processes)
+    port = str(free_port())
+    return [
+        SupervisedProcess(
+            [sys.executable, *worker],
+            log=logs / f"rank-{rank}.log",
+            env={
+                **common,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(processes),
+                "LOCAL_WORLD_SIZE": str(processes),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": port,
+                "OMP_NUM_THREADS": str(threads),
+            },
+        )
+        for rank in range(processes)
+    ]
+
+
+class _Supervision:
+    """Listens to the ranks and watches their processes until the phase is done or one of them fails."""
+
+    def __init__(
+        self, listener: Listener, processes: Sequence[SupervisedProcess], ranks: int, on_step: OnStep
+    ) -> None:
+        self._listener = listener
+        self._processes = processes
+        self._ranks = ranks
+        self._on_step = on_step
+        self._arrivals: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        self._open: list[Connection] = []
+        self._rank_of: dict[Connection, int] = {}
+        self._place: dict[int, str] = {}
+        self._errors: dict[int, tuple[str, str, str | None]] = {}
+        self._summary: TrainingSummary | None = None
+
+    def run(self) -> TrainingSummary:
+        threading.Thread(target=self._accept, daemon=True).start()
+        while True:
+            self._listen(0.2)
+            if self._errors:
+                self._fail()
+            statuses = [process.status() for process in self._processes]
+            if any(status not in (None, 0) for status in statuses):
+                self._listen_for(1.0)  # What a dead rank still had to say is in its pipe.
+                if self._errors:
+                    self._fail()
+                self._report_dead([process.status() for process in self._processes])
+            if all(status == 0 for status in statuses):
+                self._listen_for(1.0)
+                if self._summary is None:
+                    raise ServiceError("All training ranks ended before the phase was done.", hint=_RESUME)
+                return self._summary
+
+    def _accept(self) -> None:
+        for _ in range(self._ranks):
+            try:
+                self._arrivals.put(self._listener.accept())
+            except OSError:
+                return  # The phase is over, and the listener with it.
+
+    def _listen_for(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and (self._open or not self._arrivals.empty()):
+            self._listen(min(left, 0.2))
+
+    def _listen(self, seconds: float) -> None:
+        while not self._arrivals.empty():
+            self._open.append(self._arrivals.get())
+        if not self._open:
+            time.sleep(seconds)
+            return
+        for connection in wait_for_any(self._open, timeout=seconds):
+            assert isinstance(connection, Connection)
+            try:
+                self._take(connection, connection.recv())
+            except (EOFError, OSError):
+                self._open.remove(connection)
+
+    def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
+        match message:
+            case ("hello", rank, _):
+                self._rank_of[connection] = rank
+                self._place[rank] = "building the trainer"
+            case ("at", text):
+                self._place[self._rank_of[connection]] = text
+            case ("step", step, rollouts, rewards):
+                self._on_step(step, rollouts, rewards)
+                connection.send("ok")
+            case ("done", summary):
+                self._summary = summary
+            case ("error", kind, text, hint):
+                self._errors[self._rank_of.get(connection, -1)] = (kind, text, hint)
+
+    def _fail(self) -> None:
+        """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""
+        self._listen_for(_ANSWER)
+        for kind, text, hint in self._errors.values():
+            known = getattr(errors, kind, None)
+            if isinstance(known, type) and issubclass(known, DiagEvoError):
+                raise known(text, hint=hint)
+        statuses = [process.status() for process in self._processes]
+        if any(status not in (None, 0, 1) for status in statuses):
+            self._report_dead(statuses)  # Killed: the others only report that it is gone.
+        silent = sorted(set(self._place) - set(self._errors))
+        rank, (_, text, _) = next(iter(self._errors.items()))
+        if silent and ("Timed out" in text or "timeout" in text.lower()):
+            places = "; ".join(f"rank {r} was {self._place[r]}" for r in silent)
+            raise ServiceError(
+                f"Training rank {silent[0]} of {self._ranks} did not answer the others in time: {places}. "
+                f"Its log: {self._log(silent[0])}",
+                hint=f"hardware.rank_timeout is how long ranks wait. {_RESUME}",
+            )
+        raise ServiceError(
+            f"Training rank {rank} of {self._ranks} failed: {text} Its log: {self._log(rank)}", hint=_RESUME
+        )
+
+    def _report_dead(self, statuses: Sequence[int | None]) -> None:
+        # A signal from outside is the cause; an exit status may be its consequence.
+        dead = sorted((status, rank) for rank, status in enumerate(statuses) if status not in (None, 0))
+        status, rank = dead[0]
+        assert status is not None
+        place = self._place.get(rank, "starting")
+        tail = self._processes[rank].tail()
+        raise ServiceError(
+            f"Training rank {rank} of {self._ranks} {ending(status)} while {place}. "
+            f"Its log: {self._log(rank)}; it ends with:\n{tail}",
+            hint=_RESUME,
+        )
+
+    def _log(self, rank: int) -> Path:
+        return self._processes[max(0, min(rank, len(self._processes) - 1))].log

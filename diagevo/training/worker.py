@@ -1,0 +1,110 @@
+"""One rank of a launched phase: `python -m diagevo.training.worker JOB.json`, in torchrun's environment.
+
+`accelerate launch` and `torchrun` start it as well as launch.py does.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from datetime import timedelta
+from multiprocessing.connection import Client, Connection
+from pathlib import Path
+from typing import Any
+
+from diagevo.errors import ConfigError, DiagEvoError
+from diagevo.training.grpo import train, uses_cpu
+from diagevo.training.job import Job, connection_key
+from diagevo.training.rollouts import Reward, Rollout
+
+
+class _Watched:
+    """A reward that tells the launcher where this rank is."""
+
+    def __init__(self, reward: Reward, connection: Connection) -> None:
+        self._reward = reward
+        self._connection = connection
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        step = rollouts[0].step if rollouts else "?"
+        self._connection.send(("at", f"measuring the rollouts of step {step}"))
+        measures = self._reward.measure(rollouts)
+        self._connection.send(("at", f"waiting for the other ranks at step {step}"))
+        return measures
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]:
+        rewards = self._reward.rewards(rollouts, measures)
+        self._connection.send(("at", f"updating the policy at step {rollouts[0].step}"))
+        return rewards
+
+
+def _play(job: Job, connection: Connection) -> None:
+    import torch
+    from accelerate import PartialState
+
+    if job.hardware.threads is not None:
+        torch.set_num_threads(job.hardware.threads)
+    on_cpu = uses_cpu(job.hardware)
+    if on_cpu:
+        _let_ranks_load_each_others_files()
+    # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
+    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=job.hardware.rank_timeout))
+    connection.send(("hello", state.process_index, state.num_processes))
+    if state.num_processes != job.hardware.processes:
+        raise ConfigError(
+            f"{job.hardware.processes} training processes were asked for, {state.num_processes} came up.",
+            hint="Give the launcher's configuration the number in hardware.processes.",
+        )
+
+    def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
+        connection.send(("step", step, rollouts, rewards))
+        connection.recv()
+
+    summary = train(
+        job.start,
+        job.rows,
+        _Watched(job.reward.build(), connection),
+        job.settings,
+        job.sampling,
+        output=job.output,
+        work=job.work,
+        seed=job.seed,
+        on_step=on_step,
+        resume=job.resume,
+        hardware=job.hardware,
+    )
+    if state.is_main_process:
+        connection.send(("done", summary))
+    state.destroy_process_group()
+
+
+def _let_ranks_load_each_others_files() -> None:
+    """Ranks on the CPU tag what they save with "cpu:0"; torch knows no such place and refuses to load it."""
+    import torch
+
+    def place(storage: Any, location: str) -> Any:
+        return storage if location.startswith("cpu:") else None
+
+    torch.serialization.register_package(5, lambda storage: None, place)
+
+
+def main() -> int:
+    job = Job.read(Path(sys.argv[1]))
+    connection = Client(job.address, authkey=connection_key())
+    try:
+        _play(job, connection)
+    except Exception as error:
+        traceback.print_exc()
+        hint = error.hint if isinstance(error, DiagEvoError) else None
+        message = error.message if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
+        connection.send(("error", type(error).__name__, message, hint))
+        # The interpreter's end would wait for collectives that never come.
+        sys.stderr.flush()
+        os._exit(1)
+    finally:
+        connection.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
