@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError
 
-from . import memory, options, runs
+from . import evaluate, memory, options, oracle, runs
 
 USAGE = 2
 BUG = 70
@@ -115,3 +115,5 @@ options.accept_common(
 )
 app.add_typer(memory.app)
 app.add_typer(runs.app)
+app.add_typer(evaluate.app)
+evaluate.app.add_typer(oracle.app)

@@ -10,7 +10,9 @@ from diagevo.memory import tables
 
 
 def _run(connection: Connection) -> None:
-    assert tables.EventRow and evaluation_tables.EvaluationRow  # the imports fill SQLModel.metadata
+    # The imports fill SQLModel.metadata.
+    assert tables.EventRow
+    assert evaluation_tables.EvaluationRow
     context.configure(connection=connection, target_metadata=SQLModel.metadata, transactional_ddl=False)
     with context.begin_transaction():
         context.run_migrations()

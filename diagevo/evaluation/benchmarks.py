@@ -58,7 +58,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What is measured and how. `draw` questions of each part, spread evenly over its categories; None: all."""
+    """What is measured and how. `draw`: questions of each part, evenly over its categories; None: all."""
 
     name: str
     title: str
@@ -145,7 +145,7 @@ def listed(
 
 
 def shuffled_gpqa(row: Row, rng: random.Random) -> tuple[list[str], int]:
-    """GPQA keeps the right answer apart from the three wrong ones: shuffled, so that its place says nothing."""
+    """GPQA keeps the right answer apart from the wrong ones: shuffled, so that its place says nothing."""
     right = str(_pick(row, "Correct Answer")).strip()
     options = [right, *(str(_pick(row, f"Incorrect Answer {i}")).strip() for i in (1, 2, 3))]
     order = rng.sample(range(4), 4)
@@ -366,7 +366,7 @@ def load(
     seed: int = 0,
     limit: int | None = None,
 ) -> Loaded:
-    """Read a benchmark's questions: from local files (one a part, or a folder) where given, else from the hub.
+    """Read a benchmark's questions from local files (one a part, or a folder) where given, else the hub.
 
     `seed` orders shuffled options and the validation draw; `limit` keeps a spread of so many questions.
     """

@@ -27,7 +27,7 @@ def read_answer(question: Question, response: str) -> str | None:
 
 
 def plain_text(answer: str) -> str:
-    """A text answer for exact matching: case, spaces, TeX text commands, quotes, and enclosing brackets aside.
+    """A text answer for exact matching: case, spaces, TeX text commands, quotes and enclosing marks aside.
 
     "(C)" and "C" are the same; so are "[friday, saturday]" and "Friday,Saturday", and "90" and "90.0".
     """

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ class Hub:
     config: str | None = None
 
 
-def rows_of_file(path: Path) -> list[Row]:
+def rows_of_file(path: Path) -> Sequence[Row]:
     """Every row of a local file, by its suffix. Raises ConfigError where it cannot be read."""
     if not path.is_file():
         raise ConfigError(f"no such data file: {path}", hint="name a .jsonl, .json, .csv or .parquet file")
@@ -57,7 +57,7 @@ def _json_lines(path: Path) -> Iterator[Row]:
                 raise ConfigError(f"{path}, line {number}: not a JSON row ({error.msg})") from error
 
 
-def rows_of_hub(hub: Hub) -> list[Row]:
+def rows_of_hub(hub: Hub) -> Sequence[Row]:
     """Every row of a hub split. Needs the `datasets` package and, the first time, the network."""
     try:
         from datasets import load_dataset
@@ -67,7 +67,8 @@ def rows_of_hub(hub: Hub) -> list[Row]:
             hint="run: pip install 'diagevo[train]', or name a local file with --data",
         ) from error
     try:
-        return list(load_dataset(hub.id, hub.config, split=hub.split))
+        rows: Any = load_dataset(hub.id, hub.config, split=hub.split)
+        return list(rows)
     except (
         Exception
     ) as error:  # datasets raises its own, huggingface_hub's, the system's and the network's errors

@@ -46,7 +46,7 @@ class EvaluationResultRow(SQLModel, table=True):
     extracted: str = Field(sa_type=Text)
     by_rule: str = Field(sa_type=Text)
     judged: str | None = Field(default=None, sa_type=Text)
-    """What the judge said of each response that the rule refused: true, false, or null where it was not asked.
+    """What the judge said of each response that the rule refused: true, false, or null where not asked.
     Null as a whole until the question is settled."""
     judge: str | None = None
     correct: str | None = Field(default=None, sa_type=Text)

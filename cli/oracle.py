@@ -1,0 +1,211 @@
+"""`diagevo eval oracle` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from . import evaluate, options, render
+from .options import Call
+from .render import Column
+
+if TYPE_CHECKING:
+    from diagevo.evaluation.oracle import LabelAccuracy, Oracle
+    from diagevo.memory.history import History
+
+app = options.group(
+    "oracle", "Reference answers for self-play questions: drawn, proposed, checked by a human."
+)
+
+ACCURACY = (
+    Column("round", align="right"),
+    Column("sampled", align="right"),
+    Column("checked", align="right"),
+    Column("accuracy", align="right"),
+    Column("standard_error", "± s.e.", "right"),
+    Column("source"),
+)
+Rounds = Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")]
+
+
+@contextmanager
+def opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
+    from diagevo.evaluation.oracle import Oracle
+    from diagevo.memory.history import open_history
+
+    history = open_history(call.database, call.run)
+    try:
+        yield history, Oracle(history.database, history.run_id)
+    finally:
+        history.close()
+
+
+def _committed(history: "History", named: str) -> list[int]:
+    from .subjects import rounds_named, stored_config
+
+    return [number for number in rounds_named(history, stored_config(history), named) if number]
+
+
+def _accuracy(call: Call, oracle: "Oracle") -> None:
+    from diagevo.selfplay.equivalence import AnswerChecker
+
+    with AnswerChecker() as checker:
+        lines = oracle.accuracy(checker)
+    render.rows(call, ACCURACY, [_line(line) for line in lines], run=oracle.run_id)
+
+
+def _line(line: "LabelAccuracy") -> dict[str, Any]:
+    known = line.accuracy
+    return {
+        "round": line.round,
+        "sampled": line.sampled,
+        "checked": line.checked,
+        "accuracy": None if known is None else known.value,
+        "standard_error": None if known is None else known.standard_error,
+        "source": line.source,
+    }
+
+
+@options.command(
+    app,
+    "sample",
+    group="eval oracle",
+    rows=True,
+    example="""diagevo eval oracle sample --run a --round all
+    diagevo eval oracle sample --run a --round 3 --questions 200""",
+)
+def sample(
+    call: Call,
+    round: Rounds = "all",
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
+    seed: evaluate.Seed = 0,
+) -> None:
+    """Draw questions of rounds to be answered. Where the world computes the truth, that is the answer."""
+    with opened(call) as (history, oracle):
+        for number in _committed(history, round):
+            oracle.sample(history, number, questions, seed)
+        _accuracy(call, oracle)
+
+
+@options.command(
+    app,
+    "propose",
+    group="eval oracle",
+    rows=True,
+    example="diagevo eval oracle propose --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1",
+)
+def propose(
+    call: Call,
+    model: Annotated[str, typer.Option("--model", help="The model that proposes, as the endpoint names it.")],
+    base_url: Annotated[str, typer.Option("--base-url", help="OpenAI-compatible endpoint.")],
+    key_env: evaluate.KeyEnv = "OPENAI_API_KEY",
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
+) -> None:
+    """Let a model propose each answer by majority vote. What is proposed already is not asked again."""
+    from diagevo.sampling.sampler import SamplingParams
+    from diagevo.selfplay.equivalence import AnswerChecker
+    from diagevo.selfplay.questions import PromptTemplates
+
+    from .subjects import endpoint
+
+    with opened(call) as (_, oracle), ExitStack() as stack:
+        checker = stack.enter_context(AnswerChecker())
+        sampler = endpoint(model, base_url, key_env)
+        stack.callback(sampler.close)
+        proposed = oracle.propose(
+            sampler,
+            model,
+            PromptTemplates.load(),
+            checker,
+            params=SamplingParams(1.0, 1.0, max_new_tokens),
+            samples=samples,
+            on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
+        )
+        render.say(call, f"{proposed} answers proposed; next: diagevo eval oracle export FILE.csv")
+        _accuracy(call, oracle)
+
+
+@options.command(
+    app, "export", group="eval oracle", example="diagevo eval oracle export to-check.csv --run a --round 3"
+)
+def export(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv")],
+    round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
+) -> None:
+    """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
+    with opened(call) as (_, oracle):
+        written = oracle.export(file, round)
+    text = f"{written} questions in {file}; write ok, the right answer or none into `answer`, then import it"
+    render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
+
+
+@options.command(
+    app,
+    "import",
+    group="eval oracle",
+    rows=True,
+    example="diagevo eval oracle import checked.csv --run a",
+)
+def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")]) -> None:
+    """Read a checked file and show the accuracy of the pseudo-labels by round."""
+    with opened(call) as (_, oracle):
+        taken, empty = oracle.import_(file)
+        render.say(call, f"{taken} answers read, {empty} rows still empty")
+        _accuracy(call, oracle)
+
+
+@options.command(
+    evaluate.app,
+    "selfplay",
+    group="eval",
+    rows=True,
+    example="""diagevo eval selfplay --solver start --run a
+    diagevo eval selfplay --solver own --samples 12 --run a""",
+)
+def selfplay(
+    call: Call,
+    solver: Annotated[
+        Literal["start", "own"],
+        typer.Option(
+            "--solver", help="The fixed starting model (difficulty), or each round's (label accuracy)."
+        ),
+    ] = "start",
+    round: Rounds = "all",
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
+    temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
+    seed: evaluate.Seed = 0,
+    batch: evaluate.Batch = 64,
+) -> None:
+    """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
+    from diagevo.evaluation.evaluate import procedure_of
+    from diagevo.evaluation.sources import self_play_questions
+    from diagevo.evaluation.store import EvaluationStore
+    from diagevo.selfplay.equivalence import AnswerChecker
+
+    from . import subjects
+
+    with opened(call) as (history, _), AnswerChecker() as checker:
+        store, done = EvaluationStore(history.database), []
+        for number in _committed(history, round):
+            loaded = self_play_questions(
+                history.database,
+                history,
+                number,
+                size=questions,
+                samples=samples,
+                temperature=temperature,
+                seed=seed,
+            )
+            with subjects.checkpoint(call, history, number if solver == "own" else 0) as ready:
+                procedure = procedure_of(
+                    loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
+                )
+                done.append(evaluate.measure(call, store, ready, loaded, checker, procedure, None))
+        render.rows(
+            call, evaluate.EVALUATIONS, [evaluate.line_of(found) for found in done], run=history.run_id
+        )

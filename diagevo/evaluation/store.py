@@ -1,0 +1,216 @@
+"""Evaluations in the database: one row a measurement, one row a question. Everything is kept as it was asked
+and answered, so that an interrupted evaluation goes on and a finished one can be read again."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import func, insert, select, update
+
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
+from diagevo.memory.database import Database
+from diagevo.memory.tables import table
+
+EVALUATION = table(EvaluationRow)
+RESULT = table(EvaluationResultRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One question as asked and answered: lists hold an entry a sample. `judged` is null until settled."""
+
+    question: int
+    category: str | None
+    kind: str
+    prompt: list[dict[str, str]]
+    reference: str
+    responses: list[str]
+    truncated: list[bool]
+    extracted: list[str | None]
+    by_rule: list[bool]
+    judged: list[bool | None] | None = None
+    judge: str | None = None
+    correct: list[bool] | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """A measurement and, once it is finished, its figures."""
+
+    evaluation_id: str
+    run_id: str | None
+    round: int | None
+    benchmark: str
+    model: str
+    conditions: dict[str, Any]
+    questions: int
+    answered: int
+    metrics: dict[str, float] | None
+    began_at: str
+    finished_at: str | None
+
+
+def canonical(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def evaluation_id(conditions: Mapping[str, Any]) -> str:
+    """The same measurement under the same conditions has the same id: asked for again, it goes on."""
+    return "e" + hashlib.sha256(canonical(conditions).encode()).hexdigest()[:11]
+
+
+_LISTS = ("prompt", "responses", "truncated", "extracted", "by_rule", "judged", "correct")
+
+
+def _row_of(answered: Answered) -> dict[str, Any]:
+    row = {name: getattr(answered, name) for name in Answered.__dataclass_fields__}
+    for name in _LISTS:
+        row[name] = None if row[name] is None else json.dumps(row[name], ensure_ascii=False)
+    return row
+
+
+def _answered_of(row: Any) -> Answered:
+    values = {name: getattr(row, name) for name in Answered.__dataclass_fields__}
+    for name in _LISTS:
+        values[name] = None if values[name] is None else json.loads(values[name])
+    return Answered(**values)
+
+
+class EvaluationStore:
+    """Reads and writes evaluations. Every write is a transaction of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def begin(
+        self,
+        conditions: Mapping[str, Any],
+        *,
+        benchmark: str,
+        model: str,
+        questions: int,
+        run_id: str | None,
+        round: int | None,
+    ) -> str:
+        """The id of the measurement under these conditions; its row is made where there is none yet."""
+        key = evaluation_id(conditions)
+        with self.database.write() as connection:
+            known = connection.execute(select(EVALUATION).where(EVALUATION.c.evaluation_id == key)).first()
+            if known is None:
+                row = {
+                    "evaluation_id": key,
+                    "run_id": run_id,
+                    "round": round,
+                    "benchmark": benchmark,
+                    "model": model,
+                    "conditions": canonical(conditions),
+                    "questions": questions,
+                    "began_at": _now(),
+                }
+                connection.execute(insert(EVALUATION), row)
+        return key
+
+    def answered(self, key: str) -> set[int]:
+        """Numbers of the questions that have their responses."""
+        query = select(RESULT.c.question).where(RESULT.c.evaluation_id == key)
+        with self.database.read() as connection:
+            return set(connection.execute(query).scalars())
+
+    def save(self, key: str, results: Sequence[Answered]) -> None:
+        """Keep a batch of answered questions, all or none."""
+        rows = [{"evaluation_id": key, **_row_of(result)} for result in results]
+        with self.database.write() as connection:
+            connection.execute(insert(RESULT), rows)
+
+    def unsettled(self, key: str) -> list[Answered]:
+        """Questions that are answered and wait for the judge, in order."""
+        return self._results(key, RESULT.c.correct.is_(None))
+
+    def settle(self, key: str, results: Sequence[Answered]) -> None:
+        """Write the verdicts of questions."""
+        with self.database.write() as connection:
+            for result in results:
+                row = _row_of(result)
+                values = {name: row[name] for name in ("judged", "judge", "correct", "score")}
+                connection.execute(
+                    update(RESULT)
+                    .where(RESULT.c.evaluation_id == key, RESULT.c.question == result.question)
+                    .values(values)
+                )
+
+    def results(self, key: str) -> list[Answered]:
+        """Every answered question, in order."""
+        return self._results(key)
+
+    def _results(self, key: str, *conditions: Any) -> list[Answered]:
+        query = select(RESULT).where(RESULT.c.evaluation_id == key, *conditions).order_by(RESULT.c.question)
+        with self.database.read() as connection:
+            return [_answered_of(row) for row in connection.execute(query)]
+
+    def scores(self, key: str) -> dict[int, float]:
+        """Score by question number, of the settled questions."""
+        query = select(RESULT.c.question, RESULT.c.score).where(
+            RESULT.c.evaluation_id == key, RESULT.c.score.is_not(None)
+        )
+        with self.database.read() as connection:
+            return {row.question: row.score for row in connection.execute(query)}
+
+    def finish(self, key: str, metrics: Mapping[str, float]) -> None:
+        with self.database.write() as connection:
+            connection.execute(
+                update(EVALUATION)
+                .where(EVALUATION.c.evaluation_id == key)
+                .values(metrics=canonical(metrics), finished_at=_now())
+            )
+
+    def list(self, run_id: str | None = None) -> list[Evaluation]:
+        """Every evaluation, or those of a run, in the order they were begun."""
+        counted = (
+            select(RESULT.c.evaluation_id, func.count().label("answered"))
+            .group_by(RESULT.c.evaluation_id)
+            .subquery()
+        )
+        query = (
+            select(EVALUATION, func.coalesce(counted.c.answered, 0).label("answered"))
+            .outerjoin(counted, counted.c.evaluation_id == EVALUATION.c.evaluation_id)
+            .order_by(EVALUATION.c.began_at, EVALUATION.c.evaluation_id)
+        )
+        if run_id is not None:
+            query = query.where(EVALUATION.c.run_id == run_id)
+        with self.database.read() as connection:
+            return [_evaluation_of(row) for row in connection.execute(query)]
+
+    def find(self, reference: str) -> Evaluation:
+        """An evaluation by its id or the beginning of it. Raises NotFoundError, ConfigError if ambiguous."""
+        found = [e for e in self.list() if e.evaluation_id.startswith(reference)]
+        if not found:
+            raise NotFoundError(f"there is no evaluation {reference}", hint="list them: diagevo eval list")
+        if len(found) > 1:
+            ids = ", ".join(e.evaluation_id for e in found)
+            raise ConfigError(f"{reference} could be {ids}", hint="give more of the id")
+        return found[0]
+
+
+def _evaluation_of(row: Any) -> Evaluation:
+    return Evaluation(
+        row.evaluation_id,
+        row.run_id,
+        row.round,
+        row.benchmark,
+        row.model,
+        json.loads(row.conditions),
+        row.questions,
+        row.answered,
+        None if row.metrics is None else json.loads(row.metrics),
+        row.began_at,
+        row.finished_at,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,269 @@
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question, benchmark, load
+from diagevo.evaluation.evaluate import Procedure, Subject, compare, different_conditions, evaluate
+from diagevo.evaluation.judge import Case, Judge
+from diagevo.evaluation.store import EvaluationStore
+from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.database import Database
+from diagevo.memory.migrate import prepare
+from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.selfplay.equivalence import AnswerChecker
+from diagevo.selfplay.questions import PromptTemplates
+
+from .scripted import ScriptedSampler
+
+DATA = Path(__file__).parents[2] / "../shared/data"
+TEMPLATES = PromptTemplates.load()
+GREEDY = Procedure(1, SamplingParams(temperature=0.0, max_new_tokens=64), seed=0, batch=2)
+ENTRY = Benchmark("sums", "Sums", "mathematics", (), 5, judged=True)
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[AnswerChecker]:
+    with AnswerChecker(workers=1) as checker:
+        yield checker
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EvaluationStore]:
+    database = Database(str(tmp_path / "a.db"))
+    prepare(database, create=True)
+    yield EvaluationStore(database)
+    database.close()
+
+
+def sums(n: int = 5) -> Loaded:
+    return Loaded(
+        ENTRY, tuple(Question(f"{i} + {i}?", str(2 * i), "even", "answer") for i in range(n)), "here"
+    )
+
+
+def adds(message: str, sample: int, params: SamplingParams) -> str:
+    return rf"\boxed{{{2 * int(message.split()[0])}}}"
+
+
+def subject(name: str = "adder") -> Subject:
+    return Subject(name, "1")
+
+
+def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(store, checker) -> None:
+    wrong_at_three = ScriptedSampler(lambda m, i, p: r"\boxed{7}" if m.startswith("3") else adds(m, i, p))
+    done = evaluate(store, wrong_at_three, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
+    assert done.metrics is not None
+    assert done.metrics["score"] == 0.8
+    assert done.metrics["score_se"] == pytest.approx(0.2)  # one of five: sqrt(0.2 / 5)
+    third = store.results(done.evaluation_id)[3]
+    assert third.prompt[-1] == {"role": "user", "content": "3 + 3?"}
+    assert (third.responses, third.extracted, third.by_rule) == ([r"\boxed{7}"], ["7"], [False])
+    assert (third.reference, third.correct, third.judge) == ("6", [False], None)
+    assert done.conditions["temperature"] == 0.0
+    assert done.conditions["data"] == sums().digest
+
+
+def test_a_stopped_evaluation_goes_on_without_asking_twice(store, checker) -> None:
+    sampler = ScriptedSampler(adds)
+    with pytest.raises(StoppedSafely, match="after 2 of 5"):
+        evaluate(
+            store,
+            sampler,
+            sums(),
+            TEMPLATES,
+            checker,
+            subject=subject(),
+            procedure=GREEDY,
+            should_stop=lambda: len(sampler.asked) >= 2,
+        )
+    assert len(sampler.asked) == 2
+    done = evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
+    assert sorted(sampler.asked) == [f"{i} + {i}?" for i in range(5)]
+    assert done.metrics is not None
+    evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
+    assert len(sampler.asked) == 5
+
+
+def test_a_killed_evaluation_ends_as_an_uninterrupted_one(store, checker, tmp_path: Path) -> None:
+    """The draw of a batch depends on its place alone, so that what was lost in between changes nothing."""
+
+    class Seeded:
+        def __init__(self, dies_after: int | None = None) -> None:
+            self.left = dies_after
+
+        def sample(
+            self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        ) -> list[list[Completion]]:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            if self.left is not None:
+                self.left -= 1
+            return [[Completion(rf"\boxed{{{seed + j}}}", 3, False) for j in range(n)] for _ in prompts]
+
+        def close(self) -> None:
+            pass
+
+    four = Procedure(4, SamplingParams(), seed=2, batch=2)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(store, Seeded(1), sums(), TEMPLATES, checker, subject=subject(), procedure=four)
+    resumed = evaluate(store, Seeded(), sums(), TEMPLATES, checker, subject=subject(), procedure=four)
+    other = Database(str(tmp_path / "whole.db"))
+    prepare(other, create=True)
+    whole = evaluate(
+        EvaluationStore(other), Seeded(), sums(), TEMPLATES, checker, subject=subject(), procedure=four
+    )
+    assert resumed.evaluation_id == whole.evaluation_id
+    assert store.results(resumed.evaluation_id) == EvaluationStore(other).results(whole.evaluation_id)
+    other.close()
+
+
+def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(store, checker) -> None:
+    answers = {
+        "0": "0 0 0 0",
+        "1": "2 2 3 9",
+        "2": "5 5 4 4",
+    }  # scores 1, 1/2, 1/2; majority right, right, wrong
+    sampler = ScriptedSampler(lambda m, i, p: rf"\boxed{{{answers[m[0]].split()[i]}}}")
+    four = Procedure(4, SamplingParams(), batch=8)
+    done = evaluate(store, sampler, sums(3), TEMPLATES, checker, subject=subject(), procedure=four)
+    assert done.metrics is not None
+    assert done.metrics["score"] == pytest.approx(2 / 3)
+    assert done.metrics["majority"] == pytest.approx(2 / 3)
+
+
+class Grader:
+    """A judge's model: says yes where the answer is a word for the reference. Counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.down = False
+
+    def sample(
+        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+    ) -> list[list[Completion]]:
+        if self.down:
+            raise ServiceError("the judge does not answer")
+        self.seen.extend(prompt[-1]["content"] for prompt in prompts)
+        return [[Completion("Yes." if "grade: two" in p[-1]["content"] else "No", 1, False)] for p in prompts]
+
+    def close(self) -> None:
+        pass
+
+
+def words(message: str, sample: int, params: SamplingParams) -> str:
+    return [r"\boxed{0}", r"\boxed{two}", r"\boxed{seven}", "none", r"\boxed{8}"][int(message[0])]
+
+
+def test_the_judge_decides_only_what_the_rule_refused_and_its_share_is_reported(store, checker) -> None:
+    grader = Grader()
+    judge = Judge(grader, "grader-1", Artifacts(store.database))
+    done = evaluate(
+        store,
+        ScriptedSampler(words),
+        sums(),
+        TEMPLATES,
+        checker,
+        subject=subject(),
+        procedure=GREEDY,
+        judge=judge,
+    )
+    assert done.metrics is not None
+    assert len(grader.seen) == 2  # "two" for 2 and "seven" for 4; the rest is right or has no answer
+    assert "Reference answer: 2\nAnswer to grade: two" in grader.seen[0]
+    assert (done.metrics["by_rule"], done.metrics["score"]) == (0.4, 0.6)
+    assert done.metrics["judge_changed"] == 0.2
+    assert done.conditions["judge"]["model"] == "grader-1"
+    results = store.results(done.evaluation_id)
+    assert [result.judged for result in results] == [[None], [True], [False], [None], [None]]
+    assert {result.judge for result in results} == {"grader-1"}
+
+
+def test_a_failing_judge_loses_no_answer_and_is_not_asked_again(store, checker) -> None:
+    sampler, grader = ScriptedSampler(words), Grader()
+    judge = Judge(grader, "grader-1", Artifacts(store.database))
+    grader.down = True
+    with pytest.raises(ServiceError):
+        evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY, judge=judge)
+    assert len(sampler.asked) == 5
+    grader.down = False
+    done = evaluate(
+        store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY, judge=judge
+    )
+    assert len(sampler.asked) == 5
+    assert done.metrics is not None
+    assert done.metrics["score"] == 0.6
+    again = Judge(grader, "grader-1", Artifacts(store.database))
+    assert again.same([Case("1 + 1?", "2", "two")]) == [True]
+    assert again.asked == 0
+
+
+def test_the_swapped_judge_hands_them_over_the_other_way_round_and_says_so(store) -> None:
+    grader = Grader()
+    judge = Judge(grader, "grader-1", Artifacts(store.database), swapped=True)
+    judge.same([Case("1 + 1?", "2", "two")])
+    assert "Reference answer: two\nAnswer to grade: 2" in grader.seen[0]
+    assert "swapped" in judge.name
+
+
+def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, checker) -> None:
+    good = evaluate(
+        store, ScriptedSampler(adds), sums(), TEMPLATES, checker, subject=subject("good"), procedure=GREEDY
+    )
+    poor = evaluate(
+        store, ScriptedSampler(words), sums(), TEMPLATES, checker, subject=subject("poor"), procedure=GREEDY
+    )
+    result = compare(store, poor, good, 0.95)
+    assert (result.first, result.second, result.difference) == (0.4, 1.0, 0.6)
+    assert (result.better, result.worse, result.questions) == (3, 0, 5)
+    assert different_conditions(poor, good) == {"model": ("poor", "good")}
+    other = evaluate(
+        store, ScriptedSampler(adds), sums(4), TEMPLATES, checker, subject=subject(), procedure=GREEDY
+    )
+    with pytest.raises(ConfigError, match="same questions"):
+        compare(store, good, other, 0.95)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark files of ../shared/data are not here")
+@pytest.mark.parametrize(
+    ("name", "column", "most_by_chance"), [("gsm8k", "answer", 15), ("math500", "solution", 3)]
+)
+def test_reference_solutions_score_all_and_another_questions_next_to_none(
+    store, checker, name: str, column: str, most_by_chance: int
+) -> None:
+    """Two questions in a row may share an answer: 15 of GSM8K's 1,319 and 3 of MATH-500's do."""
+    rows = [json.loads(line) for line in (DATA / f"{name}_test.jsonl").read_text().splitlines()]
+    loaded = load(benchmark(name), [DATA])
+    solutions = [row[column] for row in rows]
+    if name == "gsm8k":  # GSM8K marks its answers with ####, not with a box
+        solutions = [
+            s.rsplit("####", 1)[0] + rf"\boxed{{{s.rsplit('####', 1)[1].strip()}}}" for s in solutions
+        ]
+    texts = [question.text for question in loaded.questions]
+    by_text = dict(zip(texts, solutions, strict=True))
+    moved = dict(zip(texts, [*solutions[1:], solutions[0]], strict=True))
+    procedure = Procedure(1, SamplingParams(temperature=0.0), batch=256)
+    own = evaluate(
+        store,
+        ScriptedSampler(lambda m, i, p: by_text[m]),
+        loaded,
+        TEMPLATES,
+        checker,
+        subject=subject("reference solutions"),
+        procedure=procedure,
+    )
+    other = evaluate(
+        store,
+        ScriptedSampler(lambda m, i, p: moved[m]),
+        loaded,
+        TEMPLATES,
+        checker,
+        subject=subject("another question's"),
+        procedure=procedure,
+    )
+    assert own.metrics is not None
+    assert other.metrics is not None
+    assert own.metrics["score"] == 1.0
+    assert other.metrics["score"] * len(texts) <= most_by_chance + 1e-9
