@@ -5,12 +5,12 @@ write fails at once, whatever the timeout. On PostgreSQL writers queue on the ro
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, ClauseElement, Connection, CursorResult, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from diagevo.errors import ConfigError, StoreError
@@ -95,6 +95,25 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+class Prepared:
+    """A Core statement compiled once. Building and binding one takes longer than SQLite takes to run it."""
+
+    def __init__(self, database: Database, statement: ClauseElement) -> None:
+        compiled = statement.compile(dialect=database.engine.dialect)
+        self._sql = str(compiled)
+        self._order: list[str] | None = compiled.positiontup if compiled.positional else None  # pyright: ignore
+
+    def __call__(self, connection: Connection, **values: Any) -> CursorResult[Any]:
+        """Run it with a value for each bound name."""
+        given = values if self._order is None else tuple(values[name] for name in self._order)
+        return connection.exec_driver_sql(self._sql, given)
+
+    def many(self, connection: Connection, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run it for each row; `names` are the rows' columns, in the order of the statement's own."""
+        values: Any = rows if self._order is not None else [dict(zip(names, r, strict=True)) for r in rows]
+        connection.exec_driver_sql(self._sql, values[0] if len(rows) == 1 else values)
 
 
 def _sqlite(url: URL, synchronous: str) -> Engine:

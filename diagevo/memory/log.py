@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Executable, and_, func, insert, select, update
+from sqlalchemy import Connection, Executable, and_, bindparam, func, insert, literal_column, select, update
 from sqlalchemy.exc import IntegrityError
 
 from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
-from diagevo.memory.database import Database
+from diagevo.memory.database import Database, Prepared
 from diagevo.memory.decode import Fact, light
 from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash
 from diagevo.memory.tables import EventRow, LogRow, RunRow, table
@@ -23,6 +23,7 @@ from diagevo.memory.tables import EventRow, LogRow, RunRow, table
 EVENT = table(EventRow)
 LOG = table(LogRow)
 RUN = table(RunRow)
+ONE = literal_column("1")
 PAGE = 5000
 """Rows of a page: a log of any length is read with this many in memory."""
 
@@ -64,7 +65,15 @@ class Log:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = insert(EVENT)
+        self._insert = Prepared(database, insert(EVENT))
+        lock = select(LOG.c.position).where(LOG.c.id == ONE)
+        self._lock = Prepared(database, lock.with_for_update() if database.dialect == "postgresql" else lock)
+        head = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
+        self._head = Prepared(database, head.where(RUN.c.run_id == bindparam("run")))
+        moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
+        self._move_log = Prepared(database, moved)
+        new = {name: bindparam(name) for name in ("sequence", "hash", "renewed_at")}
+        self._move_run = Prepared(database, update(RUN).where(RUN.c.run_id == bindparam("run")).values(new))
 
     def append(
         self,
@@ -104,15 +113,15 @@ class Log:
         positions = tuple(range(last + 1, last + 1 + len(rows)))
         return Appended(positions, (True,) * len(rows), sequence, hash_)
 
-    def _insert_rows(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+    def _insert_rows(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
         """Insert all or none, and leave the transaction usable where it is none."""
         if not rows:
             return
         if len(rows) == 1 and self.database.dialect == "sqlite":
-            connection.execute(self._insert, rows[0])  # SQLite undoes a failed statement by itself
+            self._insert.many(connection, _NAMES, rows)  # SQLite undoes a failed statement by itself
             return
         with connection.begin_nested():
-            connection.execute(self._insert, rows)
+            self._insert.many(connection, _NAMES, rows)
 
     def _append_unknown(
         self, connection: Connection, run_id: str, head: Head, last: int, events: Sequence[Pending]
@@ -171,9 +180,9 @@ class Log:
 
     def _advance(self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str) -> None:
         """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
-        connection.execute(update(LOG).where(LOG.c.id == 1).values(position=position))
-        moved = {"sequence": sequence, "hash": hash_, "renewed_at": now()}
-        if connection.execute(update(RUN).where(RUN.c.run_id == run_id).values(moved)).rowcount == 0:
+        self._move_log(connection, position=position)
+        moved = self._move_run(connection, run=run_id, sequence=sequence, hash=hash_, renewed_at=now())
+        if moved.rowcount == 0:
             self.create_run(connection, run_id, sequence, hash_)
 
     def create_run(
@@ -186,16 +195,12 @@ class Log:
     def lock(self, connection: Connection) -> int:
         """Wait for the writers' lock; the last position given. (On SQLite BEGIN IMMEDIATE has the lock
         already.)"""
-        query = select(LOG.c.position).where(LOG.c.id == 1)
-        if self.database.dialect == "postgresql":
-            query = query.with_for_update()
-        return connection.execute(query).scalar_one()
+        return self._lock(connection).scalar_one()
 
     def head(self, run_id: str, connection: Connection | None = None) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
-        query = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder).where(RUN.c.run_id == run_id)
         with nullcontext(connection) if connection is not None else self.database.read() as joined:
-            row = joined.execute(query).one_or_none()
+            row = self._head(joined, run=run_id).one_or_none()
         return Head(0, GENESIS) if row is None else Head(*row)
 
     def runs(self) -> list[str]:
@@ -275,7 +280,7 @@ class Log:
     def last_position(self) -> int:
         """The last position given in the database."""
         with self.database.read() as connection:
-            return connection.execute(select(LOG.c.position).where(LOG.c.id == 1)).scalar_one()
+            return connection.execute(select(LOG.c.position).where(LOG.c.id == ONE)).scalar_one()
 
     def count(self, run_id: str) -> int:
         """Number of events of a run, counted in the table."""
@@ -286,7 +291,7 @@ class Log:
 
 def _chained(
     run_id: str, head: Head, last: int, events: Sequence[Pending]
-) -> tuple[list[dict[str, Any]], int, str]:
+) -> tuple[list[tuple[Any, ...]], int, str]:
     """The rows to insert, linked to each other; the new sequence and hash."""
     at, previous, recorded_at = head.sequence, head.hash, now()
     rows = []
@@ -306,21 +311,22 @@ def _chained(
             e.causation_id,
             recorded_at,
         )
-        values = (
-            position,
-            e.event_id,
-            run_id,
-            sequence,
-            e.round,
-            e.type,
-            e.schema_version,
-            e.cause_id,
-            e.payload,
-            e.causation_id,
-            recorded_at,
-            previous,
-            hash_,
+        rows.append(
+            (
+                position,
+                e.event_id,
+                run_id,
+                sequence,
+                e.round,
+                e.type,
+                e.schema_version,
+                e.cause_id,
+                e.payload,
+                e.causation_id,
+                recorded_at,
+                previous,
+                hash_,
+            )
         )
-        rows.append(dict(zip(_NAMES, values, strict=True)))
         previous = hash_
     return rows, at + len(rows), previous

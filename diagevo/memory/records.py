@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import struct
 import uuid
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +18,6 @@ GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
 
 _canonical = msgspec.json.Encoder(order="sorted")
-_lengths = struct.Struct("!12q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,24 +134,16 @@ def chain_hash(
     causation_id: str | None,
     recorded_at: str,
 ) -> str:
-    """SHA-256 in hex over every stored column, in this order; the lengths in bytes go first, -1 for null."""
-    texts = (
-        previous.encode(),
-        b"%d" % position,
-        event_id.encode(),
-        run_id.encode(),
-        b"%d" % sequence,
-        b"%d" % round,
-        type_.encode(),
-        b"%d" % schema_version,
-        b"" if cause_id is None else cause_id.encode(),
-        payload.encode(),
-        b"" if causation_id is None else causation_id.encode(),
-        recorded_at.encode(),
+    """SHA-256 in hex over every stored column.
+
+    Numbers first, each ended by a bar; then the texts, each after its length in characters, `-` for null:
+    no two rows have the same text. One encoding of one text keeps this at a microsecond or two.
+    """
+    cause = "-:" if cause_id is None else f"{len(cause_id)}:{cause_id}"
+    causation = "-:" if causation_id is None else f"{len(causation_id)}:{causation_id}"
+    text = (
+        f"{position}|{sequence}|{round}|{schema_version}|{len(previous)}:{previous}{len(event_id)}:{event_id}"
+        f"{len(run_id)}:{run_id}{len(type_)}:{type_}{cause}{len(payload)}:{payload}{causation}"
+        f"{len(recorded_at)}:{recorded_at}"
     )
-    lengths = [len(t) for t in texts]
-    if cause_id is None:
-        lengths[8] = -1
-    if causation_id is None:
-        lengths[10] = -1
-    return hashlib.sha256(_lengths.pack(*lengths) + b"".join(texts)).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
