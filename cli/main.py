@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError
 
-from . import evaluate, memory, options, oracle, runs
+from . import config, db, doctor, evaluate, init, memory, options, oracle, runs, schema, train
 
 USAGE = 2
 BUG = 70
@@ -113,7 +113,13 @@ options.accept_common(
     {"version_": (_Version, False)},
     help="Self-play that practises what the model keeps getting wrong, with a memory you can question.",
 )
-app.add_typer(memory.app)
+init.register(app)
+train.register(app)
+doctor.register(app)
+app.add_typer(config.app)
 app.add_typer(runs.app)
+app.add_typer(memory.app)
+app.add_typer(db.app)
+schema.register(app)
 app.add_typer(evaluate.app)
 evaluate.app.add_typer(oracle.app)

@@ -153,8 +153,7 @@ def command(
     """
     path = f"{group} {name}" if group else name
     schema = schema or f"diagevo.{path.replace(' ', '.')}/1"
-    if data is not None:
-        SCHEMAS[path] = (schema, data)
+    SCHEMAS[path] = (schema, data or (lambda: None))
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         extra = _COMMON | (_ROWS if rows else {})

@@ -83,7 +83,7 @@ def plain(value: Any) -> Any:
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         case _ if hasattr(value, "model_dump"):
-            return plain(value.model_dump())
+            return plain(value.modeldump())
         case Iterable():
             return [plain(item) for item in value]
     raise TypeError(f"no JSON form for {type(value).__name__}")
@@ -106,9 +106,14 @@ def document(
 ) -> None:
     """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
     if call.json:
-        _write(call, _dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
+        _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
     else:
         _write(call, visible(text).rstrip("\n") + "\n")
+
+
+def text(call: Call, written: str) -> None:
+    """Print something that is finished as it stands: a schema, a file's text."""
+    _write(call, written.rstrip("\n") + "\n")
 
 
 def envelope(
@@ -118,7 +123,7 @@ def envelope(
     return {"schema": schema, "run": run, "as_of": where, "data": plain(data)}
 
 
-def _dump(value: Any) -> str:
+def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
 
 
@@ -157,7 +162,7 @@ def rows(
         case "md":
             _write(call, _markdown(columns, listed))
         case "json":
-            _write(call, _dump(envelope(call.schema, listed, run=run, as_of=as_of)) + "\n")
+            _write(call, dump(envelope(call.schema, listed, run=run, as_of=as_of)) + "\n")
         case "jsonl":
             _write(
                 call,

@@ -110,6 +110,8 @@ def _add(layer: Layer, path: KeyPath, value: Any, where: Mapping[KeyPath, str], 
     if path in keys():
         layer.put(path, value, Source(kind, place))
     elif path in _sections() or not path:
+        if value is None and path:  # a section whose keys are all commented out
+            return
         if not isinstance(value, Mapping):
             name = dotted(path) or "the configuration"
             raise ConfigError(f"{place}: {name} must be a section of keys", hint="see: diagevo config show")

@@ -63,6 +63,15 @@ def prepare(database: Database, *, create: bool) -> None:
         raise StoreError(
             f"{where} is at revision {found}, this version expects {HEAD}", hint="run: diagevo db upgrade"
         )
-    raise StoreError(
-        f"{where} is at revision {found}, newer than this version's {HEAD}", hint="install the newer DiagEvo"
-    )
+    refuse_newer(database)
+
+
+def refuse_newer(database: Database) -> None:
+    """Raises StoreError where the database is of a newer version: its log could not be read whole."""
+    with database.read() as connection:
+        found = revision(connection)
+    if found is not None and found > HEAD:
+        raise StoreError(
+            f"{shown(database.url)} is at revision {found}, newer than this version's {HEAD}",
+            hint="install the newer DiagEvo",
+        )

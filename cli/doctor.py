@@ -1,0 +1,240 @@
+"""`diagevo doctor`: what is missing here, and the command that mends it."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from diagevo.errors import DiagEvoError
+
+from . import options, render
+from .options import Call
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+
+Purpose = Literal["audit", "train", "eval"]
+State = Literal["well", "note", "missing"]
+
+COLUMNS = (
+    render.Column("state", ""),
+    render.Column("name", "what"),
+    render.Column("found"),
+    render.Column("mend", "what mends it"),
+)
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "lancedb", "numpy", "scipy", "openai")
+TRAINING = {
+    "torch": "2.13.0",
+    "transformers": "5.17.0",
+    "trl": "1.16.0",
+    "accelerate": "1.15.0",
+    "datasets": "5.2.0",
+}
+"""With the versions that were solved together and tested (constraints.txt)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    state: State
+    found: str
+    mend: str = ""
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "doctor",
+        rows=True,
+        data=lambda: list[Finding],
+        example="""diagevo doctor
+        diagevo doctor --for train --profile qwen3-8b""",
+    )(doctor)
+
+
+def doctor(
+    call: Call,
+    *,
+    purpose: Annotated[
+        Purpose, typer.Option("--for", help="What you want to do here: audit, train or eval.")
+    ] = "audit",
+) -> None:
+    """Versions, database, disk, models, endpoints, thresholds. Exit 4 where something needed is missing."""
+    findings = [*_versions(), *_store(call)]
+    if purpose != "audit":
+        findings += list(_stack())
+        config = _configuration(call, findings)
+        if config is not None:
+            findings += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
+    render.rows(call, COLUMNS, [render.plain(finding) for finding in findings])
+    if any(finding.state == "missing" for finding in findings):
+        raise typer.Exit(4)
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _versions() -> Iterator[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    right = sys.version_info[:2] == (3, 11)
+    yield Finding("python", "well" if right else "note", python, "" if right else "tested with 3.11")
+    yield Finding("diagevo", "well", _installed("diagevo") or "not installed")
+    absent = [name for name in CORE if _installed(name) is None]
+    if absent:
+        yield Finding("core packages", "missing", f"not here: {', '.join(absent)}", "pip install diagevo")
+    else:
+        yield Finding("core packages", "well", f"all {len(CORE)} here")
+
+
+def _store(call: Call) -> Iterator[Finding]:
+    from diagevo.memory.backup import check
+    from diagevo.memory.database import Database, shown
+    from diagevo.memory.migrate import prepare
+
+    database = Database(call.database)
+    where = shown(database.url)
+    try:
+        if database.file is not None and not database.file.exists():
+            yield Finding("database", "note", f"none yet at {where}", "diagevo init")
+        else:
+            prepare(database, create=False)
+            for found in check(database):
+                yield Finding(f"database: {found.check}", "well" if found.ok else "missing", found.detail)
+    except DiagEvoError as error:
+        yield Finding("database", "missing", error.message, (error.hint or "").removeprefix("run: "))
+    finally:
+        database.close()
+    folder = call.home
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if os.access(folder, os.W_OK):
+        free = shutil.disk_usage(folder).free
+        few = free < 2e9
+        mend = "free some, or set DIAGEVO_HOME" if few else ""
+        yield Finding("disk", "note" if few else "well", f"{free / 1e9:.1f} GB free at {folder}", mend)
+    else:
+        yield Finding("disk", "missing", f"{folder} cannot be written", "set DIAGEVO_HOME to another folder")
+
+
+def _stack() -> Iterator[Finding]:
+    for name, tested in TRAINING.items():
+        found = _installed(name)
+        if found is None:
+            yield Finding(name, "missing", "not installed", "pip install 'diagevo[train]'")
+        elif found.partition("+")[0] != tested:
+            mend = f"tested with {tested}: pip install -c constraints.txt 'diagevo[train]'"
+            yield Finding(name, "note", found, mend)
+        else:
+            yield Finding(name, "well", found)
+
+
+def _configuration(call: Call, findings: list[Finding]) -> "Config | None":
+    try:
+        return call.load_config()
+    except DiagEvoError as error:
+        findings.append(Finding("configuration", "missing", error.message, error.hint or ""))
+        return None
+
+
+def _devices(config: "Config") -> Iterator[Finding]:
+    hardware = config.hardware
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = f"{gpus} × {torch.cuda.get_device_name(0)}" if gpus else f"none; {os.cpu_count()} CPU cores"
+    if hardware.device == "cuda" and gpus < hardware.processes:
+        mend = (
+            f"--set hardware.processes={gpus}"
+            if gpus
+            else "--set hardware.device=cpu, or a machine with GPUs"
+        )
+        yield Finding("GPU", "missing", f"{names}; {hardware.processes} wanted", mend)
+    else:
+        yield Finding("GPU", "well", names)
+    if hardware.attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
+        mend = "pip install 'diagevo[flash]', or --set hardware.attention=sdpa"
+        yield Finding("flash-attn", "missing", "not installed", mend)
+    if hardware.colocate_vllm and importlib.util.find_spec("vllm") is None:
+        mend = "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false"
+        yield Finding("vllm", "missing", "not installed", mend)
+
+
+def _models(config: "Config") -> Iterator[Finding]:
+    from importlib.resources import files
+
+    from diagevo.sampling.model_folder import check_model_folder
+
+    for role in ("challenger", "solver"):
+        model = getattr(config.roles, role).model
+        folder = Path(model).expanduser()
+        if model == "builtin:arithmetic":
+            folder = Path(str(files("diagevo.arithmetic") / "weights"))
+        elif not folder.exists() and model.count("/") == 1:
+            yield Finding(
+                f"{role} model", "note", f"{model} is a hub id", f"download it first: hf download {model}"
+            )
+            continue
+        try:
+            check_model_folder(folder)
+            yield Finding(f"{role} model", "well", str(model))
+        except DiagEvoError as error:
+            yield Finding(f"{role} model", "missing", error.message, error.hint or "")
+
+
+def _services(config: "Config") -> Iterator[Finding]:
+    for name in ("diagnostician", "embedder"):
+        role = getattr(config.roles, name)
+        if role.engine != "openai":
+            yield Finding(name, "well", f"{role.engine}, no service needed")
+            continue
+        if not role.base_url:
+            yield Finding(name, "missing", "no endpoint", f"--set roles.{name}.base_url=http://…/v1")
+            continue
+        yield _endpoint(name, role.base_url, os.environ.get(role.api_key_env), role.api_key_env)
+
+
+def _endpoint(name: str, url: str, key: str | None, variable: str) -> Finding:
+    """Ask the endpoint for its models: it costs nothing."""
+    import httpx
+
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        reply = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=5.0)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Finding(
+            name, "missing", f"{url} does not answer: {error}", "start the server, or mend base_url"
+        )
+    if reply.status_code in (401, 403):
+        return Finding(name, "missing", f"{url} refuses the key", f"export {variable}=…")
+    return Finding(name, "well", f"{url} answers")
+
+
+def _thresholds(config: "Config") -> Iterator[Finding]:
+    embedder, memory = config.roles.embedder, config.memory
+    values = f"θ_dup {memory.theta_dup:g}, θ_merge {memory.theta_merge:g} with {embedder.model}"
+    if embedder.engine == "openai" and embedder.model == "text-embedding-v4":
+        yield Finding("thresholds", "well", values)
+    elif embedder.engine == "hashing":
+        apt = config.roles.diagnostician.engine == "rules:arithmetic"
+        mend = "" if apt else "the hashing embedder sees shared words only: name an embedding model"
+        yield Finding("thresholds", "well" if apt else "missing", values, mend)
+    else:
+        mend = (
+            "the paper's 0.5 belongs to text-embedding-v4: calibrate memory.theta_dup and memory.theta_merge"
+        )
+        yield Finding("thresholds", "note", values, mend)

@@ -1,0 +1,256 @@
+"""`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.progress import STAGES, RoundSummary, StopFlag
+
+from . import options, render
+from .display import Kind, display_for
+from .options import Call
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+    from diagevo.run import Until
+
+ROUNDS = (
+    render.Column("round", align="right"),
+    render.Column("kept", align="right"),
+    render.Column("label_truth", "labels true", "right"),
+    render.Column("mean_at_k", "mean@k", "right"),
+    render.Column("greedy", align="right"),
+    render.Column("failures", "F", "right"),
+    render.Column("z", align="right"),
+    render.Column("epsilon_next", "next ε", "right"),
+    render.Column("active", "Active", "right"),
+    render.Column("mastered", "Mastered", "right"),
+    render.Column("nodes", align="right"),
+    render.Column("seconds", "time", "right", digits=0),
+)
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "train",
+        example="""diagevo train --rounds 3
+        diagevo train --profile qwen3-8b --run first --plan
+        diagevo train --run first --resume --display plain""",
+    )(train)
+
+
+def train(
+    call: Call,
+    *,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what a run would do, and run nothing.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a run stood (default: the latest).")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="Rounds in all; may extend a run.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="ROUND[:STAGE]", help="Stop safely after this round or stage."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    max_hours: Annotated[
+        float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after so many hours.")
+    ] = None,
+    display: Annotated[
+        Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
+    ] = None,
+) -> None:
+    """Run the loop: challenger, candidates, votes, solver, diagnosis, commit; round after round.
+
+    The first Ctrl-C (or SIGTERM) stops at the next safe point with exit code 75, the second at once.
+    """
+    if resume and (call.settings or call.config or call.profile or seed is not None):
+        raise ConfigError(
+            "a resumed run uses the configuration in its log; options cannot change it",
+            hint="leave them out, or start another run with: diagevo runs fork",
+        )
+    settings = call.settings
+    if seed is not None:
+        settings = (*settings, f"seed={seed}")
+    if rounds is not None and not resume:
+        settings = (*settings, f"round.rounds={rounds}")
+    config = None if resume else replace(call, settings=settings).load_config()
+    if plan:
+        _plan(call, config)
+        return
+    until_ = None if until is None else _until(until)
+    run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
+    run_id = run_id or _free_name(call, config.profile if config is not None else "run")
+
+    # Imported here: this is where torch comes in.
+    from diagevo import run
+
+    root = _runs_folder(call)
+    view = display_for(display, call, run_id)
+    stop = StopFlag()
+    if config is not None:
+        _keep_config(root / run_id, config)
+    try:
+        with _stopped_by_signals(stop), view.showing():
+            last = run.train(
+                config,
+                database=call.database,
+                run_id=run_id,
+                root=root,
+                resume=resume,
+                observer=view,
+                stop=stop,
+                rounds=rounds,
+                until=until_,
+                max_seconds=None if max_hours is None else max_hours * 3600,
+            )
+    finally:
+        if display in (None, "live", "plain") and not call.json and view.board.history:
+            render.rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
+    render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+
+
+def _plan(call: Call, config: "Config | None") -> None:
+    from .plan import print_plan
+
+    run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
+    stored = None if run_id is None or run_id not in _run_names(call) else stored_config(call, run_id)
+    config = config or stored
+    if config is None:
+        raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
+    print_plan(call, config, run_id, _measured(call, config))
+
+
+def stored_config(call: Call, run_id: str) -> "Config":
+    """The configuration that a run has in its log."""
+    from diagevo.config.models import Config
+    from diagevo.memory.history import open_history
+
+    history = open_history(call.database, run_id)
+    try:
+        return Config.model_validate(history.configuration().config)
+    finally:
+        history.close()
+
+
+def _measured(call: Call, config: "Config") -> dict[str, float]:
+    """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds."""
+    from diagevo.memory.events import StageCompleted
+    from diagevo.memory.history import open_history
+
+    def same(other: "Config") -> bool:
+        plain = {"seed": 0, "validation": config.validation, "profile": ""}
+        play = config.round.model_copy(update={"rounds": 1})
+        return other.model_copy(
+            update={**plain, "round": other.round.model_copy(update={"rounds": 1})}
+        ) == config.model_copy(update={**plain, "round": play})
+
+    for run_id in _run_names(call):
+        if not same(stored_config(call, run_id)):
+            continue
+        history = open_history(call.database, run_id)
+        try:
+            found = [r.event for r in history.events(StageCompleted) if isinstance(r.event, StageCompleted)]
+        finally:
+            history.close()
+        times = {stage: [e.seconds for e in found if e.stage == stage and e.seconds] for stage in STAGES}
+        return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items() if seconds}
+    return {}
+
+
+def _row(done: RoundSummary) -> dict[str, object]:
+    """A round as a row of the table that `train` ends with."""
+    row = {column.key: getattr(done, column.key, None) for column in ROUNDS}
+    return row | {"kept": done.verdicts.get("kept", 0), "seconds": sum(done.stage_seconds.values())}
+
+
+def _until(text: str) -> "Until":
+    """Read ROUND[:STAGE]."""
+    from diagevo.run import Until
+
+    number, _, stage = text.partition(":")
+    if not number.isdecimal() or int(number) < 1 or (stage and stage not in STAGES):
+        raise ConfigError(
+            f"--until {text}: not a round or a stage of one",
+            hint=f"ROUND or ROUND:STAGE; stages: {', '.join(STAGES)}",
+        )
+    return Until(int(number), stage or None)
+
+
+def _runs_folder(call: Call) -> Path:
+    from diagevo.memory.database import Database
+    from diagevo.memory.opening import runs_folder
+
+    return runs_folder(Database(call.database))
+
+
+def _run_names(call: Call) -> list[str]:
+    """The runs of the database, the one that was written to last first; none where there is no database."""
+    from diagevo.memory.database import Database
+    from diagevo.memory.migrate import prepare
+    from diagevo.memory.runs import list_runs
+
+    database = Database(call.database)
+    if database.file is not None and not database.file.exists():
+        return []
+    prepare(database, create=True)
+    return [line.run_id for line in list_runs(database)]
+
+
+def _latest(call: Call) -> str:
+    names = _run_names(call)
+    if not names:
+        raise NotFoundError("there is no run to resume", hint="start one: diagevo train")
+    return names[0]
+
+
+def _free_name(call: Call, profile: str) -> str:
+    """The first of embedded-1, embedded-2, … that no run has."""
+    taken = set(_run_names(call))
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{profile}-{number}") not in taken)
+
+
+def _keep_config(folder: Path, config: "Config") -> None:
+    """Put the resolved configuration beside the run's weights, for people; the log has its own."""
+    from diagevo.config.writing import to_yaml
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "config.yaml").exists():
+            (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the run's folder {folder}: {error.strerror}",
+            hint="choose another place: DIAGEVO_HOME=/path or --db sqlite:////path/diagevo.db",
+        ) from error
+
+
+@contextmanager
+def _stopped_by_signals(stop: StopFlag) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks for a safe stop, the second ends the run at once."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop:
+            raise KeyboardInterrupt
+        stop.set()
+        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        print(
+            f"\n{name}: stopping at the next safe point; once more stops at once", file=sys.stderr, flush=True
+        )
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
