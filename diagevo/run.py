@@ -115,7 +115,7 @@ class Roles:
         return OpenAIDiagnostician(role, self.config.diagnosis, memory.artifacts, self.prompts)
 
     def is_held_out(self, question: str) -> bool:
-        """Whether the validation set has this question (in its world: in any wording, or joined to another)."""
+        """Whether the validation set has this question (in its world: in any wording, or joined)."""
         if self.config.world == "arithmetic":
             from diagevo.arithmetic import is_held_out
 

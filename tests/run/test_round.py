@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from diagevo.arithmetic import WEIGHTS, answer
+from diagevo.arithmetic import WEIGHTS, answer, is_held_out
 from diagevo.memory import events
 from diagevo.memory.history import History, open_history
 from tests.run.small import Watcher, play, small_config
@@ -32,8 +33,17 @@ def history(home: Path, watcher: Watcher) -> Iterator[History]:
     opened.close()
 
 
-def of(history: History, *kinds: type[events.Event], round: int | None = None) -> list[events.Event]:
-    return [recorded.event for recorded in history.events(*kinds, round=round)]
+E = TypeVar("E", bound=events.Event)
+Placed = events.CauseMatched | events.CauseCreated
+
+
+def of(history: History, kind: type[E], round: int | None = None) -> list[E]:
+    found = (recorded.event for recorded in history.events(kind, round=round))
+    return [event for event in found if isinstance(event, kind)]
+
+
+def placements(history: History, round: int | None = None) -> list[Placed]:
+    return [*of(history, events.CauseMatched, round), *of(history, events.CauseCreated, round)]
 
 
 def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:
@@ -41,14 +51,16 @@ def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(h
         scored = of(history, events.CandidateScored, round=number)
         assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(48))
         for c in scored:
-            counts = sorted((n for _, n in c.votes), reverse=True) + [0, 0]
+            counts = [*sorted((n for _, n in c.votes), reverse=True), 0, 0]
             assert (c.first, c.second) == (counts[0], counts[1])
             assert sum(counts) <= c.responses == 12
             text = _text(history, c.question)
             if c.verdict == "invalid":
-                assert "<question>" not in text or answer(_inside(text)) is None
+                readable = "<question>" in text and answer(_inside(text)) is not None
+                assert not readable or is_held_out(_inside(text))
                 continue
             assert answer(text) == c.truth
+            assert not is_held_out(text)
             kept = 3 <= c.first <= 9 and 5 * c.first >= 8 * c.second and c.label is not None
             assert (c.verdict == "kept") == kept
 
@@ -75,6 +87,7 @@ def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(histo
     scored = {c.question_id: c for c in of(history, events.CandidateScored)}
     for failure in of(history, events.FailureObserved):
         label = scored[failure.question_id].label
+        assert label is not None
         failed, reference = (
             extract_boxed(_text(history, t)) for t in (failure.trajectory, failure.reference)
         )
@@ -85,9 +98,7 @@ def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(histo
 
 def test_the_schedule_of_round_two_is_the_papers(history: History, watcher: Watcher) -> None:
     committed = history.commit(1).event
-    active = sum(isinstance(e, events.CauseCreated) for e in of(history, events.CauseCreated, round=1))
-    matched = len(of(history, events.CauseMatched, round=1))
-    assert committed.failures == active + matched
+    assert committed.failures == len(placements(history, 1))
     assert committed.epsilon_next == "1/3", "in the reference round z = 1"
     assert watcher.epsilons == [Fraction(1), Fraction(1, 3)]
     modes = Counter(c.mode for c in of(history, events.CandidateScored, round=1))
@@ -101,7 +112,7 @@ def test_every_counted_failure_has_one_diagnosis_and_one_place(history: History)
         observed = {f.failure_id for f in of(history, events.FailureObserved, round=number)}
         diagnosed = [d.failure_id for d in of(history, events.FailureDiagnosed, round=number)]
         assert sorted(diagnosed) == sorted(observed)
-        placed = [e.failure_id for e in of(history, events.CauseMatched, events.CauseCreated, round=number)]
+        placed = [e.failure_id for e in placements(history, number)]
         assert len(placed) == len(set(placed))
         counted = {
             d.failure_id
