@@ -20,7 +20,7 @@ START_SECONDS = 120.0
 """Longest wait for a worker's imports, in wall time; a machine can be very busy."""
 
 PATIENCE = 20.0
-"""A worker ends itself after its CPU time; this many times as long in wall time, and it is killed from outside."""
+"""A worker ends itself when its CPU time is spent; after so many times that, on the clock, it is killed."""
 
 
 class Outcome(Enum):
@@ -40,7 +40,7 @@ class AlgebraWorker:
         self._buffer = b""
 
     def compare(self, a: str, b: str) -> Outcome:
-        """Ask once; a process that died of something other than its time limit is replaced and asked again."""
+        """Ask; a process that dies of something other than its time limit is replaced and asked once more."""
         for _ in range(2):
             outcome = self._ask(a, b)
             if outcome is not Outcome.CRASH:

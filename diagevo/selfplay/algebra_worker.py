@@ -1,8 +1,8 @@
-"""The process that asks math-verify whether two expressions agree: `python -m diagevo.selfplay.algebra_worker`.
+"""The process that asks math-verify about two expressions: `python -m diagevo.selfplay.algebra_worker`.
 
-It reads one JSON line a comparison and writes "1" or "0". math-verify cannot be trusted to end, so before each
-comparison the process arms a timer of its own CPU time whose signal the kernel answers by ending the process,
-whatever it is doing; a busy machine does not shorten the limit. The parent sees the process gone (`algebra`).
+It reads one JSON line a comparison and writes "1" or "0". math-verify cannot be trusted to end, so before
+each comparison the process arms a timer of its own CPU time, whose signal the kernel answers by ending the
+process, whatever it is doing; a busy machine does not shorten the limit. The parent sees it gone (`algebra`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Where the answer stands in a text: the box, the multiple-choice letter, the last statement of a solution."""
+"""Where the answer stands in a text: the box, the boxes of a whole solution, the multiple-choice letter."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
 def boxes(text: str) -> list[tuple[int, int, str]]:
     r"""All balanced, non-blank `\boxed{…}` of a text: start, end and content, by start.
 
-    One pass over the text, so 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
+    One pass over the text: 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
     """
     open_braces: list[tuple[int, int] | None] = []
     found: list[tuple[int, int, str]] = []
@@ -38,7 +38,7 @@ def extract_boxed(text: str) -> str | None:
 
 
 def _joined(between: str) -> bool:
-    """Whether two boxes belong to one answer: nothing but signs between them, or "and"/"or" and a few words."""
+    """Whether two boxes belong to one answer: only signs between them, or "and"/"or" and a few words."""
     words = [word.lower() for word in _WORD.findall(_COMMAND.sub(" ", between))]
     links = sum(word in ("and", "or") for word in words)
     return not words or (links == 1 and len(words) <= 5 and "." not in between)
@@ -89,10 +89,11 @@ _ALTERNATIVE = r"\s*[)\]*]*\s*(?:,|or|and|/)\s*[(\[*]*\s*"
 def extract_choice(text: str, letters: Sequence[str]) -> str | None:
     """The letter a response settles on, or None: an unreadable answer is wrong, never a guess.
 
-    In this order: a box that holds a letter; what follows the last "final answer" or "answer"; a letter with a
-    mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a line;
-    the last letter that stands alone. A letter after a negation does not count, "A or B" decides nothing, and
-    a letter that reads as a word ("A train", "I think") is taken only where it heads a line before a name.
+    In this order: a box that holds a letter; what follows the last "final answer" or "answer"; a letter with
+    a mark at the start ("D. …", "(D) …"); "it's D", "option D"; a letter in brackets; a letter that heads a
+    line; the last letter that stands alone. A letter after a negation does not count, "A or B" decides
+    nothing, and a letter that reads as a word ("A train", "I think") is taken only where it heads a line
+    before a name.
     """
     joined = "".join(letters)
     box = extract_boxed(text)

@@ -1,6 +1,6 @@
 """Decides most pairs of answers at once: True, False, or None where a computer-algebra system must look.
 
-The rules are written down in `docs/equivalence.md`. Every function here is symmetric in its two answers.
+The rules stand at the head of `equivalence`. Every function here is symmetric in its two answers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from diagevo.selfplay.notation import normalise
+from diagevo.selfplay.notation import MAX_ANSWER, normalise
 from diagevo.selfplay.reading import (
-    MAX_ANSWER,
     Answer,
     Assignment,
     Group,
@@ -22,10 +21,8 @@ from diagevo.selfplay.reading import (
     readings,
     stated,
 )
-from diagevo.selfplay.terms import closed, exact, parse, same_value, symbols, value_at
-
-MAX_PROSE = 4_000
-"""How much of the end of a text without a box is searched for its answer."""
+from diagevo.selfplay.terms import parse
+from diagevo.selfplay.values import closed, exact, infinite, same_value, symbols, value_at
 
 DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 """A decimal agrees with what rounds to it at the sixth place; below a thousandth the places move along."""
@@ -41,12 +38,15 @@ _HUGE = re.compile(
     r"|\d[\s})]*(?:\^|\*\*)[\s{(]*\d+[\s})]*(?:\^|\*\*)[\s{(]*\d"  # a power of powers
 )
 MAX_NESTING = 60
+MAX_COMPARISONS = 2_500
+"""Items of one list times items of the other, above which math-verify compares them."""
 
 
 def decide(a: str, b: str) -> Verdict:
     """Whether two answers agree; None where that needs math-verify."""
-    if _spelling(a) == _spelling(b):
-        return bool(a.strip())
+    spelling = _spelling(a)
+    if spelling == _spelling(b):
+        return spelling != ""
     return _any([_same(left, right) for left in readings(a) for right in readings(b)])
 
 
@@ -56,7 +56,7 @@ def _spelling(text: str) -> str:
 
 
 def expressions(a: str, b: str) -> tuple[str, str] | None:
-    """What the worker process is given for a pair that `decide` left open; None where that is refused by size."""
+    """What a worker process is given for a pair that `decide` left open; None where its size forbids it."""
     left, right = _expression(a), _expression(b)
     return None if left is None or right is None else (left, right)
 
@@ -64,12 +64,11 @@ def expressions(a: str, b: str) -> tuple[str, str] | None:
 def _expression(text: str) -> str | None:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
-        answer = first.text[-MAX_PROSE:]
+        answer = first.text
     else:
-        answer = normalise(first.text if isinstance(first, Opaque) else str(stated(text)))
-        if len(answer) > MAX_ANSWER:
+        answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
+        if len(answer) > MAX_ANSWER + 2:
             return None
-        answer = f"${answer}$"
     return None if _too_large(answer) else answer
 
 
@@ -108,13 +107,24 @@ def _same(a: Answer, b: Answer) -> Verdict:
         return _same_groups(a, b)
     if isinstance(a, Scalar) and isinstance(b, Scalar):
         return _same_scalars(a, b)
+    if isinstance(a, Scalar) and isinstance(b, Group):
+        return _same_as_scalar(a, b)
+    if isinstance(b, Scalar) and isinstance(a, Group):
+        return _same_as_scalar(b, a)
     return None
+
+
+def _same_as_scalar(scalar: Scalar, group: Group) -> Verdict:
+    """A list of one value, however often it is listed, is that value."""
+    if group.kind == "list":
+        return _cover([scalar], group.items, _same)
+    return None if parse(scalar.value) is None else False
 
 
 def _same_as_words(words: Words, other: Answer) -> Verdict:
     if isinstance(other, Scalar) and len(words.text) == 1:
         return _same_scalars(Scalar(words.text, words.text), other)
-    return None if isinstance(other, Opaque | Group) else False
+    return None if isinstance(other, Opaque) else False
 
 
 def _solutions(items: Sequence[Answer]) -> list[dict[str, Answer]] | None:
@@ -135,6 +145,8 @@ def _same_solution(a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
 
 def _cover(a: Sequence[Item], b: Sequence[Item], same: Callable[[Item, Item], Verdict]) -> Verdict:
     """Equality as sets: each item of either side agrees with one of the other."""
+    if len(a) * len(b) > MAX_COMPARISONS:
+        return None  # math-verify sorts
     table = [[same(x, y) for y in b] for x in a]
     return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
 
@@ -152,6 +164,12 @@ def _same_groups(a: Group, b: Group) -> Verdict:
         if len(a.items) != len(b.items):
             return False
         return _all([_same(x, y) for x, y in zip(a.items, b.items, strict=True)])
+    if kinds == {"list", "()"}:  # 1, 3 may be written for (1, 3), but not 3, 1
+        if len(a.items) == len(b.items) and _all(
+            [_same(x, y) for x, y in zip(a.items, b.items, strict=True)]
+        ):
+            return True
+        return None if _cover(a.items, b.items, _same) is not False else False
     if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
         return False  # intervals with other ends
     return None
@@ -171,7 +189,7 @@ def _same_scalars(a: Scalar, b: Scalar) -> Verdict:
 
 
 def _same_values(a: Scalar, b: Scalar) -> Verdict:
-    """Values without their units. 28% is 28 and is 0.28: which of them a plain number means, it does not say."""
+    """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows."""
     if a.percent == b.percent:
         return _same_terms(a.value, b.value)
     percent, plain = (a, b) if a.percent else (b, a)
@@ -182,6 +200,8 @@ def _same_values(a: Scalar, b: Scalar) -> Verdict:
 def _same_terms(a: str, b: str) -> Verdict:
     if a.replace(" ", "") == b.replace(" ", ""):
         return True
+    if infinite(a) or infinite(b):
+        return infinite(a) == infinite(b) if closed(a) and closed(b) else None
     left, right = parse(a), parse(b)
     if left is None or right is None:
         return _same_ratio(a, b)

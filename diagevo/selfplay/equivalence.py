@@ -1,7 +1,26 @@
-"""Which answers agree: decided here where numbers and simple terms decide it, by math-verify for the rest.
+r"""Which answers agree: decided here where numbers and simple terms decide it, by math-verify for the rest.
 
-`agree` is symmetric, deterministic and bounded in time: what a worker process cannot settle within its CPU time
-counts as "not equal", and is counted. `docs/equivalence.md` says what agrees with what, and why.
+`agree` is symmetric, deterministic and bounded in time. What a worker process cannot settle within its CPU
+time, and what is too large to be handed to one, is "not equal" and is counted. The rules, where graders differ:
+
+- A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
+  words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too. In
+  other prose math-verify looks for the answer.
+- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it at
+  the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. Tolerances set for one question
+  (a benchmark's precision of 1e-4, of 1e34) are not known here, and answers that need one differ.
+- 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
+- A unit is dropped where the other answer has none; two known units must be the same, without conversion:
+  5 cm is not 5 m. Degrees are a unit. 204_5 agrees with 204 and 204_5, not with 204_6.
+- 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two.
+- A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets keep the order,
+  and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
+- x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation in several
+  terms (a + 3z = 0) is not its right side. Unknowns keep their names: f(x) is not f(y).
+- An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7].
+- Text answers agree by their words, whatever their case; a single letter keeps its case. 2:4 is 1:2 unless
+  both are clock times.
+- A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1.
 """
 
 from __future__ import annotations
@@ -9,9 +28,10 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from typing import TypeVar
 
 from diagevo.selfplay.algebra import AlgebraPool, Outcome
 from diagevo.selfplay.answers import extract_boxed, extract_choice
@@ -19,6 +39,9 @@ from diagevo.selfplay.comparison import decide, expressions
 from diagevo.selfplay.votes import Votes, count
 
 __all__ = ["AnswerChecker", "agree", "extract_boxed", "extract_choice"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 CACHED_PAIRS = 500_000
 """Pairs remembered before the oldest are forgotten; a round asks for some hundred thousand at most."""
@@ -35,22 +58,17 @@ class AnswerChecker:
     verdict depends on the two texts alone, so a partition is the same with one worker and with many.
     """
 
-    def __init__(self, workers: int | None = None, seconds: float = 3.0) -> None:
-        """`workers`: processes, by default one a core up to eight. `seconds`: CPU time a comparison may take."""
+    def __init__(self, workers: int | None = None, seconds: float = 5.0) -> None:
+        """`workers`: processes, by default one a core, eight at most. `seconds`: CPU time of a comparison."""
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.seconds = seconds
         self._verdicts: dict[tuple[str, str], bool] = {}
         self._lock = threading.Lock()
         self._pool = AlgebraPool(self.workers, seconds)
         self._process = os.getpid()
-        self.timeouts = 0
-        """Pairs called "not equal" because their comparison ran out of time."""
-        self.crashes = 0
-        """Pairs called "not equal" because worker processes died over them twice (out of memory, say)."""
-        self.refused = 0
-        """Pairs called "not equal" because they are too large to be handed to a computer-algebra system."""
-        self.asked = 0
-        """Pairs that needed a worker process."""
+        self._unsettled: dict[Outcome | None, set[tuple[str, str]]] = {
+            outcome: set() for outcome in (None, Outcome.TIMEOUT, Outcome.CRASH)
+        }
 
     def __enter__(self) -> AnswerChecker:
         return self
@@ -60,13 +78,28 @@ class AnswerChecker:
     ) -> None:
         self.close()
 
+    @property
+    def timeouts(self) -> int:
+        """Pairs called "not equal" because their comparison ran out of time."""
+        return len(self._unsettled[Outcome.TIMEOUT])
+
+    @property
+    def crashes(self) -> int:
+        """Pairs called "not equal" because two worker processes died over them (out of memory, say)."""
+        return len(self._unsettled[Outcome.CRASH])
+
+    @property
+    def refused(self) -> int:
+        """Pairs called "not equal" because they are too large for a computer-algebra system."""
+        return len(self._unsettled[None])
+
     def close(self) -> None:
         """End the worker processes. The cache stays, and a later comparison starts them again."""
         if self._process == os.getpid():
             self._pool.close()
 
     def agree(self, a: str, b: str) -> bool:
-        """Whether two answers are the same. Symmetric. See `docs/equivalence.md` for the rules."""
+        """Whether two answers are the same. Symmetric. The rules stand at the head of this module."""
         return self._agree(a, b, wait=True)
 
     def agree_many(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
@@ -81,15 +114,14 @@ class AnswerChecker:
             lambda answers, wait: count(answers, lambda a, b: self._agree(a, b, wait=wait)),
         )
 
-    def _each(self, items, work):
+    def _each(self, items: Sequence[Item], work: Callable[[Item, bool], Result]) -> list[Result]:
         """`work` on each item: at once where no worker process is needed, else side by side."""
-        results = []
+        results: dict[int, Result] = {}
         later: list[int] = []
         for i, item in enumerate(items):
             try:
-                results.append(work(item, False))
+                results[i] = work(item, False)
             except _NeedsAlgebra:
-                results.append(None)
                 later.append(i)
         if len(later) == 1 or self.workers == 1:
             for i in later:
@@ -98,7 +130,7 @@ class AnswerChecker:
             with ThreadPoolExecutor(self.workers, thread_name_prefix="answers") as threads:
                 for i, result in zip(later, threads.map(lambda i: work(items[i], True), later), strict=True):
                     results[i] = result
-        return results
+        return [results[i] for i in range(len(items))]
 
     def _agree(self, a: str, b: str, *, wait: bool) -> bool:
         if a == b:
@@ -126,11 +158,9 @@ class AnswerChecker:
                 self._process = os.getpid()
                 self._pool = AlgebraPool(self.workers, self.seconds)
             outcome = self._pool.compare(*texts)
-        with self._lock:
-            self.asked += texts is not None
-            self.refused += texts is None
-            self.timeouts += outcome is Outcome.TIMEOUT
-            self.crashes += outcome is Outcome.CRASH
+        if outcome in self._unsettled:
+            with self._lock:
+                self._unsettled[outcome].add((a, b))
         return outcome is Outcome.AGREE
 
 

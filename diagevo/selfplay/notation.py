@@ -3,32 +3,51 @@ r"""One spelling for an answer: LaTeX and Unicode variants, spacing, wrappers, c
 import re
 from functools import lru_cache
 
+MAX_ANSWER = 1_000
+"""Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""
+
+_SIGN_NAMES = "times sqrt pi infty ne approx cup cap in pm mp emptyset theta alpha beta gamma lambda phi"
 _UNICODE = str.maketrans(
     {
-        "−": "-", "–": "-", "—": "-", "‐": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ",
-        "÷": "/", "√": r"\sqrt ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "⩽": r"\le ",
-        "⩾": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ",
-        "∓": r"\mp ", "°": r"^\circ ", "∅": r"\emptyset ", "，": ", ", "；": "; ", "：": ":", "（": "(", "）": ")",
-        "［": "[", "］": "]", "【": "[", "】": "]", "％": "%", "＝": "=", "。": ".", "\u00a0": " ", "\u2009": " ",
-        "\u202f": " ", "\u2061": "", "\u200b": "", "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}",
-        "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅕": r"\frac{1}{5}", "²": "^2", "³": "^3", "⁴": "^4", "⁵": "^5",
-        "⁶": "^6", "⁷": "^7", "⁸": "^8", "⁹": "^9", "⁰": "^0", "¹": "^1", "€": " ", "£": " ", "¥": " ", "₹": " ",
-        "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "λ": r"\lambda ", "φ": r"\phi ",
-        "“": '"', "”": '"', "’": "'", "‘": "'",
+        **dict.fromkeys("−–—‐", "-"),
+        **dict.fromkeys("·⋅∙", r"\cdot "),
+        **dict.fromkeys("≤⩽", r"\le "),
+        **dict.fromkeys("≥⩾", r"\ge "),
+        **dict.fromkeys("\u00a0\u2009\u202f€£¥₹", " "),
+        **dict.fromkeys("\u2061\u200b", ""),
+        **dict.fromkeys("“”", '"'),
+        **dict.fromkeys("’‘", "'"),
+        **{digit: f"^{power}" for power, digit in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+        **dict(zip("，；：（）［］【】％＝。÷", (", ", "; ", *":()[][]%=./"), strict=True)),
+        **{
+            sign: rf"\frac{{{top}}}{{{bottom}}} "
+            for sign, top, bottom in ("½12", "⅓13", "⅔23", "¼14", "¾34", "⅕15")
+        },
+        **{
+            sign: f"\\{name} "
+            for sign, name in zip(
+                "×√π∞≠≈∪∩∈±∓∅θαβγλφ",
+                _SIGN_NAMES.split(),
+                strict=True,
+            )
+        },
+        "°": r"^\circ ",
     }
-)  # fmt: skip
+)
 
 _ALIASES = {
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "leq": "le", "leqslant": "le", "geq": "ge",
-    "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom", "varnothing": "emptyset",
+    "geqslant": "ge", "neq": "ne", "ast": "cdot", "dbinom": "binom", "tbinom": "binom",
+    "varnothing": "emptyset",
     "lbrace": "{", "rbrace": "}", "lbrack": "[", "rbrack": "]", "colon": ":", "percent": "%",
     "degree": "^\\circ ", "degrees": "^\\circ ", "arccot": "acot", "lvert": "|", "rvert": "|", "vert": "|",
     "mid": "|", "gt": ">", "lt": "<", "div": "/", "land": "and", "lor": "or", "infin": "infty",
 }  # fmt: skip
-_DROPPED = frozenset(
-    "left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits nolimits"
-    " rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut".split()
-)
+_DROPPED_NAMES = """\
+left right big Big bigg Bigg bigl bigr Bigl Bigr biggl biggr displaystyle textstyle scriptstyle limits
+nolimits rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut strut
+"""
+_DROPPED = frozenset(_DROPPED_NAMES.split())
 _TEXT = re.compile(
     r"\\(?:text|mbox|hbox|textrm|textbf|textit|textsf|textnormal|mathrm|mathbf|mathit|mathsf|operatorname|emph)"
     r"\*?\s*\{([^{}]*)\}"
@@ -44,6 +63,7 @@ _SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*\{\s*([A-Z]{2,})\s*\
 _ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*\{\s*([A-Za-z])\s*\}")
 _MILLIONS = re.compile(r"(?<=\d)(\s*)(thousand|million|billion|trillion)(?![A-Za-z])", re.IGNORECASE)
 _ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})")
 _LAST_NOISE = re.compile(r"[\s.,;:]+\Z|\A[\s,;:]+")
 
 
@@ -117,7 +137,12 @@ def strip_wrappers(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def normalise(text: str) -> str:
-    r"""The spelling that answers are compared in: no spacing commands, one name a command, plain words for \text."""
+    r"""The spelling that answers are compared in: no spacing commands, one name a command, words of \text.
+
+    A text that is too long for an answer keeps its spelling, but for white space.
+    """
+    if len(text) > MAX_ANSWER:
+        return " ".join(text.split())
     text = strip_wrappers(text.translate(_UNICODE))
     if "\\\\" in text and not _MATRIX.search(text):
         text = re.sub(r"\\\\(?=[A-Za-z(){}\[\]])", r"\\", text)  # a string that was escaped once too often
@@ -146,4 +171,5 @@ def normalise(text: str) -> str:
     text = re.sub(r"\\sqrt\s*([0-9A-Za-z])", r"\\sqrt{\1}", text)
     text = re.sub(r"([\^_])\s*\{\s*([0-9A-Za-z])\s*\}", r"\1\2", text)
     text = re.sub(r"\s+", " ", text)
+    text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)

@@ -1,7 +1,7 @@
 """What an answer says: a scalar with a unit, an assignment, a list, a tuple or interval, a matrix, or words.
 
-A reading is syntax only; `comparison` decides which readings agree. What this module does not know for certain it
-leaves opaque, for math-verify.
+A reading is syntax only; `comparison` decides which readings agree. What this module does not know for
+certain it leaves opaque, for math-verify.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from diagevo.selfplay.answers import boxed_answer
-from diagevo.selfplay.notation import normalise, strip_wrappers
-from diagevo.selfplay.terms import closed
+from diagevo.selfplay.notation import MAX_ANSWER, normalise, strip_wrappers
 from diagevo.selfplay.units import is_unit, is_word, split_unit
+from diagevo.selfplay.values import closed
 
-MAX_ANSWER = 1_000
-"""Longest answer, in characters, that is read as mathematics; longer ones agree only if they are spelled alike."""
+MAX_PROSE = 4_000
+"""How much of the end of a text without a box is searched for its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """`x = 5`, `f(x) = …`, `x ∈ …`, `1 < x < 2` as x and its interval. The name is empty where it says nothing."""
+    """`x = 5`, `f(x) = …`, and `1 < x < 2` as x and its interval. `x ∈ …` is a set without a name."""
 
     name: str
     value: Answer
@@ -42,7 +42,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`kind`: "list" (unordered: sets, bare lists), "union", "matrix", "row", or brackets "()" to "[]" (ordered)."""
+    """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", or brackets "()" to "[]"."""
 
     kind: str
     items: tuple[Answer, ...]
@@ -144,13 +144,15 @@ def has_word(text: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def stated(text: str) -> Opaque | str:
-    """The answer that a text states, as text: its box, or itself without math delimiters; prose where it is hidden.
+    """The answer that a text states: its box, or itself without math delimiters; prose where it is hidden.
 
     Prose is a text with words around its formulas: `The answer is $5$, since …`.
     """
     boxed = boxed_answer(text)
     if boxed is not None:
         return boxed
+    if len(text) > MAX_PROSE:
+        return Opaque(text[-MAX_PROSE:], prose=True)
     maths = _MATHS.findall(text)
     if maths:
         around = [word.lower() for word in _WORDS.findall(_COMMANDS.sub(" ", _MATHS.sub(" ", text)))]
@@ -266,15 +268,18 @@ def _parts(text: str) -> Answer:
 
 def _list(text: str, parts: Sequence[str]) -> Answer:
     items = tuple(_read(part) for part in parts)
-    intervals = [isinstance(item, Assignment) and isinstance(item.value, Group) and _ORDER.search(part) is not None
-                 for item, part in zip(items, parts, strict=True)]  # fmt: skip
+    ordered = [_ORDER.search(part) is not None for part in parts]
+    intervals = [
+        in_order and isinstance(item, Assignment) and isinstance(item.value, Group)
+        for item, in_order in zip(items, ordered, strict=True)
+    ]
     if any(intervals):  # x < 1 or x > 2
         return Opaque(text) if not all(intervals) or _AND.search(text) else Group("union", items)
     return Group("list", items)
 
 
 def _bracketed(text: str) -> tuple[str, str, str] | None:
-    """Opening, inside and closing of a text that one pair of brackets encloses, half-open intervals included."""
+    """Opening, inside and closing of a text in one pair of brackets, which may differ in kind: (1, 2]."""
     if text.startswith("\\{") and text.endswith("\\}"):
         opening, inside, closing = "\\{", text[2:-2], "\\}"
     elif len(text) > 1 and text[0] in "([" and text[-1] in ")]":

@@ -60,12 +60,13 @@ _TAIL = re.compile(
 _ATOM = re.compile(
     rf"(?P<over>/|\bper\b)?\s*(?:\\cdot\s*)?(?P<name>{_NAME})(?:\s*(?:\^|\*\*)\s*\{{?\s*(?P<power>-?\d)\s*\}}?)?"
 )
-_SHORT_WORDS = frozenset(
-    """the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag pen
-    pie ton toy set row net bit per sum boy ant map key bus bed hat jar lot mat nut pan pot tie zip new old big
-    out off far low sea sky ice tea hen cow pig bee fox owl bat bar kid mom dad son now but has had may our who
-    """.split()
-)
+_SHORT_LIST = """\
+the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag
+pen pie ton toy set row net bit per sum boy ant map key bus bed hat jar lot mat nut pan pot tie zip new
+old big out off far low sea sky ice tea hen cow pig bee fox owl bat bar kid mom dad son now but has had
+may our who
+"""
+_SHORT_WORDS = frozenset(_SHORT_LIST.split())
 
 
 def is_word(name: str) -> bool:
