@@ -13,9 +13,9 @@ from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 class OpenAISampler:
     """Implements `Sampler`. Requests run side by side; each is one prompt with all its samples.
 
-    The seed of a request is a hash of (seed, place of the prompt), so it is the same in every run; whether the
-    same seed gives the same text is the server's promise, not ours. `tokens` of a completion: servers count the
-    n samples of a request together, so the count is shared out by length of text; the sum is exact.
+    The seed of a request is a hash of (seed, place of the prompt), so it is the same in every run; whether
+    the same seed gives the same text is the server's promise, not ours. `tokens`: servers count the n
+    samples of a request together, so the count is shared out by length of text; the sum is exact.
     """
 
     def __init__(

@@ -95,8 +95,12 @@ class TransformersSampler:
         )
 
     def _refuse_long(self, prompt_ids: Sequence[Sequence[int]], params: SamplingParams) -> None:
-        longest = max(map(len, prompt_ids), default=0)
-        if self._context is not None and longest + params.max_new_tokens > self._context:
+        longest = max(map(len, prompt_ids), default=None)
+        if (
+            longest is not None
+            and self._context is not None
+            and longest + params.max_new_tokens > self._context
+        ):
             raise ConfigError(
                 f"a prompt of {longest} tokens and {params.max_new_tokens} new ones do not fit into the "
                 f"context of the model in {self.folder}, {self._context} tokens.",

@@ -52,7 +52,7 @@ class VLLMServer:
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
 
-        Raises MissingDependencyError for a folder that is no model, ServiceError where the server does not start.
+        Raises MissingDependencyError for a folder that is no model, ServiceError where no server comes up.
         """
         self._folder = check_model_folder(folder)
         self._log = log
@@ -187,9 +187,8 @@ class VLLMServer:
                 return
         except urllib.error.HTTPError as error:
             detail = error.read().decode(errors="replace")[:500]
-            raise ServiceError(
-                f"vLLM refused {path}: {error.code} {detail}", hint=f"Its log: {self._log}"
-            ) from error
+            message = f"vLLM refused {path}: {error.code} {detail}"
+            raise ServiceError(message, hint=f"Its log: {self._log}") from error
         except OSError as error:
             raise ServiceError(
                 f"vLLM did not answer {path}: {error}", hint=f"Its log: {self._log}"
