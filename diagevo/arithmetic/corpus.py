@@ -4,7 +4,7 @@ A document is a prompt and a completion, made with the world's own prompt templa
 held-out zone. The challenger's are free, targeted (with words dropped from the cause) and stitched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
@@ -94,9 +94,15 @@ def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
     return Draw(index, "stitched", "c0", cause, node, "c1", stitched), question
 
 
-def documents(seed: int, scale: float) -> Iterator[tuple[Prompt, str]]:
-    """Endless prompts with completions; the solver slips at `scale` times the rates of its kinds."""
+def documents(
+    seed: int, scale: float, weights: Mapping[str, float] | None = None
+) -> Iterator[tuple[Prompt, str]]:
+    """Endless prompts with completions; the solver slips at `scale` times the rates of its kinds.
+
+    `weights` gives families a larger or smaller part in the solver's documents of one question (default 1).
+    """
     rng = Random(seed)
+    shares = [(weights or {}).get(name, 1.0) for name in _NAMES]
     templates = PromptTemplates.load(PROMPTS)
     index = 0
     while True:
@@ -105,7 +111,8 @@ def documents(seed: int, scale: float) -> Iterator[tuple[Prompt, str]]:
             yield templates.challenger(draw), f"<question> {question} </question>"
         else:
             joined = rng.random() < _JOINED
-            parts = _pair(rng) if joined else (draw_seen(rng, rng.choice(_NAMES)),)
+            name = rng.choices(_NAMES, shares)[0] if weights else rng.choice(_NAMES)
+            parts = _pair(rng) if joined else (draw_seen(rng, name),)
             question = _join(rng, parts) if len(parts) == 2 else _sentence(rng, parts[0])
             steps, answer = do_all(rng, parts, scale)
             yield templates.solver(question), write_solution(steps, answer)

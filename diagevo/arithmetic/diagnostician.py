@@ -37,15 +37,24 @@ def _plan(parts: Sequence[Part]) -> list[tuple[Part | None, Instruction | None]]
     return [*plan, (None, None)] if len(parts) > 1 else list(plan)
 
 
-def _goes_on(plan: Sequence[tuple[Part | None, Instruction | None]], place: int, found: Step) -> bool:
-    """Whether a found step already begins the second part, where the first part's last step was due."""
+def _goes_on(
+    plan: Sequence[tuple[Part | None, Instruction | None]], place: int, before: Sequence[Step], found: Step
+) -> bool:
+    """Whether a found step already does what follows the part whose last step was due at `place`.
+
+    That is the second part's first step, or the joining step. `before` are the right steps up to `place`.
+    """
     if place + 1 >= len(plan):
         return False
     (part, _), (following, instruction) = plan[place], plan[place + 1]
-    if following is None or instruction is None or following is part:
+    if following is part:
         return False
-    start = right_step(instruction, following.numbers, [])
-    return (found.left, found.op, found.right) == (start.left, start.op, start.right)
+    if following is not None and instruction is not None:
+        start = right_step(instruction, following.numbers, [])
+        return (found.left, found.op, found.right) == (start.left, start.op, start.right)
+    first = sum(owner is plan[0][0] for owner, _ in plan)
+    answers = (before[first - 1].result, "+", before[-1].result) if before else None
+    return (found.left, found.op, found.right) == answers
 
 
 def earliest_slip(question: str, agreeing: str, disagreeing: str) -> Kind | None:
@@ -70,7 +79,7 @@ def earliest_slip(question: str, agreeing: str, disagreeing: str) -> Kind | None
             return None
         part, instruction = plan[place]
         family, name = (part.family, instruction.name) if part and instruction else (JOIN, "total")
-        if found and _goes_on(plan, place, found):
+        if found and _goes_on(plan, place, right_steps[:place], found):
             found = None
         return recognise(family, name, right, found)
     return None
@@ -84,7 +93,7 @@ class RuleDiagnostician:
     workers = 1
 
     def extract(self, pair: FailurePair) -> Extraction:
-        """A recurrence where a supplied cause is of the kind, else a new cause; a slip where no kind is seen."""
+        """A recurrence where a supplied cause is of the kind, else a new cause; a slip where none is seen."""
         kind = earliest_slip(pair.question, pair.agreeing, pair.disagreeing)
         if kind is None:
             return Extraction(verdict="slip")

@@ -8,8 +8,8 @@ needs no mask.
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -40,9 +40,19 @@ class Phase:
     tokens: int
     start: float
     end: float
+    weights: Mapping[str, float] | None = None
 
 
-PHASES = (Phase(0.35, 6_000_000, 1e-2, 1e-2), Phase(1.0, 1_500_000, 8e-3, 0.0))
+HARD = {
+    "lift": 2.0, "compare": 1.8, "coins": 1.8, "square": 1.8, "doubling": 1.5, "window": 1.4, "mirror": 1.2,
+    "share": 1.1, "minutes": 0.7, "fence": 0.7, "quotient": 0.7, "pattern": 0.8, "jumps": 0.8, "boxes": 0.9,
+}  # fmt: skip
+"""Families' parts in the corpus once the easy ones are known."""
+PHASES = (
+    Phase(0.35, 3_400_000, 1e-2, 1e-2),
+    Phase(0.2, 4_000_000, 8e-3, 4e-3, HARD),
+    Phase(1.0, 1_300_000, 4e-3, 0.0),
+)
 EMBEDDING_RATE = 0.4
 """Learning rate of embedding and norms, as a share of the matrices'."""
 BATCH_TOKENS = 2048
@@ -66,11 +76,11 @@ def _encode(
 
 
 def batches(
-    tokenizer: "PreTrainedTokenizerFast", seed: int, scale: float
+    tokenizer: "PreTrainedTokenizerFast", seed: int, phase: Phase
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless (ids_B_T, targets_B_T): documents of like length, padded right; prompts are no targets."""
     stream, rng, pad = (
-        documents(seed, scale),
+        documents(seed, phase.scale, phase.weights),
         Random(seed),
         tokenizer.convert_tokens_to_ids(tokenizer.pad_token),
     )
@@ -114,7 +124,7 @@ def train_phase(
     """One phase, in place. Prints the loss every `report` steps."""
     optimizers, done, step, started = _optimizers(model), 0, 0, time.process_time()
     model.train()
-    for ids_B_T, targets_B_T in batches(tokenizer, seed, phase.scale):
+    for ids_B_T, targets_B_T in batches(tokenizer, seed, phase):
         if done >= phase.tokens:
             break
         rate = phase.start + (phase.end - phase.start) * done / phase.tokens
@@ -166,7 +176,7 @@ def main() -> None:
     )
     args = parser.parse_args()
     torch.set_num_threads(1)
-    phases = [Phase(p.scale, int(p.tokens * args.share), p.start, p.end) for p in PHASES]
+    phases = [replace(phase, tokens=int(phase.tokens * args.share)) for phase in PHASES]
     started, cpu = time.perf_counter(), time.process_time()
     model, tokenizer = pretrain(phases, args.seed)
     save(model, tokenizer, args.output)

@@ -85,7 +85,7 @@ _TYPE = {
     "row": (
         "recalls a neighbour in the times table",
         "takes a neighbour in the times table",
-        "slides to a neighbour in the times table",
+        "slides by one in the times table",
     ),
     "place": ("misplaces the final zero", "misplaces or drops the final zero", "mishandles the final zero"),
     "sign": ("drops the minus sign", "drops or ignores the minus sign", "loses the minus sign"),
@@ -126,8 +126,8 @@ CAUSES: dict[Kind, tuple[str, ...]] = {kind: _phrases(kind) for kind in KINDS}
 
 _MULTIPLY = {
     ("boxes", "first"), ("boxes", "second"), ("quotient", "multiply"), ("share", "multiply"),
-    ("window", "outer"), ("window", "inner"), ("coins", "cost"), ("minutes", "sixes"), ("minutes", "tens"), ("pattern", "rise"),
-    ("compare", "product"), ("square", "square"),
+    ("window", "outer"), ("window", "inner"), ("coins", "cost"), ("minutes", "sixes"), ("minutes", "tens"),
+    ("pattern", "rise"), ("compare", "product"), ("square", "square"),
 }  # fmt: skip
 _SUBTRACT = {
     ("window", "left"),
@@ -142,8 +142,8 @@ _DOUBLE = {("fence", "double"), ("doubling", "first"), ("doubling", "again")}
 def skill(kind: Kind) -> str:
     """The skill that a kind of slip lacks: by its type where that says it, else by what the step computes."""
     named = {
-        "carry": "carry", "borrow": "borrow", "flip": "borrow", "row": "tables", 
-        "operation": "operation", "order": "order", "count": "count", "copy": "read", "stop": "finish", "sign": "sign",
+        "carry": "carry", "borrow": "borrow", "flip": "borrow", "row": "tables", "operation": "operation",
+        "order": "order", "count": "count", "copy": "read", "stop": "finish", "sign": "sign",
         "place": "digits", "twin": "digits", "swap": "digits",
     }  # fmt: skip
     if kind.type in named:
