@@ -1,13 +1,13 @@
 r"""Which answers agree: decided here where numbers and simple terms decide it, by math-verify for the rest.
 
 `agree` is symmetric, deterministic and bounded in time. What a worker process cannot settle within its CPU
-time, and what is too large to be handed to one, is "not equal" and is counted. The rules, where graders differ:
+time, and what is too large to be handed to one, is "not equal" and counted. The rules, where graders differ:
 
 - A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
-  words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too. In
-  other prose math-verify looks for the answer.
-- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it at
-  the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. Tolerances set for one question
+  words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
+  In other prose math-verify looks for the answer.
+- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds
+  to it at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. Tolerances of one question
   (a benchmark's precision of 1e-4, of 1e34) are not known here, and answers that need one differ.
 - 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
 - A unit is dropped where the other answer has none; two known units must be the same, without conversion:
@@ -128,8 +128,7 @@ class AnswerChecker:
                 results[i] = work(items[i], True)
         elif later:
             with ThreadPoolExecutor(self.workers, thread_name_prefix="answers") as threads:
-                for i, result in zip(later, threads.map(lambda i: work(items[i], True), later), strict=True):
-                    results[i] = result
+                results.update(zip(later, threads.map(lambda i: work(items[i], True), later), strict=True))
         return [results[i] for i in range(len(items))]
 
     def _agree(self, a: str, b: str, *, wait: bool) -> bool:

@@ -1,0 +1,48 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagevo.selfplay.rewards import challenger_rewards, solver_rewards, uncertainty
+
+
+@pytest.mark.parametrize(
+    ("p1", "reward"),
+    [("0", "0"), ("1/4", "1/2"), ("1/2", "1"), ("7/12", "5/6"), ("3/4", "1/2"), ("1", "0")],
+)
+def test_uncertainty_peaks_at_one_half(p1, reward):
+    assert uncertainty(Fraction(p1)) == Fraction(reward)
+
+
+def test_the_share_is_taken_off_and_never_goes_below_zero():
+    """p1 = 0.4: 1 - 2·0.1 = 0.8; less 0.3 is 0.5. p1 = 0.9: 0.2 less 0.5 is nothing."""
+    p1s = [Fraction(2, 5), Fraction(9, 10), Fraction(1, 2)]
+    assert challenger_rewards(p1s, [0.3, 0.5, 0.0], 1.0) == pytest.approx([0.5, 0.0, 1.0], abs=1e-15)
+
+
+def test_lambda_weighs_the_share():
+    assert challenger_rewards([Fraction(1, 2)], [0.25], 2.0) == [0.5]
+    assert challenger_rewards([Fraction(1, 2)], [0.25], 0.0) == [1.0]
+
+
+def test_an_unreadable_question_earns_nothing():
+    assert challenger_rewards([None, Fraction(1, 2)], [0.0, 0.0], 1.0) == [0.0, 1.0]
+
+
+def test_every_completion_needs_its_share():
+    with pytest.raises(ValueError, match="shorter"):
+        challenger_rewards([Fraction(1, 2), None], [0.1], 1.0)
+
+
+def test_the_solver_gets_plus_or_minus_one():
+    assert solver_rewards([True, False]) == [1.0, -1.0]
+
+
+@given(
+    st.lists(st.tuples(st.one_of(st.none(), st.fractions(0, 1)), st.floats(0, 1)), max_size=20),
+    st.floats(0, 5),
+)
+def test_a_challenger_reward_is_between_zero_and_one(pairs, weight):
+    rewards = challenger_rewards([p for p, _ in pairs], [share for _, share in pairs], weight)
+    assert all(0.0 <= reward <= 1.0 for reward in rewards)
