@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["live", "plain", "json", "none"]
 SHOWN_MESSAGES = 4
+REASONS = ("invalid", "no_label", "too_easy", "too_hard", "contested")
 
 
 @dataclass
@@ -102,7 +103,7 @@ def note(summary: Mapping[str, object]) -> str:
 def round_line(done: RoundSummary) -> str:
     """A committed round in one line."""
     kept = done.verdicts.get("kept", 0)
-    dropped = [f"{n} {verdict}" for verdict, n in done.verdicts.items() if verdict != "kept" and n]
+    dropped = [f"{n} {verdict}" for verdict in REASONS if (n := done.verdicts.get(verdict, 0))]
     parts = [f"kept {kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
     if done.label_truth is not None:
         parts.append(f"labels true {done.label_truth:.3f}")
@@ -160,7 +161,10 @@ class _Boarded(Unobserved):
 
 
 class PlainDisplay(_Boarded):
-    """One line a step on stderr, for logs and batch systems."""
+    """Lines on stderr, for logs and batch systems; of a stage's progress one in `pause` seconds at most."""
+
+    pause = 2.0
+    _spoke = 0.0
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         super().round_started(round, rounds, epsilon, failures)
@@ -173,11 +177,8 @@ class PlainDisplay(_Boarded):
         self._say(f"round {round} {stage}: started{again}")
 
     def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        before = self.board.done
         super().stage_progress(round, stage, done, total, detail)
-        # Stages of thousands of units would fill the log: about twenty lines a stage are enough.
-        every = max((total or done) // 20, 1)
-        if done // every > before // every or done == total:
+        if time.monotonic() - self._spoke >= self.pause:
             of = f"/{total}" if total is not None else ""
             left = self.board.stage_left()
             tail = f", {clock(left)} left" if left else ""
@@ -196,6 +197,7 @@ class PlainDisplay(_Boarded):
         self._say(text)
 
     def _say(self, text: str) -> None:
+        self._spoke = time.monotonic()
         render.say(self.call, f"{time.strftime('%H:%M:%S')} {text}")
 
 

@@ -68,7 +68,11 @@ def doctor(
         Purpose, typer.Option("--for", help="What you want to do here: audit, train or eval.")
     ] = "audit",
 ) -> None:
-    """Versions, database, disk, models, endpoints, thresholds. Exit 4 where something needed is missing."""
+    """What is missing here, and what mends it.
+
+    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exit 4 where something needed is
+    missing.
+    """
     findings = [*_versions(), *_store(call)]
     if purpose != "audit":
         findings += list(_stack())

@@ -31,7 +31,10 @@ def init(
         Template | None, typer.Option("--template", help="The profile to start from.")
     ] = None,
 ) -> None:
-    """Write diagevo.yaml, every key with its purpose, and make the database. What exists is left as it is."""
+    """Write diagevo.yaml and make the database.
+
+    The file holds every key with its purpose. What exists already is left as it is.
+    """
     from diagevo.config.loading import LOCAL_FILE
     from diagevo.config.writing import template as written
     from diagevo.memory.database import Database

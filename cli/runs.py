@@ -9,6 +9,7 @@ from .options import Call
 from .render import Column
 
 if TYPE_CHECKING:
+    from diagevo.memory.history import History
     from diagevo.memory.runs import RunLine, RunStory
 
 app = options.group("runs", "Which runs there are, how they compare, and new ones from a committed round.")
@@ -134,3 +135,142 @@ def _story_text(story: "RunStory") -> str:
     if line.writer is not None:
         lines.append(f"  {'writer':<14} {line.writer}")
     return "\n".join(lines) + "\n"
+
+
+@options.command(
+    app,
+    "diff",
+    group="runs",
+    example="""diagevo runs diff a b
+    diagevo runs diff a@3 b@3 --exit-code""",
+)
+def diff(
+    call: Call,
+    a: Annotated[str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another run, with @ROUND if wanted.")],
+    *,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
+    ] = False,
+) -> None:
+    """Where two runs first differ, and which causes are shared, unique, or differ in timing."""
+    if not compare(call, a, b) and exit_code:
+        raise typer.Exit(1)
+
+
+def compare(call: Call, left: str, right: str) -> bool:
+    """Print how two runs differ; whether they are the same."""
+    from diagevo.memory.compare_runs import diff_runs
+    from diagevo.memory.history import open_history
+
+    from . import compare_text
+
+    names = [_point(left), _point(right)]
+    opened = [open_history(call.database, name) for name, _ in names]
+    try:
+        a, b = opened
+        found = diff_runs(a, b, a.as_of(names[0][1]), b.as_of(names[1][1]), threshold=_threshold(a))
+    finally:
+        for history in opened:
+            history.close()
+    data = render.plain(found) | {"same": found.same}
+    render.document(call, data, compare_text.runs_diff(found))
+    if not call.json:
+        matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
+        if matched:
+            render.rows(call, compare_text.MATCHED, matched)
+        if alone:
+            render.rows(call, compare_text.ALONE, alone)
+    return found.same
+
+
+def _point(text: str) -> tuple[str, int | None]:
+    """A run, and the round behind its @."""
+    name, at, round_ = text.rpartition("@")
+    if at and round_.isdigit():
+        return name, int(round_)
+    return text, None
+
+
+def _threshold(history: "History") -> float:
+    """What the run itself takes for the same cause at least: θ_dup."""
+    return float(history.configuration().config.get("memory", {}).get("theta_dup", 0.5))
+
+
+@options.command(
+    app,
+    "fork",
+    group="runs",
+    example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
+    diagevo runs fork a --round 3 --name b""",
+)
+def fork(
+    call: Call,
+    run: Run = None,
+    *,
+    round: Annotated[
+        int, typer.Option("--round", metavar="N", min=1, help="The committed round to go on from.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
+    ] = None,
+) -> None:
+    """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
+    from diagevo.memory.fork import fork as make
+    from diagevo.memory.history import open_history
+    from diagevo.memory.log import Log
+
+    history = open_history(call.database, run or call.run)
+    try:
+        config = _reconfigured(history.configuration(history.commit(round).as_of).config, call.settings)
+        free = name or _free_name(f"{history.run_id}-r{round}", Log(history.database).runs())
+        made = make(history, round, free, config)
+    finally:
+        history.close()
+    text = f"{free}: {made.written.events} events, forked from {made.origin.run} after round {round}\n"
+    if made.changed:
+        text += f"  changed: {', '.join(made.changed)}\n"
+    if made.files:
+        text += f"  files: {len(made.files)} of the run's stages\n"
+    text += f"go on with: diagevo train --run {free} --resume\n"
+    render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
+    if made.missing:
+        render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")
+
+
+def _free_name(wanted: str, taken: list[str]) -> str:
+    number = 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+    """The stored configuration with the values of `--set`, checked as a whole."""
+    from pydantic import ValidationError
+
+    from diagevo.config import Config
+    from diagevo.config.sources import from_settings
+    from diagevo.errors import ConfigError
+
+    if not settings:
+        return stored
+    merged = _merged(stored, from_settings(settings).nested())
+    try:
+        return Config.model_validate(merged).model_dump(mode="json")
+    except ValidationError as error:
+        if "roles" not in stored:  # configured by a trainer of its own: only what it gave
+            return merged
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged

@@ -23,7 +23,10 @@ def schema(
     call: Call,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help='The command, e.g. "memory why".')],
 ) -> None:
-    """The JSON Schema of what a command prints with --json: the envelope and its data."""
+    """The JSON Schema of a command's --json.
+
+    It covers the envelope and, where the command states its type, the data.
+    """
     path = " ".join(" ".join(command).split())
     if path not in options.SCHEMAS:
         known = ", ".join(sorted(options.SCHEMAS))

@@ -70,9 +70,9 @@ def train(
         Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
     ] = None,
 ) -> None:
-    """Run the loop: challenger, candidates, votes, solver, diagnosis, commit; round after round.
+    """Play rounds, or go on with a run.
 
-    The first Ctrl-C (or SIGTERM) stops at the next safe point with exit code 75, the second at once.
+    A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops at the next safe point with exit code 75, the second at once.
     """
     if resume and (call.settings or call.config or call.profile or seed is not None):
         raise ConfigError(

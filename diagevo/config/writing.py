@@ -8,7 +8,7 @@ from diagevo.config.loading import of_profile, profile_text, value_at
 from diagevo.config.models import Config
 from diagevo.config.sources import keys
 
-_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]*[A-Za-z0-9]")
+_PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]*[A-Za-z0-9]|[0-9]+/[0-9]+")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})
 
 HEADER = """\
