@@ -167,7 +167,7 @@ class SentenceTransformersEmbedder:
         self.name = folder.resolve().name
         self.dimension = role.dimension
         self.revision = _folder_digest(folder)
-        found = self._model.get_sentence_embedding_dimension()
+        found = self._model.encode(["a"], show_progress_bar=False).shape[1]
         if found != role.dimension:
             raise ConfigError(
                 f"{folder} gives vectors of {found} numbers, the configuration says {role.dimension}",

@@ -1,0 +1,108 @@
+"""Diagnosis against a real model server: `transformers serve` on loopback with the small arithmetic model.
+
+The model knows arithmetic and nothing else, so its replies are nonsense; everything must hold all the same.
+Run it with `pytest -m server tests/diagnosis/test_server.py` where `transformers[serving]` is installed.
+"""
+
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+
+from diagevo.arithmetic import WEIGHTS
+from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
+from diagevo.diagnosis.embedder import HashingEmbedder
+from diagevo.diagnosis.maintain import maintain
+from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+from diagevo.diagnosis.spending import spent
+from diagevo.memory.events import FailureDiagnosed
+from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play
+
+NEEDED = ("requests", "fastapi", "uvicorn")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(
+        any(find_spec(name) is None for name in NEEDED),
+        reason="needs: pip install 'transformers[serving]' requests",
+    ),
+    pytest.mark.skipif(not (WEIGHTS / "config.json").is_file(), reason="needs the shipped weights"),
+]
+PATIENCE_SECONDS = 180
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of a running server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("serve") / "log"
+    command = [str(Path(sys.executable).parent / "transformers"), "serve", str(WEIGHTS), "--device", "cpu"]
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [*command, "--host", "127.0.0.1", "--port", str(port)], stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", server, log)
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    direct = build_opener(ProxyHandler({}))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            direct.open(url, timeout=5).read()
+            return
+        except (URLError, OSError):
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"transformers serve did not start:\n{log.read_text()[-3000:]}")
+            time.sleep(0.5)
+
+
+def test_nonsense_from_a_real_server_leaves_a_sound_memory(tmp_path: Path, served: str):
+    role = DiagnosticianRole(engine="openai", model=str(WEIGHTS), base_url=served, max_tokens=48, timeout=120)
+    settings = DiagnosisConfig(retries=1, workers=4, trajectory_characters=200)
+    embedder = HashingEmbedder(DIMENSION)
+    questions = [
+        Question([f"{a}+{b}={a + b + 1} so \\boxed{{{a + b + 1}}}" for b in (3, 8)], text=f"What is {a}+b?")
+        for a in (14, 27, 55)
+    ]
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, questions)
+        asked = OpenAIDiagnostician(role, settings, memory.artifacts)
+        report = maintain(memory, asked, embedder, settings, MemoryConfig())
+        memory.commit()
+        calls = {decision: usage.calls for decision, usage in asked.usage.items()}
+        asked.close()
+        events = [r.event for r in memory.log.read("a", types=["FailureDiagnosed"])]
+        diagnosed = [event for event in events if isinstance(event, FailureDiagnosed)]
+        assert len(diagnosed) == 6
+        for event in diagnosed:
+            assert event.call is not None
+            assert event.call.reply is not None
+            assert event.call.input_tokens > 100
+            memory.artifacts.get(event.call.reply)
+        verdicts = Counter(event.verdict for event in diagnosed)
+        counted = verdicts["new_cause"] + verdicts["recurrence"]
+        assert report.failures == counted == memory.state.failures
+        assert sum(frequency for _, frequency, _ in memory_now(memory).values()) == counted
+        assert calls["extract"] == spent(memory.log, "a")["extract"].calls >= 6
+        # Another process finds every reply.
+        again = OpenAIDiagnostician(role, settings, memory.artifacts)
+        play(memory, 2, questions)
+        maintain(memory, again, embedder, settings, MemoryConfig())
+        again.close()
+        assert again.usage["extract"].calls == 0
+        memory.commit()
