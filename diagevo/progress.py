@@ -1,8 +1,8 @@
 """What a run tells whoever watches it: plain values, no terminal, no models.
 
 `run.train` calls an `Observer`; the command line implements it as a live view, plain lines or JSON lines. An
-observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the run's
-main thread and from rank 0 alone.
+observer only reads: it returns nothing, and the run is the same whoever watches. All calls come from the
+run's main thread and from rank 0 alone.
 """
 
 import threading

@@ -1,9 +1,5 @@
-"""A run: roles put together, rounds played in order, what was interrupted taken up again.
+"""A run: rounds in order, measured after each; what was interrupted is taken up again."""
 
-This is the one place that knows every kind of role: built-in worlds, model folders and services meet here.
-"""
-
-import json
 import shutil
 import time
 from collections import Counter
@@ -12,27 +8,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
-from diagevo.config.models import Config, PolicyRole
-from diagevo.diagnosis.diagnostician import Diagnostician
-from diagevo.diagnosis.embedder import Embedder, embedder_for
-from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoppedSafely
+from diagevo.config.models import Config
+from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
 from diagevo.memory import events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.players import Kit, World
+from diagevo.players import Kit
 from diagevo.progress import Observer, RoundSummary, StopFlag
+from diagevo.roles import Roles
 from diagevo.round import Game, Round, round_folder, z_of
 from diagevo.sampling.model_folder import check_model_folder
-from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.equivalence import AnswerChecker
-from diagevo.selfplay.questions import PromptTemplates
 from diagevo.stages import sha256_of
-
-BUILTIN = "builtin:arithmetic"
 
 
 @dataclass(frozen=True)
@@ -75,57 +65,11 @@ def train(
         roles = Roles(config)
         deadline = None if max_seconds is None else time.monotonic() + max_seconds
         with AnswerChecker() as checker:
-            kit = Kit(config, roles.templates, checker, roles.open_sampler, roles.world, roles.is_held_out)
+            kit = roles.kit(checker)
             run = Run(kit, roles, memory, root / run_id, observer, stop, deadline)
             if not resume:
                 run.configure()
             return run.play(rounds or config.round.rounds, until)
-
-
-class Roles:
-    """Who plays: resolved once, so that what is missing is found before anything is written."""
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-        arithmetic = BUILTIN in (
-            config.roles.challenger.model,
-            config.roles.solver.model,
-            config.prompts,
-            config.validation.questions,
-        )
-        if arithmetic and config.world != "arithmetic":
-            raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
-        self.world = _arithmetic_world() if config.world == "arithmetic" else None
-        self.challenger = _model_folder(config.roles.challenger)
-        self.solver = _model_folder(config.roles.solver)
-        self.prompts = _prompt_folder(config.prompts)
-        self.templates = PromptTemplates.load(self.prompts)
-        self.questions = _validation_questions(config)
-        self._held_out = frozenset(question for question, _ in self.questions)
-        self.embedder: Embedder = embedder_for(config.roles.embedder)
-
-    def diagnostician(self, memory: Memory) -> Diagnostician:
-        role = self.config.roles.diagnostician
-        if role.engine == "rules:arithmetic":
-            from diagevo.arithmetic.diagnostician import RuleDiagnostician
-
-            return RuleDiagnostician()
-        from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-
-        return OpenAIDiagnostician(role, self.config.diagnosis, memory.artifacts, self.prompts)
-
-    def is_held_out(self, question: str) -> bool:
-        """Whether the validation set has this question (in its world: in any wording, or joined)."""
-        if self.config.world == "arithmetic":
-            from diagevo.arithmetic import is_held_out
-
-            return is_held_out(question)
-        return question in self._held_out
-
-    def open_sampler(self, policy: Path) -> Sampler:
-        from diagevo.sampling.transformers_sampler import TransformersSampler
-
-        return TransformersSampler(policy)
 
 
 class Run:
@@ -338,83 +282,6 @@ def _stored_config(memory: Memory) -> Config:
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
     return Config.model_validate(memory.state.config)
-
-
-def _arithmetic_world() -> World:
-    from diagevo.arithmetic import truth
-
-    return truth
-
-
-def _model_folder(role: PolicyRole) -> Path:
-    """The folder of a role's starting weights; a hub id is looked up in the local cache, then on the hub."""
-    if role.model == BUILTIN:
-        from diagevo.arithmetic import WEIGHTS
-
-        return check_model_folder(WEIGHTS)
-    folder = Path(role.model).expanduser()
-    if folder.exists() or role.model.count("/") != 1:
-        return check_model_folder(folder)
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{role.model} looks like a hub id, and huggingface_hub is not installed",
-            hint="install the training extra: pip install 'diagevo[train]'",
-        ) from error
-    try:
-        return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
-    except (OSError, ValueError) as error:
-        raise MissingDependencyError(
-            f"{role.model} is no model folder here, and it could not be had from the hub: {error}",
-            hint="name a folder written by save_pretrained, or download the model first",
-        ) from error
-
-
-def _prompt_folder(prompts: str | None) -> Path | None:
-    if prompts == BUILTIN:
-        from diagevo.arithmetic import PROMPTS
-
-        return PROMPTS
-    return None if prompts is None else Path(prompts).expanduser()
-
-
-def _validation_questions(config: Config) -> list[tuple[str, str]]:
-    """Labelled questions that training never sees: the world's held-out set, or a JSONL file."""
-    source = config.validation.questions
-    if source is None:
-        return []
-    if source == BUILTIN:
-        from diagevo.arithmetic import held_out
-
-        questions = held_out()
-    else:
-        questions = _read_questions(Path(source).expanduser())
-    limit = config.validation.limit
-    if limit is None or limit >= len(questions):
-        return questions
-    # Evenly spread, because such files are often sorted by subject.
-    return [questions[i * len(questions) // limit] for i in range(limit)]
-
-
-def _read_questions(file: Path) -> list[tuple[str, str]]:
-    hint = 'each line must be an object with "question" and "answer"'
-    try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ConfigError(
-            f"validation.questions: {file} cannot be read: {error.strerror}", hint=hint
-        ) from error
-    questions: list[tuple[str, str]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row: dict[str, Any] = json.loads(line)
-            questions.append((str(row["question"]), str(row["answer"])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"validation.questions: {file}, line {number} is no labelled question", hint=hint
-            ) from error
-    return questions
 
 
 def _measured(number: int, metrics: Mapping[str, float], samples: int, baseline: float | None) -> str:
