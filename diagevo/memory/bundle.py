@@ -10,6 +10,7 @@ the very same head.
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,6 @@ class Manifest:
 
 def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jsonl") -> Manifest:
     """Write a run up to that point into a new folder. Raises ConfigError where the folder is not empty."""
-    from diagevo import __version__
-
     if form not in FORMATS:
         raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
     if folder.exists() and any(folder.iterdir()):
@@ -72,7 +71,7 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
             name: {"rows": out.rows, "sha256": digest_of_file(folder / name)} for name, out in files.items()
         }
         manifest = Manifest(
-            FORMAT, form, history.run_id, as_of.sequence, as_of.round, head, __version__, described
+            FORMAT, form, history.run_id, as_of.sequence, as_of.round, head, version("diagevo"), described
         )
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
     except OSError as error:

@@ -105,6 +105,9 @@ class RunsDiff:
     rounds: tuple[int, int]
     configuration: tuple[Difference, ...]
     divergence: Divergence | None
+    """None where the runs are equal as far as both go; one of them may go further."""
+    further: Literal["a", "b"] | None
+    """The run that goes on where the other one, equal so far, ends."""
     shared: tuple[Shared, ...]
     """With the same timing."""
     timing: tuple[Shared, ...]
@@ -114,7 +117,7 @@ class RunsDiff:
 
     @property
     def same(self) -> bool:
-        return self.divergence is None and not self.configuration
+        return self.divergence is None and self.further is None and not self.configuration
 
 
 def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: float = 0.5) -> RunsDiff:
@@ -127,7 +130,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
         (a.run_id, b.run_id),
         (at_a.round, at_b.round),
         tuple(_configuration(a, b)),
-        _divergence(a, b, at_a, at_b),
+        *_divergence(a, b, at_a, at_b),
         tuple(p for p in pairs if p.same_timing),
         tuple(p for p in pairs if not p.same_timing),
         tuple(c for c in causes_a if c.id not in left),
@@ -190,29 +193,37 @@ class _Round:
             yield from (r for r in found if r.type != "RunConfigured")
 
 
-def _divergence(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Divergence | None:
+def _divergence(
+    a: History, b: History, at_a: AsOf, at_b: AsOf
+) -> tuple[Divergence | None, Literal["a", "b"] | None]:
+    """The first difference, and the run that goes further where there is none."""
     spans_a, spans_b = _rounds(a, at_a), _rounds(b, at_b)
-    common = 0
-    for number in sorted(spans_a.keys() | spans_b.keys()):
+    last_a, last_b = len(spans_a), len(spans_b)
+    for number in range(1, max(last_a, last_b) + 1):
         events_a, events_b = _Round(a, spans_a.get(number)), _Round(b, spans_b.get(number))
-        found = _first_difference(number, events_a, events_b, common)
-        if found is not None:
-            return found
-        common = number
-    return None
+        contents_a, contents_b = Counter(map(_content, events_a)), Counter(map(_content, events_b))
+        lacking_b, lacking_a = contents_a - contents_b, contents_b - contents_a
+        if not lacking_a and not lacking_b:
+            continue
+        if not lacking_a and number >= last_b:
+            return None, "a"
+        if not lacking_b and number >= last_a:
+            return None, "b"
+        return _first_difference(number, events_a, events_b, lacking_a, lacking_b), None
+    return None, None
 
 
-def _first_difference(number: int, events_a: _Round, events_b: _Round, common: int) -> Divergence | None:
-    contents_a, contents_b = Counter(map(_content, events_a)), Counter(map(_content, events_b))
-    lacking_b, lacking_a = contents_a - contents_b, contents_b - contents_a
+def _first_difference(
+    number: int, events_a: _Round, events_b: _Round, lacking_a: Counter[bytes], lacking_b: Counter[bytes]
+) -> Divergence:
     first_a = next((r for r in events_a if _content(r) in lacking_b), None)
-    first_b = next((r for r in events_b if _content(r) in lacking_a), None)
     if first_a is None:
-        return None if first_b is None else Divergence(number, None, _side(first_b), (), common)
+        first_b = next(r for r in events_b if _content(r) in lacking_a)
+        return Divergence(number, None, _side(first_b), (), number - 1)
     key = first_a.event.key()
     alike = (r for r in events_b if r.type == first_a.type and _content(r) in lacking_a)
     twin = next((r for r in alike if r.event.key() == key), None)
-    return Divergence(number, _side(first_a), _side(twin), _fields(first_a, twin), common)
+    return Divergence(number, _side(first_a), _side(twin), _fields(first_a, twin), number - 1)
 
 
 def _side(recorded: Recorded | None) -> Side | None:

@@ -58,7 +58,8 @@ def question_story(
         for r in history.log.read(history.run_id, causation_id=recorded.event_id, until=as_of.position)
         if r.type == "FailureObserved" and (failure := expect(r, FailureObserved))
     )
-    p1, p2 = Fraction(event.first, event.responses), Fraction(event.second, event.responses)
+    responses = event.responses or 1  # an invalid question may have none
+    p1, p2 = Fraction(event.first, responses), Fraction(event.second, responses)
     return QuestionStory(
         question.id,
         question.round,
@@ -86,7 +87,7 @@ def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, history: History
     """The inequality of Equation 3 that decided, with its numbers."""
     settings = history.configuration().config.get("filter", {})
     low, high = Fraction(settings.get("p_low", "1/4")), Fraction(settings.get("p_high", "3/4"))
-    tau = Fraction(settings.get("tau", "8/5"))
+    tau, variant = Fraction(settings.get("tau", "8/5")), settings.get("variant", "double")
     match event.verdict:
         case "invalid":
             return "no readable question"
@@ -98,5 +99,9 @@ def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, history: History
             return f"p₁ = {p1} > p_high = {high}"
         case "contested":
             return f"p₁ = {p1} < τ·p₂ = {tau}·{p2} = {tau * p2}"
+        case "kept" if variant == "none":
+            return "the filter is off"
+        case "kept" if variant == "absolute":
+            return f"{low} ≤ p₁ = {p1} ≤ {high}; τ is off"
         case "kept":
             return f"{low} ≤ p₁ = {p1} ≤ {high} and p₁ ≥ τ·p₂ = {tau}·{p2} = {tau * p2}"

@@ -1,0 +1,145 @@
+"""`diagevo memory query, export, import, rebuild`: the memory in other hands, and its disposable parts
+anew."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from . import options, render
+from .memory_common import At, Round, app, opened, where
+from .options import Call
+from .render import Column
+
+
+@options.command(
+    app,
+    "query",
+    group="memory",
+    rows=True,
+    example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
+    diagevo memory query --views""",
+)
+def query(
+    call: Call,
+    sql: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="One statement that reads; :run is the run's name.")
+    ] = None,
+    *,
+    views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
+) -> None:
+    """Read-only SQL over the v_… views. Writing is refused by the database itself."""
+    from diagevo.memory.query import VIEWS, view_columns
+    from diagevo.memory.query import query as ask
+
+    if views == (sql is not None):
+        raise ConfigError("give a statement, or --views", hint='diagevo memory query "SELECT * FROM v_round"')
+    with opened(call) as history:
+        if views:
+            known = view_columns(history.database)
+            listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
+            render.rows(call, (Column("view"), Column("about"), Column("columns")), listed)
+            return
+        assert sql is not None
+        with ask(history.database, sql, run_id=history.run_id) as answer:
+            names = _unique(answer.columns)
+            rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
+            render.rows(call, [Column(name) for name in names], rows, run=history.run_id)
+
+
+def _unique(names: tuple[str, ...]) -> list[str]:
+    """Column names, a repeated one numbered."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return out
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
+
+
+@options.command(
+    app,
+    "export",
+    group="memory",
+    example="""diagevo memory export bundle
+    diagevo memory export bundle --form parquet --round 3""",
+)
+def export(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    *,
+    form: Annotated[str, typer.Option("--form", help="jsonl or parquet.")] = "jsonl",
+    round: Round = None,
+    at: At = None,
+) -> None:
+    """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
+    from diagevo.memory.bundle import export_bundle
+    from diagevo.memory.bundle_files import FORMATS
+
+    if form not in FORMATS:
+        raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        manifest = export_bundle(history, as_of, folder, "jsonl" if form == "jsonl" else "parquet")
+    text = f"{folder}: {manifest.events} events of {manifest.run_id} up to #{as_of.position}\n"
+    text += "".join(f"  {name}: {described['rows']} rows\n" for name, described in manifest.files.items())
+    text += f"  chain head {manifest.head}\n"
+    render.document(call, manifest, text, run=history.run_id, as_of=where(as_of))
+
+
+@options.command(
+    app,
+    "import",
+    group="memory",
+    example="""diagevo memory import bundle
+    diagevo memory import bundle --as copy
+    diagevo memory import bundle --check""",
+)
+def import_(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A bundle.")],
+    *,
+    name: Annotated[str | None, typer.Option("--as", metavar="RUN", help="Another name for the run.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
+) -> None:
+    """Read a bundle into a new run, verified on the way: all of it or nothing."""
+    from diagevo.memory.bundle import check_bundle, import_bundle
+    from diagevo.memory.database import Database
+    from diagevo.memory.migrate import prepare
+
+    if check:
+        manifest = check_bundle(folder)
+        text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"
+        render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
+        return
+    database = Database(call.database)
+    try:
+        prepare(database, create=True)
+        written = import_bundle(folder, database, name)
+    finally:
+        database.close()
+    text = f"{written.run_id}: {written.events} events, {written.round} rounds\n  chain head {written.hash}\n"
+    render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
+
+
+@options.command(
+    app,
+    "rebuild",
+    group="memory",
+    example="diagevo memory rebuild",
+)
+def rebuild(call: Call) -> None:
+    """Make projections and snapshots again from the events."""
+    from diagevo.memory.rebuilding import rebuild_projections
+
+    with opened(call) as history:
+        rounds = rebuild_projections(history)
+        end = history.end
+    text = f"{history.run_id}: projections and snapshots of {rounds} rounds written again\n"
+    render.document(call, {"rounds": rounds}, text, run=history.run_id, as_of=where(end))

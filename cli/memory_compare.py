@@ -1,0 +1,162 @@
+"""`diagevo memory diff, blame, what-if`: one memory beside another one."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from . import options, render
+from .memory_common import At, Ref, Round, app, opened, where
+from .options import Call
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from diagevo.memory.history import AsOf, History
+
+_EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
+
+
+@options.command(
+    app,
+    "diff",
+    group="memory",
+    example="""diagevo memory diff 2..4
+    diagevo memory diff a..b
+    diagevo memory diff a@3..b@3 --exit-code""",
+)
+def diff(
+    call: Call,
+    points: Annotated[
+        str,
+        typer.Argument(
+            metavar="A..B", help="Two rounds of the run, or two runs, each with @ROUND if wanted."
+        ),
+    ],
+    *,
+    exit_code: Annotated[bool, _EXIT] = False,
+) -> None:
+    """What changed between two rounds, or what differs between two runs."""
+    from . import compare_text, runs
+
+    left, dots, right = points.partition("..")
+    if not dots or not left or not right:
+        raise ConfigError(f"{points} names no two points", hint="write 2..4, a..b or a@3..b@3")
+    if left.isdigit() and right.isdigit():
+        from diagevo.memory.compare import diff_memory
+
+        with opened(call) as history:
+            a, b = (_after(history, int(number)) for number in (left, right))
+            found = diff_memory(history, a, b)
+        text = compare_text.memory_diff(history.run_id, found)
+        data: Any = render.plain(found) | {"same": found.same}
+        render.document(
+            call, data, text, run=history.run_id, as_of=where(max(a, b, key=lambda p: p.position))
+        )
+        if not call.json and found.causes:
+            render.rows(call, compare_text.CHANGES, compare_text.change_rows(found))
+        same = found.same
+    else:
+        same = runs.compare(call, left, right)
+    if exit_code and not same:
+        raise typer.Exit(1)
+
+
+def _after(history: "History", number: int) -> "AsOf":
+    """After the commit of a round; round 0 is before the first event."""
+    from diagevo.memory.history import AsOf
+
+    return AsOf(0, 0, 0) if number == 0 else history.as_of(number)
+
+
+@options.command(
+    app,
+    "blame",
+    group="memory",
+    rows=True,
+    example="""diagevo memory blame c42
+    diagevo memory blame n7 --round 3""",
+)
+def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
+    """Which event made each field of a cause or a node what it is."""
+    from diagevo.memory.blame import blame as ask
+    from diagevo.memory.references import resolve
+
+    from . import compare_text
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        found = ask(history, resolve(history, ref, as_of), as_of)
+    values = [{name: getattr(line, name) for name in line.__dataclass_fields__} for line in found]
+    render.rows(call, compare_text.BLAME, values, run=history.run_id, as_of=where(as_of))
+
+
+def _number(value: str | None, name: str) -> "Fraction | None":
+    from fractions import Fraction
+
+    if value is None:
+        return None
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError) as error:
+        raise ConfigError(
+            f"{name} is {value!r}", hint="give a number like 0.7 or a fraction like 7/10"
+        ) from error
+
+
+@options.command(
+    app,
+    "what-if",
+    group="memory",
+    rows=True,
+    example="""diagevo memory what-if --theta-up 0.8
+    diagevo memory what-if --k 0.2 --round 3
+    diagevo memory what-if --drop c42
+    diagevo memory what-if --sweep k=0.2,0.5,1,2
+    diagevo memory what-if --sweep tau""",
+)
+def what_if(
+    call: Call,
+    *,
+    k: Annotated[str | None, typer.Option("--k", metavar="K", help="Balance of free and targeted.")] = None,
+    theta_up: Annotated[
+        str | None, typer.Option("--theta-up", metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
+    ] = None,
+    tau: Annotated[
+        str | None, typer.Option("--tau", metavar="RATIO", help="Ratio by which the majority must lead.")
+    ] = None,
+    p_low: Annotated[str | None, typer.Option("--p-low", metavar="SHARE", help="Below it: too hard.")] = None,
+    p_high: Annotated[
+        str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="REF", help="A cause taken away; may be repeated.")
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            metavar="NAME=VALUES",
+            help="Several values of k, theta_up, tau, p_low or p_high; tau alone: the whole curve.",
+        ),
+    ] = None,
+    round: Annotated[
+        int | None,
+        typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
+    ] = None,
+) -> None:
+    """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun."""
+    from . import whatif_output
+
+    given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
+    values = {name: _number(value, name) for name, value in given.items()}
+    swept = None
+    if sweep is not None:
+        name, equals, listed = sweep.partition("=")
+        name = name.replace("-", "_").strip()
+        if name not in given or (not equals and name != "tau"):
+            hint = "for example k=0.2,0.5,1,2, or tau alone"
+            raise ConfigError(f"--sweep {sweep} names no values of a parameter", hint=hint)
+        swept = name, [_number(value.strip(), name) for value in listed.split(",")] if equals else None
+    whatif_output.answer(call, values, drop or [], swept, round)

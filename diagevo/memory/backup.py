@@ -1,0 +1,363 @@
+"""Copies of a whole database, taken while it is written to, and put back; never over a live run.
+
+A backup is an SQLite file, whatever the database is: of SQLite by its online backup, of PostgreSQL as a
+copy of every row in one consistent view, positions and hashes kept, so that `memory verify` holds on it as
+it stands.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Table, delete, insert, inspect, select
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory import heads
+from diagevo.memory.database import Database, shown
+from diagevo.memory.lease import Holder
+from diagevo.memory.log import EVENT, LOG, RUN, Log
+from diagevo.memory.migrate import HEAD, prepare, revision, upgrade
+from diagevo.memory.opening import runs_folder
+from diagevo.memory.tables import (
+    ArtifactRow,
+    CauseHistoryRow,
+    CauseRow,
+    NodeRow,
+    ReplyRow,
+    RoundRow,
+    SnapshotRow,
+    VectorRow,
+    table,
+)
+
+_ROWS = (ArtifactRow, ReplyRow, VectorRow, CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow)
+TABLES: tuple[Table, ...] = (LOG, RUN, EVENT, *(table(row) for row in _ROWS))
+PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was written."""
+
+    file: Path
+    bytes: int
+    runs: tuple[str, ...]
+    position: int
+    """The last position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did. `aside`: files that were moved out of the way, never deleted."""
+
+    runs: tuple[str, ...]
+    position: int
+    aside: tuple[Path, ...]
+
+
+def backup(database: Database, target: Path) -> Backup:
+    """Write a backup to a new file, checked before it gets its name. Raises StoreError, ConfigError."""
+    if target.exists():
+        raise ConfigError(f"{target} exists", hint="name a new file: a backup never replaces one")
+    part = target.with_name(target.name + ".part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        if database.dialect == "sqlite":
+            _copy_sqlite(database, part)
+        else:
+            _copy_to_sqlite(database, part)
+        _check_file(part)
+        with closing(sqlite3.connect(part)) as file:
+            file.execute("PRAGMA journal_mode = DELETE")  # one file, no companions
+        os.replace(part, target)
+    except OSError as error:
+        raise StoreError(f"the backup {target} cannot be written: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    runs, position = contents(target)
+    return Backup(target, target.stat().st_size, runs, position)
+
+
+def _readable(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+
+
+def _copy_sqlite(database: Database, target: Path) -> None:
+    assert database.file is not None
+    if not database.file.exists():
+        raise StoreError(f"there is no database at {database.file}")
+    try:
+        with closing(_readable(database.file)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy, pages=2000)
+    except sqlite3.Error as error:
+        raise StoreError(f"{database.file} cannot be backed up: {error}") from error
+
+
+def _copy_to_sqlite(database: Database, target: Path) -> None:
+    copy = Database(str(target))
+    try:
+        prepare(copy, create=True)
+        with database.read() as source, copy.write() as connection:
+            _copy_rows(source, connection)
+    finally:
+        copy.close()
+
+
+def _copy_rows(source: Connection, target: Connection) -> None:
+    """Every row of every table. The target was just migrated: its `log` has the one row of an empty log."""
+    target.execute(delete(LOG))
+    for each in TABLES:
+        result = source.execution_options(yield_per=PAGE).execute(select(each))
+        for rows in result.mappings().partitions(PAGE):
+            target.execute(insert(each), [dict(row) for row in rows])
+
+
+def _check_file(path: Path) -> None:
+    """Raises StoreError where the file is no whole DiagEvo database."""
+    try:
+        with closing(_readable(path)) as file:
+            said = file.execute("PRAGMA integrity_check").fetchone()[0]
+            known = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'event'").fetchone()[0]
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} is no whole database: {error}") from error
+    if said != "ok":
+        raise StoreError(f"{path} is damaged: {said}")
+    if not known:
+        raise StoreError(f"{path} holds no DiagEvo log")
+
+
+def contents(path: Path) -> tuple[tuple[str, ...], int]:
+    """Runs and last position of an SQLite file."""
+    with closing(_readable(path)) as file:
+        runs = file.execute(
+            "SELECT run_id FROM run WHERE sequence > 0 ORDER BY created_at, run_id"
+        ).fetchall()
+        position = file.execute("SELECT position FROM log").fetchone()[0]
+    return tuple(run for (run,) in runs), position
+
+
+def live_runs(database: Database) -> dict[str, str]:
+    """Runs whose writer is known to run, or may run on another machine, with its name."""
+    found = _holders(database)
+    here = Holder.current()
+    live = {}
+    for run_id, holder in found:
+        known = Holder.parse(holder)
+        if known.host != here.host or known.alive():
+            live[run_id] = f"process {known.pid} on {known.host}"
+    return live
+
+
+def _holders(database: Database) -> list[tuple[str, str]]:
+    """(run, holder). A file that is too damaged to tell has no writer."""
+    if database.file is not None:
+        try:
+            with closing(_readable(database.file)) as file:
+                return file.execute("SELECT run_id, holder FROM run WHERE holder IS NOT NULL").fetchall()
+        except sqlite3.DatabaseError:
+            return []
+    with database.read() as connection:
+        query = select(RUN.c.run_id, RUN.c.holder).where(RUN.c.holder.is_not(None))
+        return [(run_id, holder) for run_id, holder in connection.execute(query).tuples()]
+
+
+def restore(file: Path, database: Database, *, replace: bool = False, root: Path | None = None) -> Restored:
+    """Put a backup in the place of `database`.
+
+    An existing SQLite file needs `replace`, and is moved aside, not deleted; PostgreSQL must be empty.
+    Refused while any run of the database has a live writer. Chain heads of commits that the backup does not
+    have are moved aside too, or `memory verify` would miss those commits.
+    """
+    if not file.exists():
+        raise ConfigError(f"there is no backup at {file}")
+    _check_file(file)
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    aside: list[Path] = []
+    if database.dialect == "sqlite":
+        aside += _restore_file(file, database, replace, stamp)
+    else:
+        _restore_postgres(file, database)
+    runs, position = contents(file)
+    aside += _trim_heads(database, runs, runs_folder(database, root), stamp)
+    return Restored(runs, position, tuple(aside))
+
+
+def _refuse_live(database: Database) -> None:
+    live = live_runs(database)
+    if live:
+        run_id, holder = next(iter(live.items()))
+        raise StoreError(
+            f"run {run_id} is being written by {holder}", hint="stop it before restoring over it"
+        )
+
+
+def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> list[Path]:
+    target = database.file
+    assert target is not None
+    aside: list[Path] = []
+    part = target.with_name(target.name + ".restoring")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
+            source.backup(copy)
+        with _alone(database, replace):
+            if target.exists():
+                old = target.with_name(f"{target.name}.before-restore-{stamp}")
+                os.replace(target, old)
+                aside.append(old)
+                for companion in ("-wal", "-shm"):
+                    Path(f"{target}{companion}").unlink(missing_ok=True)
+            os.replace(part, target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be replaced: {error.strerror}") from error
+    finally:
+        part.unlink(missing_ok=True)
+    return aside
+
+
+@contextmanager
+def _alone(database: Database, replace: bool) -> Iterator[None]:
+    """Nobody writes to the old file meanwhile, and its journal is inside it."""
+    target = database.file
+    assert target is not None
+    if not target.exists():
+        yield
+        return
+    if not replace:
+        raise ConfigError(f"{target} exists", hint="to put it aside and restore: --replace")
+    try:
+        _refuse_live(database)
+        database.close()
+        with closing(sqlite3.connect(target, timeout=5)) as old:
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            old.execute("PRAGMA journal_mode = DELETE")
+            yield
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            raise StoreError(f"{target} is in use", hint="stop what reads or writes it") from error
+        yield  # a damaged file is what a restore is for
+
+
+def _restore_postgres(file: Path, database: Database) -> None:
+    source = Database(str(file))
+    try:
+        with database.read() as connection:
+            names = inspect(connection).get_table_names()
+        if names:
+            raise StoreError(
+                f"{shown(database.url)} is not empty", hint="restore into a new PostgreSQL database"
+            )
+        with source.read() as connection:
+            found = revision(connection)
+        if found != HEAD:
+            raise StoreError(
+                f"{file} is at revision {found}, PostgreSQL takes {HEAD}", hint="upgrade it first"
+            )
+        upgrade(database)
+        with source.read() as rows, database.write() as connection:
+            _copy_rows(rows, connection)
+    finally:
+        source.close()
+
+
+def _trim_heads(database: Database, runs: tuple[str, ...], root: Path, stamp: str) -> list[Path]:
+    """Keep the chain heads that the restored database has; the old file stays beside."""
+    aside = []
+    log = Log(database)
+    for run_id in runs:
+        folder = root / run_id
+        lines = heads.read(folder)
+        last = log.head(run_id).sequence
+        if all(line.sequence <= last for line in lines):
+            continue
+        old = folder / f"{heads.NAME}.before-restore-{stamp}"
+        os.replace(folder / heads.NAME, old)
+        aside.append(old)
+        for line in lines:
+            if line.sequence <= last:
+                heads.append(folder, line)
+    return aside
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+TRIGGERS = {
+    "sqlite": ("event_no_delete", "event_no_replace", "event_no_update"),
+    "postgresql": ("event_no_truncate", "event_no_update"),
+}
+
+
+def check(database: Database) -> list[Finding]:
+    """Revision, triggers, integrity, positions and heads of a database. Nothing is changed."""
+    with database.read() as connection:
+        found = revision(connection)
+        findings = [Finding("revision", found == HEAD, f"{found or 'none'}, this version expects {HEAD}")]
+        if found is None:
+            return findings
+        findings.append(_triggers(connection, database.dialect))
+        findings.append(_integrity(connection, database.dialect))
+        findings += _counts(connection)
+    return findings
+
+
+def _triggers(connection: Connection, dialect: str) -> Finding:
+    wanted = TRIGGERS[dialect]
+    if dialect == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'event'"
+    else:
+        query = (
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'event'::regclass"
+            " AND NOT tgisinternal AND tgenabled <> 'D'"
+        )
+    present = {row[0] for row in connection.exec_driver_sql(query)}
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        return Finding("triggers", False, f"missing: {', '.join(missing)}; the log can be changed")
+    return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
+
+
+def _integrity(connection: Connection, dialect: str) -> Finding:
+    if dialect != "sqlite":
+        return Finding(
+            "integrity", True, "PostgreSQL checks its pages itself; contents: diagevo memory verify"
+        )
+    said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+
+
+def _counts(connection: Connection) -> Iterator[Finding]:
+    def scalar(sql: str) -> Any:
+        return connection.exec_driver_sql(sql).scalar_one()
+
+    given = scalar("SELECT position FROM log")
+    count, last = scalar("SELECT count(*) FROM event"), scalar("SELECT coalesce(max(position), 0) FROM event")
+    detail = f"{given} given, {count} there, the last at {last}"
+    yield Finding("positions", given == count == last, detail)
+    wrong = [
+        row[0]
+        for row in connection.exec_driver_sql(
+            "SELECT run.run_id FROM run LEFT JOIN event ON event.run_id = run.run_id"
+            " AND event.sequence = run.sequence WHERE run.sequence > 0"
+            " AND (event.hash IS NULL OR event.hash <> run.hash)"
+        )
+    ]
+    runs = scalar("SELECT count(*) FROM run WHERE sequence > 0")
+    detail = (
+        f"{runs} run(s) end where their last event is" if not wrong else f"not at the last event: {wrong}"
+    )
+    yield Finding("heads", not wrong, detail)
