@@ -5,14 +5,26 @@ SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idemp
 linked to the run's last event by its hash.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Executable, and_, bindparam, func, insert, literal_column, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Executable,
+    Text,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
 
 from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
 from diagevo.memory.database import Database, Prepared
@@ -66,6 +78,13 @@ class Log:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._insert = Prepared(database, insert(EVENT))
+        ids: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+        if database.dialect == "postgresql":
+            ids = func.any(bindparam("ids", type_=ARRAY(Text)))
+            known = EVENT.c.event_id == ids
+        else:
+            known = EVENT.c.event_id.in_(ids)
+        self._taken = Prepared(database, select(EVENT.c.event_id).where(known))
         lock = select(LOG.c.position).where(LOG.c.id == ONE)
         self._lock = Prepared(database, lock.with_for_update() if database.dialect == "postgresql" else lock)
         head = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
@@ -104,24 +123,22 @@ class Log:
             )
         if expected != head.sequence:
             return self._all_known(connection, run_id, expected, head, events)
-        rows, sequence, hash_ = _chained(run_id, head, last, events)
-        try:
-            self._insert_rows(connection, rows)
-        except IntegrityError:
+        if self._some_are_taken(connection, events):
             return self._append_unknown(connection, run_id, head, last, events)
-        self._advance(connection, run_id, last + len(rows), sequence, hash_)
+        rows, sequence, hash_ = _chained(run_id, head, last, events)
+        if rows:
+            self._insert.many(connection, _NAMES, rows)
+            self._advance(connection, run_id, last + len(rows), sequence, hash_)
         positions = tuple(range(last + 1, last + 1 + len(rows)))
         return Appended(positions, (True,) * len(rows), sequence, hash_)
 
-    def _insert_rows(self, connection: Connection, rows: list[tuple[Any, ...]]) -> None:
-        """Insert all or none, and leave the transaction usable where it is none."""
-        if not rows:
-            return
-        if len(rows) == 1 and self.database.dialect == "sqlite":
-            self._insert.many(connection, _NAMES, rows)  # SQLite undoes a failed statement by itself
-            return
-        with connection.begin_nested():
-            self._insert.many(connection, _NAMES, rows)
+    def _some_are_taken(self, connection: Connection, events: Sequence[Pending]) -> bool:
+        """Whether an id is recorded already or comes twice. (Asking costs less than a savepoint would.)"""
+        ids = [event.event_id for event in events]
+        if len(set(ids)) < len(ids):
+            return True
+        given: Any = json.dumps(ids) if self.database.dialect == "sqlite" else ids
+        return self._taken(connection, ids=given).fetchone() is not None
 
     def _append_unknown(
         self, connection: Connection, run_id: str, head: Head, last: int, events: Sequence[Pending]
@@ -139,8 +156,8 @@ class Log:
             else:
                 slots.append(position)
         rows, sequence, hash_ = _chained(run_id, head, last, fresh)
-        self._insert_rows(connection, rows)
         if rows:
+            self._insert.many(connection, _NAMES, rows)
             self._advance(connection, run_id, last + len(rows), sequence, hash_)
         given = iter(range(last + 1, last + 1 + len(rows)))
         positions = tuple(next(given) if slot is None else slot for slot in slots)
@@ -195,12 +212,12 @@ class Log:
     def lock(self, connection: Connection) -> int:
         """Wait for the writers' lock; the last position given. (On SQLite BEGIN IMMEDIATE has the lock
         already.)"""
-        return self._lock(connection).scalar_one()
+        return self._lock(connection).fetchone()[0]
 
     def head(self, run_id: str, connection: Connection | None = None) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
         with nullcontext(connection) if connection is not None else self.database.read() as joined:
-            row = self._head(joined, run=run_id).one_or_none()
+            row = self._head(joined, run=run_id).fetchone()
         return Head(0, GENESIS) if row is None else Head(*row)
 
     def runs(self) -> list[str]:
