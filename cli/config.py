@@ -1,5 +1,6 @@
 """`diagevo config`: the resolved values, where each came from, and what deviates from the paper."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,10 +34,15 @@ def _text(value: Any) -> str:
     return scalar(value)
 
 
-def _setting_rows() -> Any:
-    from diagevo.config.loading import Setting
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value of the configuration, as `config show` prints it."""
 
-    return list[Setting]
+    key: str
+    value: Any
+    source: str
+    """Where it was written: a file with its line, a variable, an option, a profile, or `default`."""
+    description: str
 
 
 @options.command(
@@ -44,7 +50,7 @@ def _setting_rows() -> Any:
     "show",
     group="config",
     rows=True,
-    data=_setting_rows,
+    data=lambda: list[Shown],
     example="""diagevo config show
     diagevo config show --profile embedded --paper
     diagevo config show --run embedded-1 --format json""",
@@ -61,10 +67,8 @@ def show(
     if paper:
         _show_paper(call, resolved)
         return
-    rows = [
-        {"key": s.key, "value": s.value, "source": s.source.where, "description": s.description}
-        for s in resolved.settings()
-    ]
+    shown = [Shown(s.key, s.value, s.source.where, s.description) for s in resolved.settings()]
+    rows = [asdict(setting) for setting in shown]
     if call.format in ("table", "md"):
         rows = [row | {"value": _text(row["value"])} for row in rows]
     render.rows(call, SETTINGS, rows, run=call.run)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from diagevo.errors import DiagEvoError
+from diagevo.errors import DiagEvoError, StoppedSafely
 
 from . import config, db, doctor, evaluate, init, memory, options, oracle, runs, schema, train
 
@@ -41,6 +41,8 @@ class Program(TyperGroup):
             code = super().main(
                 arguments, prog_name or "diagevo", complete_var, False, windows_expand_args, **extra
             )
+        except StoppedSafely as stopped:
+            code = _stopped(arguments, stopped)
         except DiagEvoError as error:
             code = _report(arguments, error.kind, error.message, error.hint, error.exit_code)
         except typer.TyperException as error:
@@ -73,6 +75,14 @@ def _report(arguments: list[str], kind: str, message: str, hint: str | None, cod
         if hint is not None:
             print(f"hint: {visible(hint)}", file=sys.stderr)
     return code
+
+
+def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
+    """A safe stop is what was asked for, so it is not called an error."""
+    if _wants_json(arguments):
+        return _report(arguments, stopped.kind, stopped.message, stopped.hint, stopped.exit_code)
+    print(f"{stopped.message}\nhint: {stopped.hint}", file=sys.stderr)
+    return stopped.exit_code
 
 
 def _report_bug(arguments: list[str]) -> int:

@@ -23,11 +23,9 @@ def _to_fraction(value: Any) -> Any:
     """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 is 7/10, not its nearest double."""
     if isinstance(value, bool):
         raise ValueError("a number is needed, not true or false")
-    if isinstance(value, float | int):
-        return Fraction(str(value))
-    if isinstance(value, str):
+    if isinstance(value, float | int | str):
         try:
-            return Fraction(value)
+            return Fraction(str(value))
         except (ValueError, ZeroDivisionError) as error:
             raise ValueError("a number like 0.7 or a fraction like 7/10 is needed") from error
     return value

@@ -1,0 +1,39 @@
+"""A small program whose rows and text are hostile: what the tests of printing run, here and on a terminal."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import typer
+
+from tests.cli.program import load
+
+load()
+from diagevo.cli import options, render  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
+ROWS = [
+    {"id": "c1", "p": Fraction(1, 3), "what": HOSTILE, "more": {"n": 1}},
+    {"id": "c22", "p": None, "what": "é", "more": {"n": 2}},
+]
+COLUMNS = (
+    render.Column("id"),
+    render.Column("p", "probability", "right"),
+    render.Column("what"),
+)
+
+
+app = typer.Typer(rich_markup_mode=None)
+options.accept_common(app)
+
+
+@options.command(app, "list", example="diagevo list", rows=True)
+def listed(call: options.Call) -> None:
+    """List."""
+    render.rows(call, COLUMNS, ROWS, run="a", as_of=(3, 812), title="two causes")
+
+
+@options.command(app, "one", example="diagevo one")
+def one(call: options.Call) -> None:
+    """One."""
+    data = {"p": Fraction(2, 3), "path": Path("x")}
+    render.document(call, data, f"p {HOSTILE}", run="a", as_of=(3, 812))

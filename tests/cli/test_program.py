@@ -1,0 +1,198 @@
+"""Help, the common options, and the one error boundary."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from diagevo.errors import ServiceError, StoppedSafely
+from tests.cli.program import STARTED, clean_environment, invoke, leaves, load
+
+HEAVY = ("torch", "transformers", "trl", "vllm", "lancedb", "polars", "numba", "sqlalchemy")
+
+
+def test_help_loads_none_of_the_heavy_packages(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from diagevo.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit as left:\n    assert left.code == 0, left.code\n"
+        f"print('LOADED', [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert "Usage: diagevo" in done.stdout
+    assert done.stdout.strip().endswith("LOADED []")
+
+
+COMMANDS = leaves(get_command(load()))
+
+
+@pytest.mark.parametrize("path", [" ".join(path) for path, _ in COMMANDS])
+def test_every_command_has_an_example_that_its_own_options_accept(path: str) -> None:
+    command = dict(COMMANDS)[tuple(path.split())]
+    _, marked, examples = (command.epilog or "").partition("Example:\n")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    assert marked
+    assert lines
+    for line in lines:
+        words = shlex.split(line)
+        start = ["diagevo", *path.split()]
+        assert words[: len(start)] == start, line
+        command.make_context(path, words[len(start) :])  # raises for an option that is none
+
+
+@pytest.mark.parametrize("path", [" ".join(path) for path, _ in COMMANDS])
+def test_every_command_says_what_it_does_and_takes_the_common_options(path: str) -> None:
+    shown = invoke(*path.split(), "--help").stdout
+    assert dict(COMMANDS)[tuple(path.split())].help
+    for option in ("--run", "--db", "--config", "--set", "--profile", "--quiet", "--verbose", "--json"):
+        assert option in shown
+
+
+def test_a_common_option_means_the_same_before_and_after_the_commands_name() -> None:
+    orders = [
+        ("--set", "filter.tau=2", "config", "show", "--format", "jsonl"),
+        ("config", "--set", "filter.tau=2", "show", "--format", "jsonl"),
+        ("config", "show", "--set", "filter.tau=2", "--format", "jsonl"),
+    ]
+    shown = [invoke(*order).stdout for order in orders]
+    assert shown[0] == shown[1] == shown[2]
+    [tau] = [row for row in map(json.loads, shown[0].splitlines()) if row["key"] == "filter.tau"]
+    assert (tau["value"], tau["source"]) == ("2", "--set filter.tau")
+
+
+def test_the_option_nearest_to_the_command_wins() -> None:
+    done = invoke("--profile", "qwen3-4b", "config", "show", "--profile", "qwen3-8b", "--json")
+    rows = {row["key"]: row["value"] for row in json.loads(done.stdout)["data"]}
+    assert rows["roles.solver.model"] == "Qwen/Qwen3-8B-Base"
+
+
+def test_a_usage_error_exits_2_and_points_to_the_commands_help() -> None:
+    done = invoke("memory", "shw")
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: No such command 'shw'")
+    assert "hint: see: diagevo memory --help" in done.stderr
+
+
+def test_with_json_a_failure_is_one_json_object_on_stdout() -> None:
+    done = invoke("config", "show", "--json", "--set", "filter.tua=2")
+    assert done.exit_code == 2
+    assert json.loads(done.stdout) == {
+        "error": {
+            "kind": "config",
+            "message": "--set filter.tua: there is no key filter.tua",
+            "hint": "the nearest is filter.tau",
+        }
+    }
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--format", "json"], ["--format=json"]])
+def test_a_usage_error_too_is_json_where_json_was_asked_for(words: list[str]) -> None:
+    done = invoke("config", "show", "--nonsense", *words)
+    assert (done.exit_code, json.loads(done.stdout)["error"]["kind"]) == (2, "usage")
+
+
+def _failing(raised: BaseException) -> typer.Typer:
+    """The program's boundary around a command that fails."""
+    program = get_command(load())
+    assert isinstance(program, TyperGroup)
+    app = typer.Typer(cls=type(program), rich_markup_mode=None, pretty_exceptions_enable=False)
+
+    @app.callback()
+    def before() -> None: ...
+
+    @app.command()
+    def fail(json: bool = False, verbose: bool = False) -> None:
+        raise raised
+
+    return app
+
+
+def test_an_error_of_ours_is_what_and_next_step_with_its_exit_code() -> None:
+    done = CliRunner().invoke(_failing(ServiceError("http://a/v1 gave up", hint="start it")), ["fail"])
+    assert done.exit_code == 6
+    assert done.stderr == "error: http://a/v1 gave up\nhint: start it\n"
+
+
+def test_a_safe_stop_is_no_error_and_exits_75() -> None:
+    stopped = StoppedSafely("stopped before round 2", hint="go on with: diagevo train --resume")
+    done = CliRunner().invoke(_failing(stopped), ["fail"])
+    assert done.exit_code == 75
+    assert done.stderr == "stopped before round 2\nhint: go on with: diagevo train --resume\n"
+
+
+def test_an_unexpected_exception_exits_70_and_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:
+    done = CliRunner().invoke(_failing(KeyError("lost")), ["fail"], env={"DIAGEVO_HOME": str(tmp_path)})
+    assert done.exit_code == 70
+    [file] = tmp_path.glob("diagevo-*.traceback")
+    assert f"the traceback is in {file}" in done.stderr
+    assert "KeyError: 'lost'" in file.read_text()
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_exits_130() -> None:
+    assert CliRunner().invoke(_failing(KeyboardInterrupt()), ["fail"]).exit_code == 130
+
+
+def test_a_models_text_in_a_message_cannot_steer_the_terminal() -> None:
+    done = CliRunner().invoke(_failing(ServiceError("it said \x1b[2J[red]boo\r")), ["fail"])
+    assert done.stderr == "error: it said ␛[2J[red]boo␍\n"
+
+
+def test_a_reader_that_has_enough_is_no_finding(tmp_path: Path) -> None:
+    """`| head` closes the pipe; exit code 1 would mean that a check found something."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*STARTED, "config", "show"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=clean_environment(),
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_version_is_the_packages() -> None:
+    from importlib.metadata import version
+
+    assert invoke("--version").stdout == f"diagevo {version('diagevo')}\n"
+
+
+def test_the_schema_of_a_command_describes_its_json() -> None:
+    import jsonschema
+
+    for command in (["config", "show"], ["doctor"]):
+        schema = json.loads(invoke("schema", *command).stdout)
+        jsonschema.validate(json.loads(invoke(*command, "--json").stdout), schema)
+
+
+def test_a_fraction_in_a_schema_is_the_object_that_is_printed() -> None:
+    schema = json.loads(invoke("schema", "memory", "replay").stdout)
+    definitions = json.dumps(schema)
+    assert '"format": "fraction"' not in definitions
+    assert '"exact"' in definitions
+
+
+def test_the_schema_of_an_unknown_command_lists_the_known_ones() -> None:
+    done = invoke("schema", "memory", "wy")
+    assert done.exit_code == 2
+    assert "memory why" in done.stderr
+
+
+def test_fractions_are_used_exactly() -> None:
+    done = invoke("config", "show", "--set", "filter.tau=1.6", "--json")
+    rows = {row["key"]: row["value"] for row in json.loads(done.stdout)["data"]}
+    assert Fraction(rows["filter.tau"]) == Fraction(8, 5)

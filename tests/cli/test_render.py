@@ -1,0 +1,108 @@
+"""One way to print: six formats, exact fractions, no markup, no control characters."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.cli.sample import HOSTILE, app, render  # pyright: ignore[reportAttributeAccessIssue]
+from tests.cli.terminal import on_terminal
+
+
+def _printed(*arguments: str) -> str:
+    done = CliRunner().invoke(app, list(arguments))
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_in_a_pipe_rows_are_aligned_text_without_ansi_or_carriage_returns() -> None:
+    assert _printed("list") == (
+        "id   probability  what\n"
+        "c1         0.333  [bold]x[/bold] ␛[31mred | pipe ⏎ second line\n"
+        "c22            –  é\n"
+    )
+
+
+def test_json_is_the_envelope_with_exact_fractions() -> None:
+    said = json.loads(_printed("list", "--json"))
+    assert said["schema"] == "diagevo.list/1"
+    assert (said["run"], said["as_of"]) == ("a", {"round": 3, "position": 812})
+    assert said["data"][0]["p"] == {"exact": "1/3", "value": 1 / 3}
+    assert said["data"][0]["what"] == HOSTILE
+
+
+def test_format_json_is_the_same_as_json() -> None:
+    assert _printed("list", "--format", "json") == _printed("--json", "list")
+
+
+def test_jsonl_is_one_object_a_line() -> None:
+    lines = [json.loads(line) for line in _printed("list", "--format", "jsonl").splitlines()]
+    assert [line["id"] for line in lines] == ["c1", "c22"]
+
+
+def test_csv_has_a_float_and_an_exact_column_for_a_fraction() -> None:
+    [first, second] = csv.DictReader(io.StringIO(_printed("list", "--format", "csv")))
+    assert (first["p"], first["p_exact"]) == ("0.3333333333333333", "1/3")
+    assert first["more"] == '{"n": 1}'
+    assert first["what"] == HOSTILE
+    assert second["p"] == second["p_exact"] == ""
+
+
+def test_markdown_escapes_the_pipe() -> None:
+    lines = _printed("list", "--format", "md").splitlines()
+    assert lines[1] == "|---|---:|---|"
+    assert "red \\| pipe ⏎ second" in lines[2]
+
+
+def test_parquet_needs_a_file_and_holds_every_key(tmp_path: Path) -> None:
+    import polars
+
+    file = tmp_path / "deep" / "rows.parquet"
+    assert _printed("list", "--format", "parquet", "-o", str(file)) == ""
+    frame = polars.read_parquet(file)
+    assert frame.columns == ["id", "p", "p_exact", "what", "more"]
+    assert frame["p_exact"].to_list() == ["1/3", None]
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    from diagevo.errors import ConfigError
+
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    done = CliRunner().invoke(app, ["list", "-o", str(blocked / "rows.csv")])
+    assert isinstance(done.exception, ConfigError)
+    assert str(blocked) in done.exception.message
+
+
+def test_a_document_is_text_or_the_envelope() -> None:
+    assert _printed("one") == "p [bold]x[/bold] ␛[31mred | pipe\nsecond line\n"
+    said = json.loads(_printed("one", "--json"))
+    assert said["data"] == {"p": {"exact": "2/3", "value": 2 / 3}, "path": "x"}
+
+
+def test_a_number_that_is_not_finite_is_refused_in_json() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        render.dump({"x": float("nan")})
+
+
+def _on_a_terminal(*arguments: str) -> str:
+    program = f"from tests.cli.sample import app; app({list(arguments)!r})"
+    shown, _ = on_terminal([sys.executable, "-c", program], cwd=Path(__file__).parents[2])
+    return shown
+
+
+def test_on_a_terminal_a_table_is_drawn_and_text_is_still_no_markup() -> None:
+    shown = _on_a_terminal("list")
+    assert "─" in shown
+    assert "[bold]x[/bold] ␛[31mred" in shown
+    assert "\x1b[1m" in shown
+
+
+def test_without_colours_a_terminal_gets_no_colour_codes() -> None:
+    shown = _on_a_terminal("--no-color", "list")
+    assert "─" in shown
+    assert "\x1b[3" not in shown

@@ -1,0 +1,155 @@
+"""The profiles, the paper's values, and the files that are written."""
+
+from fractions import Fraction
+
+import pytest
+
+from diagevo.config.loading import PROFILES, of_file, of_profile, resolve
+from diagevo.config.models import Config
+from diagevo.config.paper import STATED, deviations
+from diagevo.config.sources import dotted, keys
+from diagevo.config.workload import workload
+from diagevo.config.writing import scalar, template, to_yaml
+
+PAPER_TABLES = {
+    # GRPO optimization settings
+    ("solver_grpo", "learning_rate"): 1e-6,
+    ("solver_grpo", "weight_decay"): 1e-2,
+    ("solver_grpo", "beta"): 1e-2,
+    ("challenger_grpo", "learning_rate"): 1e-6,
+    ("sampling", "temperature"): 1.0,
+    ("sampling", "top_p"): 0.99,
+    # DiagEvo-specific training configuration
+    ("solver_grpo", "batch_questions"): 256,
+    ("challenger_grpo", "batch_questions"): 256,
+    ("solver_grpo", "group"): 8,
+    ("challenger_grpo", "group"): 8,
+    ("solver_grpo", "max_steps"): 12,
+    ("challenger_grpo", "max_steps"): 6,
+    ("round", "responses"): 12,
+    ("round", "rounds"): 5,
+    # reward, filtering, curriculum, memory maintenance
+    ("reward", "repetition_weight"): 1.0,
+    ("filter", "p_low"): Fraction(1, 4),
+    ("filter", "p_high"): Fraction(3, 4),
+    ("filter", "tau"): Fraction(8, 5),
+    ("memory", "theta_up"): Fraction(7, 10),
+    ("schedule", "k"): Fraction(1, 2),
+    ("memory", "theta_dup"): 0.5,
+    ("memory", "theta_merge"): 0.5,
+    ("memory", "shortlist"): 5,
+}
+"""Copied from the paper's three tables by hand, apart from diagevo/config/paper.py."""
+
+
+def _value(config: Config, path: tuple[str, str]) -> object:
+    return getattr(getattr(config, path[0]), path[1])
+
+
+@pytest.mark.parametrize("profile", ["qwen3-4b", "qwen3-8b", "octothinker-8b"])
+def test_a_profile_of_the_paper_has_every_value_of_its_tables(profile: str) -> None:
+    config = of_profile(profile).config
+    assert {path: _value(config, path) for path in PAPER_TABLES} == PAPER_TABLES
+    assert deviations(of_profile(profile)) == []
+
+
+def test_the_three_base_models_are_the_papers() -> None:
+    models = [of_profile(name).config.roles.solver.model for name in PROFILES[1:]]
+    assert models == [
+        "Qwen/Qwen3-4B-Base",
+        "Qwen/Qwen3-8B-Base",
+        "OctoThinker/OctoThinker-8B-Hybrid-Base",
+    ]
+
+
+def test_a_changed_value_is_a_deviation_with_the_papers_value_beside_it() -> None:
+    changed = resolve(
+        settings=["filter.tau=2", "round.candidates=9"],
+        profile="qwen3-8b",
+        environ={"XDG_CONFIG_HOME": "/nowhere"},
+    )
+    [candidates, tau] = deviations(changed)
+    assert (tau.key, tau.value, tau.paper, tau.kind) == ("filter.tau", "2", "8/5", "paper")
+    assert (candidates.key, candidates.kind) == ("round.candidates", "decided")
+    assert tau.source.where == "--set filter.tau"
+
+
+def test_the_embedded_profile_says_where_it_leaves_the_paper() -> None:
+    found = {deviation.key for deviation in deviations(of_profile("embedded"))}
+    assert {"world", "roles.solver.model", "roles.diagnostician.engine", "solver_grpo.learning_rate"} <= found
+    assert not found & {"schedule.k", "filter.tau", "filter.p_low", "round.responses", "solver_grpo.group"}
+
+
+def test_what_the_paper_states_are_keys_and_the_defaults() -> None:
+    """The models' own defaults are the paper's: only roles, which have none, are taken from a profile."""
+    assert set(STATED) <= {dotted(path) for path in keys()}
+    defaults = of_profile("qwen3-8b").config.model_dump(mode="json")
+    for key, (value, _) in STATED.items():
+        section, _, name = key.rpartition(".")
+        tree = defaults
+        for part in section.split(".") if section else ():
+            tree = tree[part]
+        assert tree[name] == value, key
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_commented_file_of_init_means_exactly_the_profile(profile: str, tmp_path) -> None:
+    file = tmp_path / "diagevo.yaml"
+    file.write_text(template(profile), encoding="utf-8")
+    assert of_file(file).config == of_profile(profile).config
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_commented_file_shows_every_key_and_what_it_is_for(profile: str) -> None:
+    lines = template(profile).splitlines()
+    for path, info in keys().items():
+        indent = "  " * (len(path) - 1)
+        if path != ("profile",):
+            assert any(line.startswith(f"{indent}# {path[-1]}: ") for line in lines), path
+            assert f"{indent}# {info.description}" in lines
+
+
+def test_uncommenting_every_key_changes_nothing(tmp_path) -> None:
+    """So that each commented value is written as the loader reads it."""
+    wanted = {path[-1] for path in keys()}
+    lines = []
+    for line in template("embedded").splitlines():
+        bare = line.lstrip()
+        name = bare.removeprefix("# ").partition(":")[0]
+        if bare.startswith("# ") and name in wanted and "`" not in bare and not bare.endswith("."):
+            line = line.replace("# ", "", 1)
+        lines.append(line)
+    file = tmp_path / "diagevo.yaml"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    found = of_file(file)
+    assert found.config == of_profile("embedded").config
+    assert {source.kind for source in found.sources.values()} == {"file"}
+
+
+def test_a_written_configuration_reads_back_the_same(tmp_path) -> None:
+    config = resolve(
+        settings=["filter.tau=5/3", "memory.theta_dup=1e-3"], environ={"XDG_CONFIG_HOME": "/nowhere"}
+    ).config
+    file = tmp_path / "config.yaml"
+    file.write_text(to_yaml(config), encoding="utf-8")
+    assert of_file(file).config == config
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "null", "1e3", "a: b", "- x", "#c", "012", "", "é x", "~", "1/2", "a/b"]
+)
+def test_a_text_is_quoted_where_yaml_would_read_something_else(text: str) -> None:
+    from ruamel.yaml import YAML
+
+    assert YAML(typ="safe", pure=True).load(f"key: {scalar(text)}\n") == {"key": text}
+
+
+def test_the_plan_counts_completions_of_the_papers_round() -> None:
+    """6 steps × 256 × 8 questions with 10 votes each; 8,000 candidates with 12; 12 × 256 × 8 rollouts."""
+    rows = {row.stage: row for row in workload(of_profile("qwen3-8b").config, {"votes": 30.0})}
+    assert rows["challenger"].completions == 12_288 + 122_880
+    assert rows["candidates"].completions == 8_000
+    assert rows["votes"].completions == 96_000
+    assert rows["solver"].completions == 24_576
+    assert rows["diagnosis"].calls == 3 * 24_576
+    assert (rows["votes"].seconds, rows["solver"].seconds) == (30.0, None)
