@@ -46,8 +46,8 @@ def train_in_processes(
 ) -> TrainingSummary:
     """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`/rank-*.log.
 
-    `on_step` is called here, in this process, while rank 0 waits. Raises what a rank raised where it is an error
-    of diagevo's, ServiceError with the rank and its log where it died or hung.
+    `on_step` is called here, in this process, while rank 0 waits. Raises what a rank raised where that is an
+    error of diagevo's, ServiceError with the rank and its log where it died or hung.
     """
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
         address = str(Path(folder) / "ranks")

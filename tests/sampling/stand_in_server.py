@@ -1,0 +1,88 @@
+"""Stands in for a vLLM server in tests of process handling: same routes, scripted answers, no model.
+
+Options that the tests pass in place of vLLM's own: --die-at-start, --never-healthy, --die-once FLAG_FILE
+(at the first completion where FLAG_FILE does not exist), --die-always, --spawn PID_FILE (a child that ignores
+SIGTERM).
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+parser = argparse.ArgumentParser()
+for name in (
+    "--model",
+    "--served-model-name",
+    "--host",
+    "--port",
+    "--generation-config",
+    "--die-once",
+    "--spawn",
+):
+    parser.add_argument(name)
+for name in ("--die-at-start", "--never-healthy", "--die-always"):
+    parser.add_argument(name, action="store_true")
+options = parser.parse_args()
+weights = options.model
+calls: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.reply(503 if options.never_healthy else 200, {})
+
+    def do_POST(self) -> None:
+        global weights
+        length = int(self.headers.get("Content-Length") or 0)
+        body: Any = json.loads(self.rfile.read(length) or "null")
+        calls.append(self.path)
+        if self.path == "/collective_rpc":
+            if os.environ.get("VLLM_SERVER_DEV_MODE") != "1":
+                self.reply(404, {"error": "no development mode"})
+                return
+            weights = body["kwargs"]["weights_path"]
+            self.reply(200, {})
+        elif self.path == "/reset_prefix_cache":
+            self.reply(200, {})
+        else:
+            self.complete(body)
+
+    def complete(self, body: Any) -> None:
+        if options.die_always or (options.die_once and not Path(options.die_once).exists()):
+            if options.die_once:
+                Path(options.die_once).touch()
+            print("the engine died", flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        text = json.dumps({"weights": weights, "calls": calls[:-1]})
+        message = {"role": "assistant", "content": text}
+        choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(body["n"])]
+        usage = {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6}
+        head = {"id": "c", "object": "chat.completion", "created": 0, "model": body["model"]}
+        self.reply(200, {**head, "choices": choices, "usage": usage})
+
+    def reply(self, status: int, body: Any) -> None:
+        payload = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+print(f"stand-in for {options.model}", flush=True)
+if options.die_at_start:
+    print("no kernel for this device", flush=True)
+    sys.exit(3)
+if options.spawn:
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    Path(options.spawn).write_text(str(subprocess.Popen([sys.executable, "-c", stubborn]).pid))
+ThreadingHTTPServer((options.host, int(options.port)), Handler).serve_forever()

@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
+from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.transformers_sampler import TransformersSampler
+from tests.sampling.tiny_model import make_tiny_model
+
+
+def test_a_folder_that_does_not_exist_is_named_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(MissingDependencyError) as caught:
+        TransformersSampler(tmp_path / "nowhere")
+    assert str(tmp_path / "nowhere") in caught.value.message
+    assert caught.value.hint is not None
+    assert "save_pretrained" in caught.value.hint
+
+
+def test_a_folder_without_config_with_a_broken_one_or_without_weights_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(MissingDependencyError, match=r"no config\.json"):
+        check_model_folder(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(MissingDependencyError, match=r"config\.json cannot be read"):
+        check_model_folder(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(MissingDependencyError, match="no weights"):
+        check_model_folder(tmp_path)
+
+
+def test_weights_that_are_cut_short_are_reported_with_their_folder(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(MissingDependencyError, match="cannot be loaded") as caught:
+        TransformersSampler(folder)
+    assert str(folder) in caught.value.message
+
+
+def test_a_model_without_chat_template_gets_the_plain_one(tmp_path: Path) -> None:
+    tokenizer = load_tokenizer(make_tiny_model(tmp_path / "model", chat_template=False))
+    [ids] = encode_prompts(
+        tokenizer, [[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "1+1?"}]]
+    )
+    assert tokenizer.decode(ids) == "Be brief.\n\nUser: 1+1?\n\nAssistant:"
+
+
+def test_a_chat_template_of_the_model_is_kept(tiny_model: Path) -> None:
+    tokenizer = load_tokenizer(tiny_model)
+    [ids] = encode_prompts(tokenizer, [[{"role": "user", "content": "1+1?"}]])
+    assert tokenizer.convert_ids_to_tokens(ids) == ["<|u|>", "1", "+", "1", "?", "<|a|>"]
+
+
+def test_a_tokenizer_without_an_end_mark_is_refused(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings["eos_token"] = None
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(MissingDependencyError, match="end mark"):
+        load_tokenizer(folder)
+
+
+def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny_model: Path) -> None:
+    sampler = TransformersSampler(tiny_model)
+    prompt = [{"role": "user", "content": "a" * 500}]
+    with pytest.raises(ConfigError, match="512 tokens"):
+        sampler.sample([prompt], n=1, params=SamplingParams(max_new_tokens=32), seed=0)  # type: ignore[list-item]

@@ -1,0 +1,145 @@
+"""Process handling of the vLLM server, with a stand-in. The real one: test_contract.py, marker `vllm`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.errors import MissingDependencyError, ServiceError
+from diagevo.sampling.sampler import Prompt, SamplingParams
+from diagevo.sampling.vllm_server import VLLMServer
+from tests.sampling.tiny_model import make_tiny_model
+
+STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
+PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
+pytestmark = pytest.mark.server
+
+
+def start(folder: Path, tmp_path: Path, *options: str, **changes: Any) -> VLLMServer:
+    return VLLMServer(folder, log=tmp_path / "server.log", options=options, command=STAND_IN, **changes)
+
+
+def state(server: VLLMServer) -> dict[str, Any]:
+    [[completion]] = server.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
+    return json.loads(completion.text)
+
+
+def alive(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_it_serves_the_folder_and_ends_with_everything_it_started(tiny_model: Path, tmp_path: Path) -> None:
+    with start(tiny_model, tmp_path, "--spawn", str(tmp_path / "pid")) as server:
+        assert state(server)["weights"] == str(tiny_model)
+        child = int((tmp_path / "pid").read_text())
+        assert alive(child)
+    until(lambda: not alive(child))  # It ignored SIGTERM.
+    assert server.pid is None
+
+
+def test_two_servers_get_two_ports(tiny_model: Path, tmp_path: Path) -> None:
+    with start(tiny_model, tmp_path / "a") as first, start(tiny_model, tmp_path / "b") as second:
+        assert first.url != second.url
+        assert state(first)
+        assert state(second)
+
+
+def test_a_server_that_ends_before_it_is_ready_is_reported_with_the_end_of_its_log(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ServiceError) as caught:
+        start(tiny_model, tmp_path, "--die-at-start")
+    assert "exit status 3" in caught.value.message
+    assert "no kernel for this device" in caught.value.message
+    assert caught.value.hint is not None
+    assert str(tmp_path / "server.log") in caught.value.hint
+
+
+def test_a_server_that_never_gets_healthy_is_given_up_at_the_deadline(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ServiceError, match=r"not healthy after 1\.5 s"):
+        start(tiny_model, tmp_path, "--never-healthy", startup_timeout=1.5)
+
+
+def test_a_server_that_dies_is_started_again_and_the_call_is_made_again(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
+        before = server.pid
+        assert state(server)["weights"] == str(tiny_model)
+        assert server.pid != before
+
+
+def test_a_server_that_keeps_dying_is_reported(tiny_model: Path, tmp_path: Path) -> None:
+    with start(tiny_model, tmp_path, "--die-always") as server, pytest.raises(ServiceError) as caught:
+        state(server)
+    assert "SIGKILL" in caught.value.message
+    assert "the engine died" in caught.value.message
+
+
+def test_new_weights_are_loaded_without_a_restart_and_old_prefixes_forgotten(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    newer = make_tiny_model(tmp_path / "newer", seed=1)
+    with start(tiny_model, tmp_path) as server:
+        before = server.pid
+        server.reload_weights(newer)
+        assert state(server) == {"weights": str(newer), "calls": ["/collective_rpc", "/reset_prefix_cache"]}
+        assert server.pid == before
+
+
+def test_a_folder_that_vllm_could_not_load_never_reaches_it(tiny_model: Path, tmp_path: Path) -> None:
+    wider = make_tiny_model(tmp_path / "wider", width=64)
+    with start(tiny_model, tmp_path) as server:
+        with pytest.raises(MissingDependencyError, match="no such folder"):
+            server.reload_weights(tmp_path / "nowhere")
+        with pytest.raises(MissingDependencyError, match="another architecture"):
+            server.reload_weights(wider)
+        assert state(server) == {"weights": str(tiny_model), "calls": []}
+
+
+def test_a_restarted_server_serves_the_newest_weights(tiny_model: Path, tmp_path: Path) -> None:
+    newer = make_tiny_model(tmp_path / "newer", seed=1)
+    with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
+        server.reload_weights(newer)
+        assert state(server)["weights"] == str(newer)
+
+
+def test_it_ends_when_its_parent_is_killed(tiny_model: Path, tmp_path: Path) -> None:
+    program = (
+        "import os, signal; from pathlib import Path; from diagevo.sampling.vllm_server import VLLMServer\n"
+        f"folder, log = Path({str(tiny_model)!r}), Path({str(tmp_path / 'log')!r})\n"
+        f"server = VLLMServer(folder, log=log, command={STAND_IN!r})\n"
+        "print(server.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert parent.returncode == -signal.SIGKILL
+    until(lambda: not alive(int(parent.stdout)))
+    assert not [p for p in os.listdir("/proc") if p.isdigit() and _in_group(p, int(parent.stdout))]
+
+
+def _in_group(pid: str, group: int) -> bool:
+    try:
+        return os.getpgid(int(pid)) == group and alive(int(pid))
+    except ProcessLookupError:
+        return False

@@ -1,0 +1,91 @@
+"""A small phase for the tests: the same rows, reward and settings in this process and in others.
+
+`python -m tests.training.phase START FOLDER` plays it and notes each step in FOLDER/steps.jsonl. The environment
+variable KILL says where the process kills itself: "step:2" while the step is reported, "save:2" while its
+checkpoint is written.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from diagevo.config.models import GRPOConfig, SamplingConfig
+from diagevo.training import checkpoints
+from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary, train
+
+ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}+{i * i}?"}]) for i in range(5)]
+SETTINGS = GRPOConfig(max_steps=9, batch_questions=2, group=4, micro_batch=4, learning_rate=1e-3)
+SAMPLING = SamplingConfig(max_new_tokens=12, max_prompt_tokens=32)
+SEED = 5
+
+
+class LetterReward:
+    """Counts a letter (measured a rank) less the mean count of the step (over all ranks)."""
+
+    def __init__(self, letter: str = "e", kill: int | None = None, hang: int | None = None) -> None:
+        self.letter = letter
+        self.kill = kill
+        self.hang = hang
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        rank = int(os.environ.get("RANK", "0"))
+        if rollouts[0].step == 2 and self.kill == rank:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if rollouts[0].step == 2 and self.hang == rank:
+            time.sleep(600)
+        return [rollout.text.count(self.letter) for rollout in rollouts]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]:
+        mean = sum(measures) / len(measures)
+        return [measure - mean for measure in measures]
+
+
+def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
+    folder.mkdir(parents=True, exist_ok=True)
+    where, _, number = os.environ.get("KILL", "").partition(":")
+
+    def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
+        with (folder / "steps.jsonl").open("a") as file:
+            played = [asdict(rollout) for rollout in rollouts]
+            saved = checkpoints.last_saved_step(folder / "work")
+            file.write(json.dumps([step, played, rewards, saved]) + "\n")
+        if where == "step" and step == int(number):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if where == "save":
+        flush = checkpoints._digest_and_flush
+
+        def killed(path: Path) -> str:
+            if path.name == "optimizer.pt" and f"checkpoint-{number}" in str(path):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return flush(path)
+
+        checkpoints._digest_and_flush = killed
+    return train(
+        start,
+        ROWS,
+        LetterReward(),
+        SETTINGS,
+        SAMPLING,
+        output=folder / "final",
+        work=folder / "work",
+        seed=SEED,
+        on_step=on_step,
+        resume=resume,
+    )
+
+
+def steps(folder: Path) -> dict[int, Any]:
+    """What was reported at each step: the last report counts."""
+    lines = (folder / "steps.jsonl").read_text().splitlines()
+    return {step: (played, rewards) for step, played, rewards, _ in map(json.loads, lines)}
+
+
+if __name__ == "__main__":
+    play(Path(sys.argv[1]), Path(sys.argv[2]), resume=False)

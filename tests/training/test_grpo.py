@@ -1,0 +1,230 @@
+"""A phase in this process, against itself killed and resumed."""
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import GRPOConfig, SamplingConfig
+from diagevo.errors import ConfigError, MissingDependencyError, StoreError
+from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.training import checkpoints
+from diagevo.training.grpo import TrainingRow, TrainingSummary, last_saved_step, train
+from tests.training import phase
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Played:
+    folder: Path
+    summary: TrainingSummary
+    start_before: str
+    start_after: str
+
+    def steps(self) -> dict[int, Any]:
+        return phase.steps(self.folder)
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    folder = tmp_path_factory.mktemp("straight")
+    before = digest(tiny_model)
+    summary = phase.play(tiny_model, folder, resume=False)
+    return Played(folder, summary, before, digest(tiny_model))
+
+
+def digest(folder: Path) -> str:
+    content = b"".join(path.name.encode() + path.read_bytes() for path in sorted(folder.iterdir()))
+    return hashlib.sha256(content).hexdigest()
+
+
+def weights(folder: Path) -> bytes:
+    return (folder / "final" / "model.safetensors").read_bytes()
+
+
+def test_each_row_is_played_once_and_the_last_batch_is_smaller(straight: Played) -> None:
+    steps = straight.steps()
+    assert straight.summary.steps == 3
+    assert {step: len(rollouts) for step, (rollouts, _) in steps.items()} == {1: 8, 2: 8, 3: 4}
+    played = [(r["row_id"], r["sample"]) for rollouts, _ in steps.values() for r in rollouts]
+    assert sorted(played) == [(row.row_id, g) for row in phase.ROWS for g in range(4)]
+    assert all(r["step"] == step for step, (rollouts, _) in steps.items() for r in rollouts)
+
+
+def test_rewards_are_those_of_the_whole_step_in_its_order(straight: Played) -> None:
+    for rollouts, rewards in straight.steps().values():
+        counts = [r["text"].count("e") for r in rollouts]
+        assert rewards == pytest.approx([count - sum(counts) / len(counts) for count in counts])
+    assert any(reward != 0 for _, rewards in straight.steps().values() for reward in rewards)
+
+
+def test_a_step_is_reported_before_its_checkpoint_is_saved(straight: Played) -> None:
+    import json
+
+    lines = (straight.folder / "steps.jsonl").read_text().splitlines()
+    assert [(step, saved) for step, _, _, saved in map(json.loads, lines)] == [(1, 0), (2, 1), (3, 2)]
+
+
+def test_the_starting_weights_stay_as_they_are_and_the_new_ones_differ(straight: Played) -> None:
+    assert straight.start_after == straight.start_before
+    assert weights(straight.folder) != (straight.folder / "work/checkpoint-2/model.safetensors").read_bytes()
+
+
+def test_the_output_is_a_plain_model_folder(straight: Played) -> None:
+    final = straight.summary.final
+    assert checkpoints.notes_of(final) is not None
+    assert not list(final.parent.glob(".staging*"))
+    sampler = TransformersSampler(final)
+    [[completion]] = sampler.sample(
+        [phase.ROWS[0].prompt], n=1, params=SamplingParams(max_new_tokens=4), seed=0
+    )
+    assert completion.tokens <= 4
+
+
+def test_only_the_newest_checkpoints_stay(straight: Played) -> None:
+    assert sorted(path.name for path in (straight.folder / "work").iterdir()) == [
+        "checkpoint-2",
+        "checkpoint-3",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["step:2", "save:2"])
+def test_a_phase_that_was_killed_goes_on_as_if_it_had_not_been(
+    straight: Played, tiny_model: Path, tmp_path: Path, moment: str
+) -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.training.phase", str(tiny_model), str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "KILL": moment},
+        capture_output=True,
+        check=False,
+    )
+    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    assert last_saved_step(tmp_path / "work") == 1
+    summary = phase.play(tiny_model, tmp_path, resume=True)
+    assert (summary.steps, summary.resumed_from) == (3, 1)
+    assert phase.steps(tmp_path) == straight.steps()
+    assert weights(tmp_path) == weights(straight.folder)
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"])
+def test_a_checkpoint_that_misses_its_state_is_passed_over(
+    straight: Played, tiny_model: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(straight.folder / "work", tmp_path / "work")
+    (tmp_path / "work/checkpoint-3" / name).unlink()
+    assert last_saved_step(tmp_path / "work") == 2
+    if name == "optimizer.pt":
+        summary = phase.play(tiny_model, tmp_path, resume=True)
+        assert summary.resumed_from == 2
+        assert list(phase.steps(tmp_path)) == [3]
+        assert weights(tmp_path) == weights(straight.folder)
+
+
+def test_a_phase_whose_steps_are_all_saved_only_writes_its_output_again(
+    straight: Played, tiny_model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight.folder / "work", tmp_path / "work")
+    summary = phase.play(tiny_model, tmp_path, resume=True)
+    assert (summary.steps, summary.resumed_from) == (3, 3)
+    assert not (tmp_path / "steps.jsonl").exists()
+    assert weights(tmp_path) == weights(straight.folder)
+
+
+def attempt(start: Path, folder: Path, **changes: Any) -> Callable[[], TrainingSummary]:
+    values: dict[str, Any] = {
+        "rows": phase.ROWS,
+        "reward": phase.LetterReward(),
+        "settings": phase.SETTINGS,
+        "sampling": phase.SAMPLING,
+        "output": folder / "final",
+        "work": folder / "work",
+        "seed": phase.SEED,
+        "on_step": lambda step, rollouts, rewards: None,
+        "resume": True,
+    }
+    return lambda: train(start, **(values | changes))
+
+
+def test_a_checkpoint_of_other_rows_is_not_resumed(
+    straight: Played, tiny_model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(straight.folder / "work", tmp_path / "work")
+    with pytest.raises(ConfigError, match="another plan"):
+        attempt(tiny_model, tmp_path, rows=phase.ROWS[:4])()
+    assert last_saved_step(tmp_path / "work") == 3  # Nothing is lost.
+
+
+def test_rows_that_cannot_be_trained_on_are_refused(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least one row"):
+        attempt(tiny_model, tmp_path, rows=[])()
+    with pytest.raises(ConfigError, match="same row_id"):
+        attempt(tiny_model, tmp_path, rows=[phase.ROWS[0], phase.ROWS[0]])()
+    long = TrainingRow("long", [{"role": "user", "content": "9" * 40}])
+    with pytest.raises(ConfigError, match="long has 42 tokens"):
+        attempt(tiny_model, tmp_path, rows=[long])()
+
+
+def test_a_start_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingDependencyError, match="not a model folder"):
+        attempt(tmp_path / "nowhere", tmp_path)()
+
+
+def test_a_disk_that_is_full_while_a_checkpoint_is_saved_is_reported(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "_digest_and_flush", full)
+    with pytest.raises(StoreError, match="step 1 cannot be written.*No space left"):
+        attempt(tiny_model, tmp_path, resume=False)()
+    assert last_saved_step(tmp_path / "work") == 0
+
+
+def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None:
+    from diagevo.config.models import HardwareConfig
+    from diagevo.training.grpo import trl_settings
+    from diagevo.training.plan import plan_phase
+
+    plan = plan_phase(phase.ROWS, batch_questions=2, max_steps=9, group=4, ranks=1, micro_batch=4, seed=0)
+    found = trl_settings(
+        plan, GRPOConfig(max_steps=9), SamplingConfig(), tmp_path, 0, HardwareConfig(device="cpu")
+    )
+    decided = {
+        "num_iterations": 1,
+        "scale_rewards": "group",
+        "loss_type": "dapo",
+        "importance_sampling_level": "token",
+        "epsilon": 0.2,
+        "epsilon_high": 0.3,
+        "delta": 3.0,
+        "beta": 0.01,
+        "use_bias_correction_kl": False,
+        "vllm_importance_sampling_correction": False,
+        "mask_truncated_completions": False,
+        "sync_ref_model": False,
+        "temperature": 1.0,
+        "top_p": 0.99,
+        "top_k": 0,
+        "max_completion_length": 4096,
+        "learning_rate": 1e-6,
+        "weight_decay": 0.01,
+        "max_grad_norm": 1.0,
+        "warmup_steps": 0,
+        "use_cpu": True,
+        "bf16": False,
+    }
+    assert {name: getattr(found, name) for name in decided} == decided
+    assert str(found.lr_scheduler_type.value) == "constant"

@@ -1,0 +1,149 @@
+"""One phase of two updates against the GRPO loss and AdamW worked out in plain torch, row by row.
+
+The second update has a KL term that is not zero and a smaller batch. The oracle sees each row alone, without padding, and
+takes the loss as the paper's family writes it: advantages by group, a mean over the tokens of the
+batch, the low-variance estimator of the KL divergence to the starting weights.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+from transformers.trainer_callback import TrainerCallback
+
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.training import grpo
+from diagevo.training.plan import plan_phase
+from diagevo.training.trainer import PhaseTrainer
+from tests.training import phase
+
+ROWS = phase.ROWS[:3]
+BETA = 0.5  # Large, so that an error in the KL term is seen.
+LEARNING_RATE = 1e-2
+SETTINGS = GRPOConfig(
+    max_steps=2,
+    batch_questions=2,
+    group=4,
+    micro_batch=4,
+    learning_rate=LEARNING_RATE,
+    beta=BETA,
+    max_grad_norm=1.0,
+)
+SAMPLING = SamplingConfig(max_new_tokens=10, max_prompt_tokens=32, temperature=0.8, top_p=1.0)
+Weights = dict[str, torch.Tensor]
+Completions = list[tuple[list[int], list[int]]]  # prompt ids, completion ids
+
+
+def weights_of(model: Any) -> Weights:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+class Recorder(TrainerCallback):
+    """Weights before each update, clipped gradients at it, weights after it."""
+
+    def __init__(self) -> None:
+        self.before: list[Weights] = []
+        self.gradients: list[Weights] = []
+        self.after: list[Weights] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.before.append(weights_of(kwargs["model"]))
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        named = kwargs["model"].named_parameters()
+        self.gradients.append({name: value.grad.detach().clone() for name, value in named})
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.after.append(weights_of(kwargs["model"]))
+
+
+@pytest.fixture(scope="module")
+def played(
+    tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Recorder, list[Completions], list[list[float]]]:
+    batches: list[Completions] = []
+    rewards: list[list[float]] = []
+    draw = PhaseTrainer._generate_single_turn
+
+    def drawn(self: Any, prompt_ids: Any, *rest: Any, **options: Any) -> Any:
+        completions, logprobs = draw(self, prompt_ids, *rest, **options)
+        batches.append(list(zip(prompt_ids, completions, strict=True)))
+        return completions, logprobs
+
+    plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, micro_batch=4, seed=0)
+    recorder = Recorder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
+        trainer = grpo._build_trainer(
+            tiny_model,
+            plan,
+            phase.LetterReward(),
+            SETTINGS,
+            SAMPLING,
+            tmp_path_factory.mktemp("work"),
+            0,
+            lambda step, rollouts, values: rewards.append(values),
+            {},
+            HardwareConfig(device="cpu"),
+        )
+        trainer.add_callback(recorder)
+        trainer.train()
+    return recorder, batches, rewards
+
+
+def log_probabilities(model: Any, prompt: Sequence[int], completion: Sequence[int]) -> torch.Tensor:
+    logits = model(torch.tensor([[*prompt, *completion]])).logits[0, len(prompt) - 1 : -1]
+    return (logits / SAMPLING.temperature).log_softmax(-1)[range(len(completion)), list(completion)]
+
+
+def expected_gradient(start: Path, weights: Weights, batch: Completions, rewards: Sequence[float]) -> Weights:
+    reference: Any = AutoModelForCausalLM.from_pretrained(str(start))
+    model: Any = AutoModelForCausalLM.from_pretrained(str(start))
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.copy_(weights[name])
+    groups = torch.tensor(rewards).view(-1, SETTINGS.group)
+    advantages = ((groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)).flatten()
+    tokens = sum(len(completion) for _, completion in batch)
+    loss = torch.zeros(())
+    for (prompt, completion), advantage in zip(batch, advantages, strict=True):
+        new = log_probabilities(model, prompt, completion)
+        with torch.no_grad():
+            old = log_probabilities(reference, prompt, completion)
+        ratio = torch.exp(new - new.detach())  # One update a batch: the ratio is 1, its gradient is not 0.
+        distance = torch.exp(old - new) - (old - new) - 1
+        loss = loss - (ratio * advantage - BETA * distance).sum() / tokens
+    loss.backward()
+    gradient = {name: value.grad for name, value in model.named_parameters()}
+    norm = torch.sqrt(sum((value**2).sum() for value in gradient.values()))
+    return {name: value * min(1.0, 1.0 / (float(norm) + 1e-6)) for name, value in gradient.items()}
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_the_gradient_is_that_of_the_grpo_loss(played: Any, tiny_model: Path, step: int) -> None:
+    recorder, batches, rewards = played
+    assert [len(batch) for batch in batches] == [8, 4]
+    assert any(reward != 0 for reward in rewards[step])
+    expected = expected_gradient(tiny_model, recorder.before[step], batches[step], rewards[step])
+    found = recorder.gradients[step]
+    assert found.keys() == expected.keys()
+    largest = max(float(value.abs().max()) for value in expected.values())
+    for name, value in expected.items():
+        assert torch.allclose(found[name], value, rtol=1e-3, atol=1e-4 * largest), name
+
+
+def test_the_update_is_adamw_with_a_constant_rate(played: Any) -> None:
+    recorder, _, _ = played
+    first, second = recorder.gradients
+    for name, weight in recorder.before[0].items():
+        decay = 0.0 if "norm" in name else SETTINGS.weight_decay  # Norms are not decayed, as in transformers.
+        mean, square = torch.zeros_like(weight), torch.zeros_like(weight)
+        for t, gradient in ((1, first[name]), (2, second[name])):
+            mean = 0.9 * mean + 0.1 * gradient
+            square = 0.999 * square + 0.001 * gradient**2
+            step = (mean / (1 - 0.9**t)) / ((square / (1 - 0.999**t)).sqrt() + 1e-8)
+            weight = weight * (1 - LEARNING_RATE * decay) - LEARNING_RATE * step
+        assert torch.allclose(recorder.after[1][name], weight, rtol=1e-4, atol=1e-5), name
