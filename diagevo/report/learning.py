@@ -1,0 +1,197 @@
+"""What the solver learned: accuracy by round, how right its labels were, how hard its questions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from diagevo.evaluation.benchmarks import BENCHMARKS
+from diagevo.evaluation.protocol import estimate
+from diagevo.evaluation.sources import SELF_PLAY
+from diagevo.report.figure import Figure, Missing, Rows, data, lines, percent, sized
+from diagevo.report.material import Material
+from diagevo.report.style import GREY, SERIES, altair
+
+MATHEMATICS = tuple(entry.name for entry in BENCHMARKS if entry.group == "mathematics")
+GENERAL = tuple(entry.name for entry in BENCHMARKS if entry.group == "general")
+
+
+def _row(run: str, round_: int, series: str, value: float, error: float) -> dict[str, Any]:
+    return {
+        "run": run,
+        "round": round_,
+        "series": series,
+        "accuracy": percent(value),
+        "low": percent(value - error),
+        "high": percent(value + error),
+        "standard_error": percent(error),
+    }
+
+
+def _series_scale(rows: Rows) -> Any:
+    alt = altair()
+
+    names = list(dict.fromkeys(row["series"] for row in rows))
+    return alt.Scale(domain=names, range=[SERIES[i % len(SERIES)] for i in range(len(names))])
+
+
+def _coloured(rows: Rows, runs: int, title: str, y: str = "accuracy", band: bool = True) -> Any:
+    """Series by colour; with several runs beside one another, runs by dash."""
+    alt = altair()
+
+    colour = alt.Color("series:N", title=None, scale=_series_scale(rows), legend=alt.Legend(orient="bottom"))
+    dash = alt.StrokeDash("run:N" if runs > 1 else "series:N", title="run" if runs > 1 else None)
+    if runs == 1:
+        dash = dash.legend(None)
+    return lines(rows, y, title, colour, dash=dash, band=("low", "high") if band else None)
+
+
+def averages(material: Material, names: Sequence[str]) -> dict[int, tuple[float, float]]:
+    """By round: the mean over the benchmarks and its standard error, where all of them were measured whole.
+
+    Where a benchmark was measured several times at a round, the last measurement counts.
+    """
+    last: dict[tuple[int, str], Any] = {}
+    for evaluation in material.evaluations:
+        if evaluation.round is not None and evaluation.metrics and evaluation.conditions.get("whole"):
+            last[evaluation.round, evaluation.benchmark] = evaluation.metrics
+    found = {}
+    for number in sorted({round_ for round_, _ in last}):
+        of_round = [last.get((number, name)) for name in names]
+        if all(of_round):
+            metrics = [m for m in of_round if m]
+            error = sum(m["score_se"] ** 2 for m in metrics) ** 0.5 / len(metrics)
+            found[number] = (sum(m["score"] for m in metrics) / len(metrics), error)
+    return found
+
+
+def performance(materials: Sequence[Material]) -> Figure | Missing:
+    rows: Rows = []
+    baseline: Rows = []
+    parts: list[str] = []
+    for material in materials:
+        for name, group in (("mathematical average", MATHEMATICS), ("general average", GENERAL)):
+            by_round = averages(material, group)
+            rows += [_row(material.run_id, n, name, value, error) for n, (value, error) in by_round.items()]
+            if by_round and name not in parts:
+                parts.append(name)
+        for validation in material.validations:
+            if validation.benchmark != "validation":
+                continue
+            metrics, samples = validation.metrics, validation.conditions.get("samples", "k")
+            number, run = validation.round, material.run_id
+            rows.append(
+                _row(run, number, f"mean@{samples}, T = 1", metrics["mean_at_k"], metrics["mean_at_k_se"])
+            )
+            rows.append(_row(run, number, "greedy", metrics["greedy"], metrics["greedy_se"]))
+            if "mean_at_k_baseline" in metrics and material is materials[0]:
+                heat = validation.conditions["baseline_temperature"]
+                share = percent(metrics["mean_at_k_baseline"])
+                baseline.append({"accuracy": share, "label": f"untouched model, T = {heat}"})
+    if not rows:
+        return Missing(
+            "no checkpoint was validated or evaluated", "diagevo eval run held-out --round all (or all)"
+        )
+    alt = altair()
+
+    chart = _coloured(rows, len(materials), "accuracy (%)")
+    caption = "Accuracy of the solver after each round; round 0 is the model it started from. "
+    caption += f"{materials[0].setting} "
+    validated = next((v for v in materials[0].validations if v.benchmark == "validation"), None)
+    if validated is not None:
+        caption += (
+            f"Validation on {validated.questions} held-out questions that training never sees: the mean over"
+            f" {validated.conditions.get('samples')} samples at T = 1, and one greedy answer. "
+        )
+    if baseline:
+        rule = alt.Chart(data(baseline)).mark_rule(strokeDash=[2, 3], color=GREY).encode(y="accuracy:Q")
+        text = (
+            alt.Chart(data(baseline))
+            .mark_text(align="right", dx=-2, dy=-6, color="#555555", fontSize=10)
+            .encode(y="accuracy:Q", text="label:N", x=alt.value(420))
+        )
+        chart = alt.layer(chart, rule, text)
+        caption += "The dotted line is the untouched model drawn colder: what sharpening alone would give. "
+    if parts:
+        caption += f"The {' and the '.join(parts)}: unweighted over benchmarks measured whole. "
+    caption += "Bars: one standard error over questions."
+    return Figure(sized(chart), rows + [row | {"series": row["label"]} for row in baseline], caption)
+
+
+def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
+    rows: Rows = []
+    sources: set[str] = set()
+    for material in materials:
+        groups = {"kept": ("kept",), "all labelled": None, "removed by τ": ("contested",)}
+        for series, verdicts in groups.items():
+            for facts in material.rounds:
+                known = [
+                    float(c.label_true)
+                    for c in material.questions(facts.round)
+                    if c.label_true is not None and (verdicts is None or c.verdict in verdicts)
+                ]
+                if known:
+                    sources.add("every label against the world's computed truth")
+                    share = estimate(known)
+                    row = _row(material.run_id, facts.round, series, share.value, share.standard_error)
+                    rows.append(row | {"questions": share.questions})
+        for label in material.labels:
+            if label.accuracy is not None and label.source != "world":
+                sources.add("questions drawn each round, answers proposed by a model and checked by a human")
+                row = _row(
+                    material.run_id,
+                    label.round,
+                    "drawn questions",
+                    label.accuracy.value,
+                    label.accuracy.standard_error,
+                )
+                rows.append(row | {"questions": label.checked})
+        for evaluation in material.evaluations:
+            if _own_round(evaluation) and evaluation.metrics and "majority" in evaluation.metrics:
+                samples = evaluation.conditions["samples"]
+                row = _row(
+                    material.run_id,
+                    evaluation.round or 0,
+                    "after training",
+                    evaluation.metrics["majority"],
+                    evaluation.metrics["majority_se"],
+                )
+                rows.append(row | {"questions": evaluation.questions})
+                sources.add(f"after training: the majority of {samples} new responses on drawn questions")
+    if not rows:
+        return Missing("no label has a reference answer", "diagevo eval oracle sample --round all")
+    chart = _coloured(rows, len(materials), "pseudo-label accuracy (%)")
+    caption = (
+        f"Share of majority-vote pseudo-labels that are right, by round. {materials[0].setting} Measured by: "
+        f"{'; '.join(sorted(sources))}. Bars: one standard error."
+    )
+    return Figure(sized(chart), rows, caption)
+
+
+def _own_round(evaluation: Any) -> bool:
+    return evaluation.benchmark == f"{SELF_PLAY}{evaluation.round}"
+
+
+def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
+    rows: Rows = []
+    samples: set[int] = set()
+    for material in materials:
+        for evaluation in material.evaluations:
+            if evaluation.round == 0 and evaluation.benchmark.startswith(SELF_PLAY) and evaluation.metrics:
+                number = int(evaluation.benchmark.removeprefix(SELF_PLAY))
+                error = evaluation.metrics["score_se"]
+                row = _row(material.run_id, number, material.run_id, 1 - evaluation.metrics["score"], error)
+                row["error_rate"] = row.pop("accuracy")
+                rows.append(row | {"questions": evaluation.questions})
+                samples.add(evaluation.conditions["samples"])
+    if not rows:
+        return Missing(
+            "the starting solver was not measured on the questions of the rounds",
+            "diagevo eval selfplay --solver start",
+        )
+    chart = _coloured(rows, 1, "error rate of the starting solver (%)", y="error_rate")
+    asked = max(row["questions"] for row in rows)
+    caption = (
+        f"Difficulty: the error rate of the fixed starting solver on up to {asked} of each round's questions,"
+        f" {', '.join(map(str, sorted(samples)))} samples each at T = 1, against reference answers."
+        f" {materials[0].setting} Bars: one standard error over questions."
+    )
+    return Figure(sized(chart), rows, caption)

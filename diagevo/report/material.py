@@ -1,0 +1,298 @@
+"""What a report is made of: one pass over a run's log, its evaluations and its oracle, as plain rows."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from sqlalchemy import select
+
+from diagevo.evaluation.oracle import LabelAccuracy, Oracle
+from diagevo.evaluation.store import Evaluation, EvaluationStore
+from diagevo.memory import events
+from diagevo.memory.artifacts import ARTIFACT
+from diagevo.memory.database import Database
+from diagevo.memory.history import History
+from diagevo.memory.tables import CauseHistoryRow, table
+from diagevo.selfplay.equivalence import AnswerChecker
+
+HISTORY = table(CauseHistoryRow)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFacts:
+    """A committed round. ε is the one the round was played under; F and z are its commit's."""
+
+    round: int
+    epsilon: Fraction
+    epsilon_next: Fraction
+    failures: int
+    z: Fraction | None
+    active: int
+    mastered: int
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    round: int
+    question_id: str
+    text: str
+    mode: str
+    cause_id: str | None
+    verdict: str
+    responses: int
+    first: int
+    second: int
+    label_true: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRound:
+    """A cause after the commit of a round."""
+
+    round: int
+    cause_id: str
+    description: str
+    node: str
+    state: str
+    frequency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A measurement that the round itself recorded."""
+
+    round: int
+    benchmark: str
+    questions: int
+    conditions: dict[str, Any]
+    metrics: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    round: int
+    cause_id: str
+    consistency: Fraction
+    questions: int
+    closed_frequency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivation:
+    """A Mastered cause that failed again: the failure, how it was matched, and the promotion undone."""
+
+    round: int
+    cause_id: str
+    description: str
+    failure_id: str
+    via: str
+    similarity: float | None
+    promoted_round: int
+    consistency: Fraction
+    promotion_questions: int
+    frequency: int
+    """After the commit: the new failures alone."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything the figures show of one run, up to its last commit."""
+
+    run_id: str
+    configuration: events.RunConfigured | None
+    rounds: tuple[RoundFacts, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    causes: tuple[CauseRound, ...] = ()
+    created: dict[int, int] = field(default_factory=dict)
+    promotions: tuple[Promotion, ...] = ()
+    reactivations: tuple[Reactivation, ...] = ()
+    seconds: tuple[tuple[int, str, float], ...] = ()
+    """Round, stage and wall time, attempts of a stage summed."""
+    validations: tuple[Validation, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
+    labels: tuple[LabelAccuracy, ...] = ()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return {} if self.configuration is None else self.configuration.config
+
+    @property
+    def world(self) -> str | None:
+        return self.config.get("world")
+
+    @property
+    def setting(self) -> str:
+        """Where the figures were measured, for captions."""
+        if self.world is not None:
+            return f"Run {self.run_id}, {self.world} world (a small laboratory model)."
+        models = {} if self.configuration is None else self.configuration.models
+        return (
+            f"Run {self.run_id}, solver {models['solver'].name}."
+            if "solver" in models
+            else f"Run {self.run_id}."
+        )
+
+    def questions(self, round: int) -> list[Candidate]:
+        """The round's readable questions."""
+        return [c for c in self.candidates if c.round == round and c.verdict != "invalid"]
+
+
+def gather(history: History) -> Material:
+    """Read a run. Rounds that are still open are left out."""
+    committed = {commit.round: commit.event for commit in history.commits}
+    opened: dict[int, events.RoundOpened] = {}
+    scored: list[tuple[int, events.CandidateScored]] = []
+    promoted: dict[str, tuple[int, events.CausePromoted]] = {}
+    promotions: list[Promotion] = []
+    reactivated: list[tuple[int, events.CauseReactivated]] = []
+    matched: dict[tuple[int, str], events.CauseMatched] = {}
+    created: dict[int, int] = defaultdict(int)
+    seconds: dict[tuple[int, str], float] = defaultdict(float)
+    validations: list[Validation] = []
+    configured: events.RunConfigured | None = None
+    for recorded in history.events(
+        events.RunConfigured,
+        events.RoundOpened,
+        events.CandidateScored,
+        events.CausePromoted,
+        events.CauseReactivated,
+        events.CauseMatched,
+        events.CauseCreated,
+        events.StageCompleted,
+        events.CheckpointEvaluated,
+    ):
+        number = recorded.round
+        if number and number not in committed:
+            continue
+        match recorded.event:
+            case events.RunConfigured() as event:
+                configured = event
+            case events.RoundOpened() as event:
+                opened[number] = event
+            case events.CandidateScored() as event:
+                scored.append((number, event))
+            case events.CausePromoted() as event:
+                promoted[recorded.event_id] = (number, event)
+                share = Fraction(event.consistency)
+                promotions.append(
+                    Promotion(number, event.cause_id, share, event.questions, event.closed_frequency)
+                )
+            case events.CauseReactivated() as event:
+                reactivated.append((number, event))
+            case events.CauseMatched() as event:
+                matched[number, event.failure_id] = event
+            case events.CauseCreated():
+                created[number] += 1
+            case events.StageCompleted(stage=stage, seconds=float(spent)):
+                seconds[number, stage] += spent
+            case events.CheckpointEvaluated() as event if event.role == "solver":
+                validations.append(
+                    Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
+                )
+    causes = _causes(history)
+    after = {(c.round, c.cause_id): c for c in causes}
+    texts = _texts(history.database, [event.question for _, event in scored])
+    with AnswerChecker() as checker:
+        labels = Oracle(history.database, history.run_id).accuracy(checker)
+    return Material(
+        run_id=history.run_id,
+        configuration=configured,
+        rounds=tuple(_facts(number, opened[number], event) for number, event in sorted(committed.items())),
+        candidates=tuple(_candidate(number, event, texts) for number, event in scored),
+        causes=tuple(causes),
+        created=dict(created),
+        promotions=tuple(promotions),
+        reactivations=tuple(
+            _reactivation(number, event, promoted, matched, after) for number, event in reactivated
+        ),
+        seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
+        validations=tuple(validations),
+        evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
+        labels=tuple(labels),
+    )
+
+
+def _facts(number: int, opened: events.RoundOpened, committed: events.RoundCommitted) -> RoundFacts:
+    reference = committed.reference_failures
+    return RoundFacts(
+        number,
+        Fraction(opened.epsilon),
+        Fraction(committed.epsilon_next),
+        committed.failures,
+        Fraction(committed.failures, reference) if reference else None,
+        committed.active,
+        committed.mastered,
+        committed.nodes,
+    )
+
+
+def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]) -> Candidate:
+    return Candidate(
+        number,
+        event.question_id,
+        texts.get(event.question, ""),
+        event.mode,
+        event.cause_id,
+        event.verdict,
+        event.responses,
+        event.first,
+        event.second,
+        event.label_true,
+    )
+
+
+def _reactivation(
+    number: int,
+    event: events.CauseReactivated,
+    promoted: dict[str, tuple[int, events.CausePromoted]],
+    matched: dict[tuple[int, str], events.CauseMatched],
+    after: dict[tuple[int, str], CauseRound],
+) -> Reactivation:
+    promotion_round, promotion = promoted[event.promotion]
+    match = matched[number, event.failure_id]
+    cause = after.get((number, event.cause_id))
+    return Reactivation(
+        number,
+        event.cause_id,
+        "" if cause is None else cause.description,
+        event.failure_id,
+        match.via,
+        match.similarity,
+        promotion_round,
+        Fraction(promotion.consistency),
+        promotion.questions,
+        0 if cause is None else cause.frequency,
+    )
+
+
+def _causes(history: History) -> list[CauseRound]:
+    query = (
+        select(
+            HISTORY.c.round,
+            HISTORY.c.cause_id,
+            HISTORY.c.description,
+            HISTORY.c.node_label,
+            HISTORY.c.state,
+            HISTORY.c.frequency,
+        )
+        .where(HISTORY.c.run_id == history.run_id)
+        .order_by(HISTORY.c.round)
+    )
+    with history.database.read() as connection:
+        return [CauseRound(*row) for row in connection.execute(query)]
+
+
+def _texts(database: Database, digests: Sequence[str]) -> dict[str, str]:
+    """The texts of questions, read in bulk."""
+    wanted = list(dict.fromkeys(digests))
+    found: dict[str, str] = {}
+    with database.read() as connection:
+        for start in range(0, len(wanted), 500):
+            query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(
+                ARTIFACT.c.digest.in_(wanted[start : start + 500])
+            )
+            found.update((row.digest, bytes(row.content).decode()) for row in connection.execute(query))
+    return found

@@ -1,0 +1,215 @@
+"""The report as one HTML page that opens from disk: JavaScript, data and pictures are all inside."""
+
+import csv
+import html
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diagevo.errors import MissingDependencyError
+from diagevo.report.figure import Entry, Figure, Missing
+from diagevo.report.material import Material
+from diagevo.report.style import themed
+
+VEGA_LITE = "6.4"
+DRAW = """
+window.drawn = {};
+window.drawReport = async function (specs) {
+  for (const [name, spec] of Object.entries(specs)) {
+    const target = document.getElementById("figure-" + name);
+    try {
+      const options = {actions: false, renderer: "svg"};
+      window.drawn[name] = await vegaEmbed(target, spec, options);
+    } catch (error) {
+      target.textContent = "This figure could not be drawn: " + error;
+      console.error(name, error);
+    }
+  }
+  document.body.dataset.drawn = Object.keys(window.drawn).length;
+};
+"""
+CSS = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 Helvetica, Arial, sans-serif; color: #222; background: #fff; margin: 0 auto;
+  max-width: 1020px; padding: 2rem 1.5rem 4rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
+.note { color: #555; } figure { margin: 0; overflow-x: auto; }
+figcaption { max-width: 46rem; color: #333; font-size: .92rem; margin-top: .5rem; }
+table { border-collapse: collapse; font-size: .86rem; margin: .6rem 0; display: block; overflow-x: auto; }
+th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; }
+td { vertical-align: top; }
+th { font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+details { margin-top: .4rem; font-size: .86rem; } summary { cursor: pointer; color: #0b3c5d; }
+nav a { color: #0b3c5d; margin-right: .9rem; white-space: nowrap; }
+code { background: #f3f3f3; padding: 0 .25em; }
+@media print { nav, details { display: none; } figure { break-inside: avoid; } }
+"""
+DETAILED = frozenset({"reactivations"})
+"""Figures whose rows are evidence in their own right, and shown."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An entry with what came of it."""
+
+    entry: Entry
+    result: Figure | Missing
+
+
+def converter() -> Any:
+    """vl-convert, of the extra `report`."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise MissingDependencyError(
+            "pictures are made with vl-convert, which is not installed",
+            hint="run: pip install 'diagevo[report]'",
+        ) from error
+    return vl_convert
+
+
+def svg(figure: Figure) -> str:
+    return converter().vegalite_to_svg(themed(figure.chart), vl_version=VEGA_LITE)
+
+
+def png(picture: str, scale: float = 2.0) -> bytes:
+    """The pixels of an SVG picture."""
+    return converter().svg_to_png(picture, scale=scale)
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with every column that any of them has, in order of first appearance."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
+    """NAME.svg, .png, .csv (the data), .vl.json (the specification) and .txt (the caption)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    picture = svg(figure)
+    files: dict[str, str | bytes] = {
+        "svg": picture,
+        "png": png(picture),
+        "csv": as_csv(figure.rows),
+        "vl.json": json.dumps(themed(figure.chart), ensure_ascii=False),
+        "txt": figure.caption + "\n",
+    }
+    written = []
+    for suffix, content in files.items():
+        path = folder / f"{name}.{suffix}"
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            path.write_text(content, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[str, str]) -> str:
+    """The whole page. `tables` are HTML tables by title."""
+    figures = {d.entry.name: d.result for d in drawn if isinstance(d.result, Figure)}
+    bundle = converter().javascript_bundle(
+        snippet="window.vegaEmbed = vegaEmbed;" + DRAW, vl_version=VEGA_LITE
+    )
+    specs = json.dumps({name: themed(figure.chart) for name, figure in figures.items()}, ensure_ascii=False)
+    body = [
+        f"<h1>DiagEvo: run {_text(material.run_id)}</h1>",
+        f'<p class="note">{_text(_about(material))}</p>',
+        "<nav>" + "".join(f'<a href="#{d.entry.name}">{_text(d.entry.title)}</a>' for d in drawn) + "</nav>",
+        "<h2>Rounds</h2>",
+        html_table(_rounds(material)) if material.rounds else "<p>No round is committed yet.</p>",
+    ]
+    for each in drawn:
+        body.append(f'<h2 id="{each.entry.name}">{_text(each.entry.title)}</h2>')
+        body.append(_section(each))
+    for title, content in tables.items():
+        body.append(f"<h2>{_text(title)}</h2>{content}")
+    return "\n".join(
+        (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            '<meta name="viewport" content="width=device-width">',
+            '<link rel="icon" href="data:,">',
+            f"<title>DiagEvo: run {_text(material.run_id)}</title><style>{CSS}</style></head><body>",
+            *body,
+            f'<script type="application/json" id="specs">{_script(specs)}</script>',
+            f'<script type="module">{_script(bundle)}\n'
+            'window.drawReport(JSON.parse(document.getElementById("specs").textContent));</script>',
+            "</body></html>\n",
+        )
+    )
+
+
+def _section(each: Drawn) -> str:
+    name, result = each.entry.name, each.result
+    if isinstance(result, Missing):
+        return (
+            f'<p class="note">Not drawn: {_text(result.reason)}. Supply it with'
+            f" <code>{_text(result.command)}</code>.</p>"
+        )
+    table = html_table(result.rows[:500])
+    shown = table if name in DETAILED else f"<details><summary>Data</summary>{table}</details>"
+    return (
+        f'<figure><div id="figure-{name}" role="img" aria-label="{_text(each.entry.title)}"></div>'
+        f"<figcaption>{_text(result.caption)}</figcaption></figure>{shown}"
+    )
+
+
+def _about(material: Material) -> str:
+    configured = material.configuration
+    if configured is None:
+        return material.setting
+    models = ", ".join(f"{role} {model.name}" for role, model in sorted(configured.models.items()))
+    return (
+        f"{material.setting} {models}; embeddings {configured.embedder.name}; DiagEvo {configured.version}."
+    )
+
+
+def _rounds(material: Material) -> list[dict[str, Any]]:
+    return [
+        {
+            "round": facts.round,
+            "ε": _exact(facts.epsilon),
+            "F": facts.failures,
+            "z": "–" if facts.z is None else _exact(facts.z),
+            "ε next": _exact(facts.epsilon_next),
+            "Active": facts.active,
+            "Mastered": facts.mastered,
+            "nodes": facts.nodes,
+            "candidates": sum(c.round == facts.round for c in material.candidates),
+            "kept": sum(c.round == facts.round and c.verdict == "kept" for c in material.candidates),
+        }
+        for facts in material.rounds
+    ]
+
+
+def _exact(value: Any) -> str:
+    return str(value) if value.denominator == 1 else f"{value} = {float(value):.3f}"
+
+
+def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+
+    def cell(tag: str, value: Any) -> str:
+        number = isinstance(value, int | float)
+        shown = f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
+        return f"<{tag}{' class=n' if number else ''}>{_text(shown)}</{tag}>"
+
+    head = "".join(f"<th>{_text(name)}</th>" for name in names)
+    lines = "".join("<tr>" + "".join(cell("td", row.get(name)) for name in names) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _text(value: str) -> str:
+    return html.escape(value)
+
+
+def _script(content: str) -> str:
+    """Text of a model may end a script element; as a JSON or JavaScript string the escape means the same."""
+    return content.replace("</", "<\\/").replace("<!--", "<\\!--")

@@ -1,0 +1,150 @@
+"""What the filter did with the candidates, and where the time went."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+
+from diagevo.progress import PAPER_SHARES, STAGES
+from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, sized, x_round
+from diagevo.report.material import Material
+from diagevo.report.style import VERDICTS, altair, colours
+
+TAUS = tuple(Fraction(n, 10) for n in range(10, 31))
+STAGE_TITLES = {
+    "challenger": "challenger optimization",
+    "candidates": "candidate generation",
+    "votes": "labels and filtering",
+    "solver": "solver optimization",
+    "diagnosis": "diagnosis and memory",
+}
+
+
+def filtering(materials: Sequence[Material]) -> Figure | Missing:
+    material = materials[0]
+    if not material.candidates:
+        return NO_ROUNDS
+    alt = altair()
+
+    rows: Rows = []
+    for facts in material.rounds:
+        of_round = Counter(c.verdict.replace("_", " ") for c in material.candidates if c.round == facts.round)
+        total = of_round.total()
+        rows += [
+            {
+                "round": facts.round,
+                "verdict": name,
+                "candidates": of_round[name],
+                "share": 100 * of_round[name] / total,
+            }
+            for name in VERDICTS
+            if of_round[name]
+        ]
+    present = {row["verdict"] for row in rows}
+    order = list(VERDICTS)
+    bars = (
+        alt.Chart(data([row | {"rank": order.index(row["verdict"])} for row in rows]))
+        .mark_bar(stroke="white", strokeWidth=0.5)
+        .encode(
+            x=x_round(),
+            y=alt.Y("share:Q", title="share of candidates (%)", scale=alt.Scale(domain=[0, 100])),
+            color=alt.Color("verdict:N", title=None, scale=colours(VERDICTS, present), sort=order),
+            order=alt.Order("rank:Q"),
+            tooltip=["round:O", "verdict:N", "candidates:Q", alt.Tooltip("share:Q", format=".1f")],
+        )
+    )
+    settings = material.config.get("filter", {})
+    caption = (
+        f"What double-confidence filtering (Equation 3) did with each round's candidates: p₁ from"
+        f" {settings.get('p_low', '1/4')} to {settings.get('p_high', '3/4')}, p₁ ≥ τ p₂ with"
+        f" τ = {settings.get('tau', '8/5')}. Contested: within the range, but the second answer is too close."
+        f" {material.setting}"
+    )
+    return Figure(sized(bars), rows, caption)
+
+
+def retention(materials: Sequence[Material]) -> Figure | Missing:
+    material = materials[0]
+    if not material.candidates:
+        return NO_ROUNDS
+    alt = altair()
+
+    settings = material.config.get("filter", {})
+    low, high = Fraction(settings.get("p_low", "1/4")), Fraction(settings.get("p_high", "3/4"))
+    chosen = Fraction(settings.get("tau", "8/5"))
+    rows: Rows = []
+    for facts in material.rounds:
+        of_round = [c for c in material.candidates if c.round == facts.round]
+        inside = [
+            c
+            for c in of_round
+            if c.verdict != "invalid" and c.first and low <= Fraction(c.first, c.responses) <= high
+        ]
+        for tau in TAUS:
+            kept = sum(c.first >= tau * c.second for c in inside)
+            rows.append(
+                {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
+            )
+    lightest = 0.25
+    base = alt.Chart(data(rows)).encode(
+        x=alt.X("tau:Q", title="τ", scale=alt.Scale(domain=[1, 3])),
+        y=alt.Y("share:Q", title="retained candidates (%)", scale=alt.Scale(zero=True)),
+        color=alt.Color(
+            "round:O", scale=alt.Scale(scheme="blues", domainMin=-lightest * len(material.rounds))
+        ),
+        strokeDash=alt.StrokeDash("round:O"),
+    )
+    rule = (
+        alt.Chart(data([{"tau": float(chosen)}]))
+        .mark_rule(strokeDash=[2, 3], color="#8A8A8A")
+        .encode(x="tau:Q")
+    )
+    caption = (
+        "Share of each round's candidates that a filter with another τ would have retained,"
+        " recomputed exactly"
+        f" from the recorded votes; p₁ between {low} and {high} throughout. The dotted line is the"
+        " run's own τ."
+        f" The questions themselves are those the run drew: no other training is implied. {material.setting}"
+    )
+    return Figure(sized(alt.layer(base.mark_line(strokeWidth=2), rule)), rows, caption)
+
+
+def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
+    material = materials[0]
+    if not material.seconds:
+        return Missing("no stage has recorded its time", "diagevo train")
+    alt = altair()
+
+    spent: defaultdict[str, float] = defaultdict(float)
+    for _, stage, seconds in material.seconds:
+        spent[stage] += seconds
+    total = sum(spent.values())
+    rows: Rows = []
+    for stage in STAGES:
+        name = STAGE_TITLES[stage]
+        share = 100 * spent[stage] / total
+        rows.append({"stage": name, "source": "this run", "share": share, "seconds": spent[stage]})
+        rows.append({"stage": name, "source": "the paper", "share": PAPER_SHARES[stage], "seconds": None})
+    two = {"this run": "#0B3C5D", "the paper": "#C9C9C9"}
+    base = alt.Chart(data(rows)).encode(
+        y=alt.Y("stage:N", title=None, sort=[STAGE_TITLES[s] for s in STAGES], axis=alt.Axis(labelLimit=200)),
+        x=alt.X("share:Q", title="share of the time (%)"),
+        yOffset=alt.YOffset("source:N", sort=list(two)),
+    )
+    bars = base.mark_bar().encode(
+        color=alt.Color("source:N", title=None, scale=colours(two), sort=list(two)),
+        tooltip=[
+            "stage:N",
+            "source:N",
+            alt.Tooltip("share:Q", format=".1f"),
+            alt.Tooltip("seconds:Q", format=".1f"),
+        ],
+    )
+    text = base.mark_text(align="left", dx=3, fontSize=10).encode(text=alt.Text("share:Q", format=".1f"))
+    rounds = len(material.rounds)
+    caption = (
+        f"Wall time by stage over {rounds} committed rounds of this run ({total:,.0f} s in all,"
+        " diagnosis that ran"
+        " while the solver trained counted with the solver) beside the shares of the paper's run on eight"
+        f" H200 GPUs. {material.setting}"
+    )
+    return Figure(sized(alt.layer(bars, text)), rows, caption)

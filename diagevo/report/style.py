@@ -1,0 +1,76 @@
+"""One look for every figure: a colour means the same thing everywhere, and stays apart in grey.
+
+Colours within a family differ in lightness, and lines also in dash and mark, so that a black-and-white print
+can be read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from diagevo.errors import MissingDependencyError
+
+STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#8A8A8A"}
+MODES: Mapping[str, str] = {"free": "#9CC9E8", "targeted": "#D4691E", "stitched": "#4A1D66"}
+VERDICTS: Mapping[str, str] = {
+    "kept": "#0B3C5D",
+    "contested": "#D4691E",
+    "too easy": "#BFE3C6",
+    "too hard": "#7D4E7A",
+    "no label": "#D9D9D9",
+    "invalid": "#8A8A8A",
+}
+SERIES: tuple[str, ...] = ("#0B3C5D", "#D4691E", "#5FA8D3", "#6B8E23", "#4A1D66")
+"""Lines that are neither a state nor a mode, in the order they are named."""
+GREY = "#8A8A8A"
+INK = "#222222"
+FONT = "Helvetica, Arial, sans-serif"
+WIDTH, HEIGHT = 420, 260
+
+
+def lightness(colour: str) -> float:
+    """Relative luminance of a #RRGGBB colour in [0, 1]: what is left of it in grey (WCAG 2)."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def altair() -> Any:
+    """The drawing library, of the extra `report`."""
+    try:
+        import altair as alt
+    except ImportError as error:
+        raise MissingDependencyError(
+            "figures are drawn with altair, which is not installed", hint="run: pip install 'diagevo[report]'"
+        ) from error
+    return alt
+
+
+def colours(family: Mapping[str, str], present: Any = None) -> Any:
+    """A colour scale with the family's order; only the names that are present."""
+    alt = altair()
+    names = [name for name in family if present is None or name in present]
+    return alt.Scale(domain=names, range=[family[name] for name in names])
+
+
+def themed(chart: Any) -> dict[str, Any]:
+    """The chart's Vega-Lite specification with the report's look."""
+    axis = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12}
+    axis |= {"titleFontWeight": "normal", "gridColor": "#E6E6E6", "domainColor": INK, "tickColor": INK}
+    legend = {
+        "labelFont": FONT,
+        "titleFont": FONT,
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "symbolSize": 90,
+    }
+    spec = chart.to_dict()
+    spec["background"] = "white"
+    spec["config"] = spec.get("config", {}) | {
+        "axis": axis,
+        "legend": legend,
+        "header": {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11},
+        "title": {"font": FONT, "fontSize": 12, "fontWeight": "normal", "anchor": "start"},
+        "view": {"stroke": None},
+        "text": {"font": FONT},
+    }
+    return spec

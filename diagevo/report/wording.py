@@ -1,0 +1,164 @@
+"""What the questions are like: length, variety of words, and how free and targeted ones cover the space."""
+
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+
+from diagevo.diagnosis.embedder import Embedder, HashingEmbedder
+from diagevo.evaluation.protocol import estimate
+from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, lines, sized
+from diagevo.report.material import Candidate, Material
+from diagevo.report.style import MODES, SERIES, altair, colours
+
+POINTS = 600
+"""Most questions a round in the coverage figure; more hide one another."""
+SHOWN_ROUNDS = 3
+
+
+def question_length(materials: Sequence[Material]) -> Figure | Missing:
+    rows: Rows = []
+    for material in materials:
+        for facts in material.rounds:
+            groups: dict[str, list[float]] = defaultdict(list)
+            for question in material.questions(facts.round):
+                groups[question.mode].append(len(question.text.split()))
+                groups["all"].append(len(question.text.split()))
+            for mode, words in groups.items():
+                mean = estimate(words)
+                rows.append(
+                    {
+                        "run": material.run_id,
+                        "round": facts.round,
+                        "mode": mode,
+                        "words": mean.value,
+                        "low": mean.value - mean.standard_error,
+                        "high": mean.value + mean.standard_error,
+                        "questions": mean.questions,
+                    }
+                )
+    if not rows:
+        return NO_ROUNDS
+    alt = altair()
+
+    if len(materials) > 1:
+        shown = [row for row in rows if row["mode"] == "all"]
+        scale = alt.Scale(domain=[m.run_id for m in materials], range=list(SERIES[: len(materials)]))
+        chart = lines(
+            shown,
+            "words",
+            "words a question",
+            alt.Color("run:N", scale=scale),
+            dash=alt.StrokeDash("run:N"),
+            zero=True,
+        )
+    else:
+        family = {**MODES, "all": "#222222"}
+        order = [name for name in family if any(row["mode"] == name for row in rows)]
+        colour = alt.Color("mode:N", title=None, scale=colours(family, order), sort=order)
+        dash = alt.StrokeDash("mode:N", sort=order)
+        chart = lines(rows, "words", "words a question", colour, dash=dash, zero=True, band=("low", "high"))
+    caption = (
+        "Mean length of the round's readable questions in words (split at white space), by generation mode."
+        f" {materials[0].setting} Bars: one standard error."
+    )
+    return Figure(sized(chart), rows, caption)
+
+
+def distinct_pairs(questions: Sequence[str]) -> float:
+    """Distinct adjacent word pairs over all adjacent word pairs, in percent; 0 where there is none."""
+    pairs = [pair for question in questions for pair in pairwise(question.split())]
+    return 100 * len(set(pairs)) / len(pairs) if pairs else 0.0
+
+
+def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
+    by_round = {
+        (material.run_id, facts.round): [q.text for q in material.questions(facts.round)]
+        for material in materials
+        for facts in material.rounds
+    }
+    by_round = {key: texts for key, texts in by_round.items() if texts}
+    if not by_round:
+        return NO_ROUNDS
+    alt = altair()
+
+    size = min(len(texts) for texts in by_round.values())
+    rows: Rows = []
+    for (run, number), texts in by_round.items():
+        rng = random.Random(f"{run}.{number}")
+        draws = [distinct_pairs(rng.sample(texts, size)) for _ in range(20)]
+        rows.append({"run": run, "round": number, "diversity": sum(draws) / len(draws), "questions": size})
+    scale = alt.Scale(domain=[m.run_id for m in materials], range=list(SERIES[: len(materials)]))
+    legend = alt.Legend() if len(materials) > 1 else None
+    chart = lines(
+        rows,
+        "diversity",
+        "2-gram diversity (%)",
+        alt.Color("run:N", scale=scale, legend=legend),
+        dash=alt.StrokeDash("run:N", legend=legend),
+    )
+    caption = (
+        f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
+        " readable questions:"
+        " the same number every round, because the share falls as texts grow; mean of 20 seeded draws."
+        f" {materials[0].setting}"
+    )
+    return Figure(sized(chart), rows, caption)
+
+
+def question_coverage(materials: Sequence[Material], embedder: Embedder | None = None) -> Figure | Missing:
+    material = materials[0]
+    if not material.candidates:
+        return NO_ROUNDS
+    if embedder is None:
+        known = None if material.configuration is None else material.configuration.embedder
+        if known is None or known.name != HashingEmbedder.name:
+            return Missing("the questions have no vectors", "diagevo report build --embed")
+        embedder = HashingEmbedder(known.dimension)
+    alt = altair()
+    import numpy as np
+
+    chosen: list[Candidate] = []
+    for facts in material.rounds[-SHOWN_ROUNDS:]:
+        questions = material.questions(facts.round)
+        chosen += random.Random(facts.round).sample(questions, min(POINTS, len(questions)))
+    if len(chosen) < 3:
+        return Missing("fewer than three readable questions", "diagevo train --resume")
+    vectors = embedder.embed([c.text for c in chosen]).astype(np.float64)
+    centred = vectors - vectors.mean(axis=0)
+    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
+    points = left[:, :2] * singular[:2]
+    explained = 100 * singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)
+    rows = [
+        {
+            "round": c.round,
+            "question_id": c.question_id,
+            "mode": c.mode,
+            "x": round(float(x), 5),
+            "y": round(float(y), 5),
+        }
+        for c, (x, y) in zip(chosen, points, strict=True)
+    ]
+    order = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
+    axis = alt.Axis(labels=False, ticks=False)
+    plot = (
+        alt.Chart(data(rows))
+        .mark_point(filled=True, size=22, opacity=0.75)
+        .encode(
+            x=alt.X("x:Q", title=f"component 1 ({explained[0]:.0f}%)", axis=axis),
+            y=alt.Y("y:Q", title=f"component 2 ({explained[1]:.0f}%)", axis=axis),
+            color=alt.Color("mode:N", title=None, scale=colours(MODES, order), sort=order),
+            shape=alt.Shape("mode:N", title=None, sort=order),
+            tooltip=["question_id:N", "mode:N"],
+        )
+        .properties(width=230, height=230)
+        .facet(column=alt.Column("round:O", title="round"))
+    )
+    caption = (
+        f"Questions of the last {min(SHOWN_ROUNDS, len(material.rounds))} rounds (at most {POINTS}"
+        " each, drawn by"
+        f" seed) in the first two principal components of their {embedder.name} vectors, fitted on"
+        " all of them"
+        f" together, by generation mode. {material.setting}"
+    )
+    return Figure(plot, rows, caption)
