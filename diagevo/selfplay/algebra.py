@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import IO, cast
@@ -52,7 +53,8 @@ class AlgebraWorker:
         process, self._process = self._process, None
         if process is None:
             return
-        cast(IO[bytes], process.stdin).close()
+        with suppress(BrokenPipeError):  # it died before it had read everything
+            cast(IO[bytes], process.stdin).close()
         try:
             process.wait(0.5)
         except subprocess.TimeoutExpired:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 _BOX_PARTS = re.compile(r"(?P<box>\\+boxed\s*\{)|\\.|(?P<open>\{)|(?P<close>\})", re.DOTALL)
@@ -9,23 +10,36 @@ _WORD = re.compile(r"[A-Za-z]+")
 _COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
 
 
-def boxes(text: str) -> list[tuple[int, int, str]]:
-    r"""All balanced, non-blank `\boxed{…}` of a text: start, end and content, by start.
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Where a box stands in a text, and its content."""
+
+    start: int
+    end: int
+    inside: slice
+
+
+def boxes(text: str) -> list[Box]:
+    r"""All balanced, non-blank `\boxed{…}` of a text, by start.
 
     One pass over the text: 100 kB of braces take no longer than any other 100 kB. Escaped braces are content.
     """
-    open_braces: list[tuple[int, int] | None] = []
-    found: list[tuple[int, int, str]] = []
+    opened: list[tuple[re.Match[str], bool]] = []  # the brace, and whether something stands behind it
+    found: list[Box] = []
+    at = 0
     for part in _BOX_PARTS.finditer(text):
-        if part["box"]:
-            open_braces.append(part.span())
-        elif part["open"]:
-            open_braces.append(None)
-        elif part["close"] and open_braces:
-            opened = open_braces.pop()
-            if opened is not None and text[opened[1] : part.start()].strip():
-                found.append((opened[0], part.end(), text[opened[1] : part.start()].strip()))
-    return sorted(found)
+        if opened and (part.lastgroup is None or text[at : part.start()].strip()):
+            opened[-1] = (opened[-1][0], True)
+        at = part.end()
+        if part["box"] or part["open"]:
+            opened.append((part, False))
+        elif part["close"] and opened:
+            brace, filled = opened.pop()
+            if filled and opened:
+                opened[-1] = (opened[-1][0], True)
+            if filled and brace["box"]:
+                found.append(Box(brace.start(), part.end(), slice(brace.end(), part.start())))
+    return sorted(found, key=lambda box: box.start)
 
 
 def extract_boxed(text: str) -> str | None:
@@ -34,7 +48,7 @@ def extract_boxed(text: str) -> str | None:
     Of nested boxes the innermost counts. A box that is blank or never closed is passed over.
     """
     found = boxes(text)
-    return found[-1][2] if found else None
+    return text[found[-1].inside].strip() if found else None
 
 
 def _joined(between: str) -> bool:
@@ -49,10 +63,11 @@ def boxed_answer(text: str) -> str | None:
     found = boxes(text)
     if not found:
         return None
-    contents = [found[-1][2]]
-    for (_, end, content), (start, _, _) in zip(found[-2::-1], found[:0:-1], strict=True):
-        if end > start or not _joined(text[end:start]):
+    contents = [text[found[-1].inside].strip()]
+    for box, following in zip(found[-2::-1], found[:0:-1], strict=True):
+        if box.end > following.start or not _joined(text[box.end : following.start]):
             break
+        content = text[box.inside].strip()
         if content != contents[0]:
             contents.insert(0, content)
     return ", ".join(contents)

@@ -65,6 +65,8 @@ def _expression(text: str) -> str | None:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
         answer = first.text
+        if not re.search(r"\w", answer):
+            return None
     else:
         answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
         if len(answer) > MAX_ANSWER + 2:

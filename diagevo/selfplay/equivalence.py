@@ -6,9 +6,9 @@ time, and what is too large to be handed to one, is "not equal" and counted. The
 - A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
   words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
   In other prose math-verify looks for the answer.
-- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds
-  to it at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. Tolerances of one question
-  (a benchmark's precision of 1e-4, of 1e34) are not known here, and answers that need one differ.
+- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it
+  at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance that belongs to one
+  question (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
 - 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
 - A unit is dropped where the other answer has none; two known units must be the same, without conversion:
   5 cm is not 5 m. Degrees are a unit. 204_5 agrees with 204 and 204_5, not with 204_6.

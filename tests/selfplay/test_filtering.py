@@ -26,7 +26,7 @@ def test_twelve_votes_with_two_close_leaders_are_contested(sizes):
 
 
 @pytest.mark.parametrize("first", range(1, 13))
-@pytest.mark.parametrize("second", range(0, 7))
+@pytest.mark.parametrize("second", range(7))
 def test_the_filter_at_twelve_is_the_integer_rule(first, second):
     """N = 12 keeps 3 <= c1 <= 9 with 5·c1 >= 8·c2."""
     if second > first or first + second > 12:

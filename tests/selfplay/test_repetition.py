@@ -17,7 +17,8 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 ADVERSARIAL = [
     "", " ", "a", "b", "a b", "b a", "a b c", "a b c d", "d c b a", "a b c d e", "a b c d e",
     "a a a a", "a a a a a a a a", "a a a a b a a a a", "a b a b a b a b", "b a b a b a b a", "A B C D",
-    "a  b\tc\nd", "a b c d.", "ä ö ü ß", "ä ö ü ß é", "数学 の 問題 です", "a\u00a0b c d e", "a b c d e f g h i j k l",
+    "a  b\tc\nd", "a b c d.", "ä ö ü ß", "ä ö ü ß é", "数学 の 問題 です", "a\u00a0b c d e",
+    "a b c d e f g h i j k l",
     "l k j i h g f e d c b a", "x y z w", "x y z w a b c d", "a b c d x y z w", "the cat sat on the mat",
     "the the the the the the", "\u200b \u3000 a b c", "🙂 🙂 🙂 🙂", "a b x c d y e f z",
 ]  # fmt: skip
@@ -41,7 +42,10 @@ def partition(labels):
 
 def by_sklearn(matrix, threshold):
     model = AgglomerativeClustering(
-        n_clusters=None, metric="precomputed", linkage="average", distance_threshold=threshold
+        n_clusters=None,  # pyright: ignore[reportArgumentType]  # scikit-learn documents None here
+        metric="precomputed",
+        linkage="average",
+        distance_threshold=threshold,
     )
     return partition(model.fit(matrix).labels_)
 
@@ -55,12 +59,12 @@ def questions():
 
 
 def test_a_hand_worked_pair():
-    """Five words against four of them and one other: 4/5 · 3/4 · 2/3 · 1/2 to the fourth root; equal lengths."""
+    """Five words against four of them and one other: the fourth root of 4/5 · 3/4 · 2/3 · 1/2."""
     assert distances(["a b c d x", "a b c d y"])[0, 1] == pytest.approx(1 - (1 / 5) ** 0.25, abs=1e-15)
 
 
 def test_the_brevity_penalty_falls_on_the_lower_index():
-    """Four words of eight: all n-grams match, exp(1 - 8/4). The other way: 4/8 · 3/7 · 2/6 · 1/5, no penalty."""
+    """Four words of eight: all n-grams match, exp(1 - 8/4). Else 4/8 · 3/7 · 2/6 · 1/5, no penalty."""
     short, long = "a b c d", "a b c d e f g h"
     assert distances([short, long])[0, 1] == pytest.approx(1 - np.exp(-1), abs=1e-15)
     product = 4 / 8 * 3 / 7 * 2 / 6 * 1 / 5
@@ -100,7 +104,7 @@ def test_from_four_words_on_the_distance_is_nltks(questions):
     for i, hypothesis in enumerate(sample):
         for j in range(i + 1, len(sample)):
             bleu = sentence_bleu([sample[j].split()], hypothesis.split(), smoothing_function=smoothing)
-            assert abs(matrix[i, j] - (1 - bleu)) <= 1e-12
+            assert abs(1 - matrix[i, j] - bleu) <= 1e-12  # pyright: ignore[reportOperatorIssue]  # a float
 
 
 def test_real_questions_are_sacrebleus_to_twelve_places(questions):
