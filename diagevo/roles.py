@@ -4,6 +4,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.memory.memory import Memory
-from diagevo.players import Kit, World
+from diagevo.players import ChallengerReward, Kit, World
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
+from diagevo.training.job import RewardSpec
 
 BUILTIN = "builtin:arithmetic"
 
@@ -24,8 +26,10 @@ BUILTIN = "builtin:arithmetic"
 class Roles:
     """Who plays: resolved once, so that what is missing is found before anything is written."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, logs: Path) -> None:
+        """`logs`: folder for the output of servers that are started."""
         self.config = config
+        self.logs = logs
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,
@@ -45,7 +49,25 @@ class Roles:
 
     def kit(self, checker: AnswerChecker) -> Kit:
         """What both players use."""
-        return Kit(self.config, self.templates, checker, self.open_sampler, self.world, self.is_held_out)
+        return Kit(
+            self.config,
+            self.templates,
+            checker,
+            self.open_sampler,
+            self.name_challenger_reward,
+            self.world,
+            self.is_held_out,
+        )
+
+    def name_challenger_reward(self, solver: Path, sampler: Sampler, round_: int) -> RewardSpec:
+        """The challenger's reward for a process of training, which asks our server or loads the solver itself."""
+        arguments = {
+            "config": self.config.model_dump(mode="json"),
+            "solver": str(solver.resolve()),
+            "server": getattr(sampler, "url", None),
+            "round_": round_,
+        }
+        return RewardSpec("diagevo.roles:challenger_reward", arguments)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician
@@ -54,8 +76,11 @@ class Roles:
 
             return RuleDiagnostician()
         from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+        from diagevo.diagnosis.spending import budget_of
 
-        return OpenAIDiagnostician(role, self.config.diagnosis, memory.artifacts, self.prompts)
+        settings = self.config.diagnosis
+        budget = budget_of(memory.log, memory.run_id, settings)
+        return OpenAIDiagnostician(role, settings, memory.artifacts, self.prompts, budget=budget)
 
     def is_held_out(self, question: str) -> bool:
         """Whether the validation set has this question (in its world: in any wording, or joined)."""
@@ -66,9 +91,35 @@ class Roles:
         return question in self._held_out
 
     def open_sampler(self, policy: Path) -> Sampler:
-        from diagevo.sampling.transformers_sampler import TransformersSampler
+        hardware = self.config.hardware
+        if hardware.serve == "vllm":
+            from diagevo.sampling.vllm_server import VLLMServer
 
-        return TransformersSampler(policy)
+            gpus = ",".join(map(str, hardware.serve_gpus))
+            return VLLMServer(
+                policy,
+                log=self.logs / "vllm.log",
+                options=hardware.serve_options,
+                env={"CUDA_VISIBLE_DEVICES": gpus} if gpus else None,
+            )
+        from diagevo.sampling.transformers_sampler import TransformersSampler
+        from diagevo.training.grpo import uses_cpu
+
+        return TransformersSampler(policy, device="cpu" if uses_cpu(hardware) else "cuda")
+
+
+def challenger_reward(
+    config: Mapping[str, Any], solver: str, server: str | None, round_: int
+) -> ChallengerReward:
+    """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
+    roles = Roles(Config.model_validate(config), Path())
+    kit = roles.kit(AnswerChecker())
+    if server is None:
+        return ChallengerReward(kit, kit.open_sampler(Path(solver)), round_)
+    from diagevo.sampling.openai_sampler import OpenAISampler
+    from diagevo.sampling.vllm_server import SERVED_NAME
+
+    return ChallengerReward(kit, OpenAISampler(f"{server}/v1", SERVED_NAME), round_)
 
 
 def _arithmetic_world() -> World:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from diagevo.config.models import EmbedderRole, MemoryConfig
+from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.memory.events import (
     CauseCreated,
@@ -28,7 +28,6 @@ from diagevo.memory.log import Log
 KEPT_PERCENT = 95
 ENOUGH = 20
 """Pairs judged the same, below which a proposal says little."""
-PAPER_MODEL = "text-embedding-v4"
 STRANGERS = 2000
 """Most pairs of causes of different nodes that stand for unrelated ones."""
 
@@ -110,17 +109,6 @@ def calibrate(log: Log, run_id: str, embedder: Embedder, settings: MemoryConfig)
         _calibration(threshold, list(judged), unrelated, embedder, current[threshold])
         for threshold, judged in pairs.items()
     ]
-
-
-def threshold_warning(role: EmbedderRole, settings: MemoryConfig) -> str | None:
-    """What `doctor` says about thresholds that belong to another model; None where they may well fit."""
-    if role.engine == "hashing":
-        return "the hashing embedder sees words, not meaning: fit for a rule diagnostician, not for free text"
-    usual = MemoryConfig()
-    if role.model != PAPER_MODEL and settings.theta_dup == usual.theta_dup:
-        owner = f"theta_dup = {settings.theta_dup:g} belongs to {PAPER_MODEL}, not to {role.model}"
-        return f"{owner}; once a round was played, run: diagevo memory calibrate"
-    return None
 
 
 def _calibration(

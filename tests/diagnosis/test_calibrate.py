@@ -1,10 +1,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from diagevo.config.models import DiagnosisConfig, EmbedderRole, MemoryConfig
-from diagevo.diagnosis.calibrate import Pair, calibrate, judged_pairs, proposal, threshold_warning
+from diagevo.config.models import DiagnosisConfig, MemoryConfig
+from diagevo.diagnosis.calibrate import Pair, calibrate, judged_pairs, proposal
 from diagevo.diagnosis.maintain import maintain
 from tests.diagnosis.rounds import Angles, Question, Scripted, open_memory, play
 from tests.diagnosis.test_maintain import by_text
@@ -54,19 +53,3 @@ def test_pairs_are_what_was_compared_and_no_more(tmp_path: Path):
     assert not dup.enough
     assert (merge.threshold, merge.proposed, merge.different_kept) == ("theta_merge", 0.93, None)
     assert np.isclose(np.cos(np.radians(20)), 0.9397, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("role", "settings", "says"),
-    [
-        (EmbedderRole(engine="openai"), MemoryConfig(), None),
-        (EmbedderRole(engine="openai", model="all-MiniLM-L6-v2"), MemoryConfig(), "memory calibrate"),
-        (EmbedderRole(engine="openai", model="all-MiniLM-L6-v2"), MemoryConfig(theta_dup=0.43), None),
-        (EmbedderRole(engine="hashing"), MemoryConfig(), "words, not meaning"),
-    ],
-)
-def test_thresholds_of_another_model_are_warned_about(
-    role: EmbedderRole, settings: MemoryConfig, says: str | None
-):
-    warning = threshold_warning(role, settings)
-    assert (warning is None) if says is None else (says in (warning or ""))
