@@ -6,7 +6,7 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from . import memory_bundle, memory_compare, options, render
+from . import diagnosis, memory_bundle, memory_compare, options, render
 from .memory_common import At, OptionalRef, Ref, Round, app, opened, theta_dup, where
 from .options import Call
 
@@ -324,4 +324,4 @@ def verify(
         raise typer.Exit(1)
 
 
-__all__ = ["app", "memory_bundle", "memory_compare"]
+__all__ = ["app", "diagnosis", "memory_bundle", "memory_compare"]
