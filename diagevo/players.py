@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from diagevo.config.models import Config
+from diagevo.config.models import Config, GRPOConfig
 from diagevo.errors import StoreError
 from diagevo.memory.schedule import Draw
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams
@@ -21,7 +21,8 @@ from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.selfplay.repetition import shares
 from diagevo.selfplay.rewards import challenger_rewards, solver_rewards
 from diagevo.selfplay.votes import Votes
-from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary, train
+from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, train
+from diagevo.training.job import RewardSpec
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 
@@ -42,6 +43,8 @@ class Kit:
     templates: PromptTemplates
     checker: AnswerChecker
     open_sampler: Callable[[Path], Sampler]
+    challenger_reward: Callable[[Path, Sampler, int], RewardSpec]
+    """Names the challenger's reward for processes of training: frozen solver, who serves it, round."""
     world: World | None = None
     held_out: Callable[[str], bool] = lambda _: False
     """Whether a question belongs to the validation set, which must never be trained on."""
@@ -99,6 +102,35 @@ class Lesson:
     """Digest of the reference trajectory."""
 
 
+def play_phase(
+    kit: Kit,
+    start: Path,
+    rows: Sequence[TrainingRow],
+    reward: Callable[[], Reward],
+    spec: Callable[[], RewardSpec],
+    settings: GRPOConfig,
+    *,
+    output: Path,
+    work: Path,
+    seed: int,
+    on_step: OnStep,
+) -> TrainingSummary:
+    """GRPO from `start` to `output`, going on from what `work` holds: here, or in processes of its own.
+
+    `reward` is what this process computes; `spec` names the same reward for processes that build their own.
+    """
+    config = kit.config
+    common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
+    if not config.hardware.own_processes:
+        return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
+    from diagevo.training.launch import train_in_processes
+
+    logs = output.parent / f"{output.name}-logs"
+    return train_in_processes(
+        start, rows, spec(), settings, config.sampling, hardware=config.hardware, logs=logs, **common
+    )
+
+
 class Challenger:
     """Writes questions from the schedule's draw; learns to write uncertain, varied ones."""
 
@@ -112,20 +144,17 @@ class Challenger:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
         rows = [TrainingRow(f"r{round_}.u{draw.index}", self.kit.templates.challenger(draw)) for draw in plan]
         with solver.serving() as sampler:
-            reward = ChallengerReward(self.kit, sampler, round_)
-            config = self.kit.config
-            return train(
+            return play_phase(
+                self.kit,
                 self.policy,
                 rows,
-                reward,
-                config.challenger_grpo,
-                config.sampling,
+                lambda: ChallengerReward(self.kit, sampler, round_),
+                lambda: self.kit.challenger_reward(solver.policy, sampler, round_),
+                self.kit.config.challenger_grpo,
                 output=output,
                 work=work,
                 seed=self.kit.seed(round_, "challenger"),
                 on_step=on_step,
-                resume=True,
-                hardware=config.hardware,
             )
 
     def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:
@@ -216,19 +245,18 @@ class Solver:
         rows = [
             TrainingRow(lesson.question_id, self.kit.templates.solver(lesson.question)) for lesson in lessons
         ]
-        config = self.kit.config
-        return train(
+        labels = {lesson.question_id: lesson.label for lesson in lessons}
+        return play_phase(
+            self.kit,
             self.policy,
             rows,
-            SolverReward({lesson.question_id: lesson.label for lesson in lessons}, self.kit.checker),
-            config.solver_grpo,
-            config.sampling,
+            lambda: SolverReward(labels, self.kit.checker),
+            lambda: RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
+            self.kit.config.solver_grpo,
             output=output,
             work=work,
             seed=self.kit.seed(round_, "solver"),
             on_step=on_step,
-            resume=True,
-            hardware=config.hardware,
         )
 
 
@@ -248,6 +276,11 @@ class SolverReward:
 
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[bool]) -> list[float]:
         return solver_rewards(measures)
+
+
+def solver_reward(labels: Mapping[str, str]) -> SolverReward:
+    """The solver's reward in a process of its own."""
+    return SolverReward(labels, AnswerChecker())
 
 
 class Serving:

@@ -60,7 +60,7 @@ class Roles:
         )
 
     def name_challenger_reward(self, solver: Path, sampler: Sampler, round_: int) -> RewardSpec:
-        """The challenger's reward for a process of training, which asks our server or loads the solver itself."""
+        """The challenger's reward for processes of training: they ask our server or load the solver."""
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),

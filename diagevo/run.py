@@ -62,7 +62,7 @@ def train(
             raise ConfigError(
                 f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
             )
-        roles = Roles(config)
+        roles = Roles(config, root / run_id / "logs")
         deadline = None if max_seconds is None else time.monotonic() + max_seconds
         with AnswerChecker() as checker:
             kit = roles.kit(checker)

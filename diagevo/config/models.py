@@ -223,6 +223,30 @@ class HardwareConfig(Section):
     )
     vllm_memory: float = Field(default=0.3, gt=0, lt=1, description="Share of GPU memory that vLLM takes.")
     report_to: tuple[str, ...] = Field(default=(), description="tensorboard, trackio or wandb, through TRL.")
+    serve: Literal["transformers", "vllm"] = Field(
+        default="transformers",
+        description="Who samples a frozen policy: this process, or a vLLM server of ours.",
+    )
+    train_gpus: tuple[int, ...] = Field(
+        default=(), description="GPUs that training may use; none named: all."
+    )
+    serve_gpus: tuple[int, ...] = Field(
+        default=(), description="GPUs that the vLLM server may use; as above."
+    )
+    serve_options: tuple[str, ...] = Field(
+        default=(), description="Further options of the vLLM server, e.g. --tensor-parallel-size, 4."
+    )
+
+    @model_validator(mode="after")
+    def _a_gpu_each(self) -> "HardwareConfig":
+        if self.train_gpus and len(self.train_gpus) != self.processes:
+            raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
+        return self
+
+    @property
+    def own_processes(self) -> bool:
+        """Whether a phase runs in processes of its own: several ranks, or a GPU to give back."""
+        return self.processes > 1 or self.device == "cuda" or self.accelerate_config is not None
 
 
 class PolicyRole(Section):

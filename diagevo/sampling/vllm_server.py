@@ -18,7 +18,7 @@ from diagevo.sampling.supervised import SupervisedProcess, ending
 
 # Not `vllm serve`: it looks up its distribution's name, which other builds of vLLM do not have.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
-_NAME = "policy"
+SERVED_NAME = "policy"
 _SHAPE = (
     "architectures",
     "hidden_size",
@@ -133,7 +133,7 @@ class VLLMServer:
             "--model",
             str(self._folder.resolve()),
             "--served-model-name",
-            _NAME,
+            SERVED_NAME,
             "--host",
             "127.0.0.1",
             "--port",
@@ -149,7 +149,7 @@ class VLLMServer:
         except BaseException:
             self.close()
             raise
-        self._sampler = OpenAISampler(f"{self.url}/v1", _NAME, timeout=self._request_timeout, retries=1)
+        self._sampler = OpenAISampler(f"{self.url}/v1", SERVED_NAME, timeout=self._request_timeout, retries=1)
 
     def _wait_until_healthy(self, process: SupervisedProcess) -> None:
         deadline = time.monotonic() + self._startup_timeout

@@ -70,6 +70,8 @@ def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> 
     """One supervised process a rank, or accelerate's launcher as the only one."""
     worker = ["-m", "diagevo.training.worker", str(job_file)]
     common = {KEY: key.hex()}
+    if hardware.train_gpus:
+        common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, hardware.train_gpus))
     if hardware.accelerate_config is not None:
         launcher = ["-m", "accelerate.commands.launch", "--config_file", str(hardware.accelerate_config)]
         count = ["--num_processes", str(hardware.processes)]
