@@ -138,6 +138,8 @@ def how_counted(story: "FailureStory", theta_dup: float) -> str:
         return f"deduplication: {near}judged the same"
     if story.outcome == "created":
         return f"a new cause ({_nearest(story, theta_dup)})"
+    if story.void:
+        return f"void: attempt {story.attempt} of {story.stage} was abandoned before this step, no count"
     if story.verdict is None:
         return "not diagnosed"
     return {

@@ -17,6 +17,7 @@ from diagevo.memory.events import (
     NodeAssigned,
     SimilarCause,
     SimilarNode,
+    StageAbandoned,
     SuppliedCause,
 )
 from diagevo.memory.history import AsOf, History
@@ -62,6 +63,8 @@ class FailureStory:
     stage: str
     attempt: int
     step: int
+    void: bool
+    """Observed past the step from which its attempt was done again: never counted."""
     supplied: tuple[SuppliedCause, ...]
     verdict: str | None
     """recurrence, new_cause, slip, unresolved; None while it is not diagnosed."""
@@ -170,6 +173,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         stage=observed.stage,
         attempt=observed.attempt,
         step=observed.step,
+        void=_void(history, found["FailureObserved"], observed),
         supplied=tuple(diagnosed.supplied) if diagnosed else (),
         verdict=diagnosed.verdict if diagnosed else None,
         chosen=diagnosed.cause_id if diagnosed else None,
@@ -188,6 +192,12 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         positions={kind: recorded.position for kind, recorded in found.items()},
         texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
     )
+
+
+def _void(history: History, recorded: Recorded, observed: FailureObserved) -> bool:
+    key = f"{observed.stage}.{observed.attempt}"
+    abandoned = history.find(StageAbandoned, recorded.round, key)
+    return abandoned is not None and observed.step > abandoned[1].after_step
 
 
 def _texts(

@@ -1,0 +1,106 @@
+"""Trail, blame and the difference between two rounds."""
+
+from fractions import Fraction
+
+import pytest
+
+from diagevo.errors import ConfigError
+from diagevo.memory.blame import blame
+from diagevo.memory.compare import diff_memory
+from diagevo.memory.history import AsOf, History
+from diagevo.memory.references import Reference
+from diagevo.memory.trail import Trail, trail
+
+
+def listed(history: History, **wanted) -> list[str]:
+    return [r.type for r in trail(history, Trail(**wanted), history.end)]
+
+
+def test_the_trail_of_a_cause_is_every_event_that_names_it(history: History) -> None:
+    assert listed(history, ref="c4") == ["CauseCreated", "CandidateScored"]
+    assert listed(history, ref="c3", types=("CausePromoted", "CauseReactivated")) == [
+        "CausePromoted",
+        "CauseReactivated",
+    ]
+
+
+def test_the_trail_of_a_question_has_its_failures(history: History) -> None:
+    assert listed(history, ref="r4.q0") == [
+        "CandidateScored",
+        "FailureObserved",
+        "FailureDiagnosed",
+        "CauseMatched",
+        "CauseReactivated",
+    ]
+
+
+def test_the_trail_of_a_node_has_its_causes_and_merges(history: History) -> None:
+    assert listed(history, ref="n3") == ["NodeCreated", "CauseCreated", "NodePairJudged", "NodesMerged"]
+
+
+@pytest.mark.parametrize("ref", [None, "c1", "n1"])
+def test_the_last_events_come_oldest_first(history: History, ref: str | None) -> None:
+    every = [r.position for r in trail(history, Trail(ref), history.end)]
+    last = [r.position for r in trail(history, Trail(ref, last=2), history.end)]
+    assert last == every[-2:]
+    assert every == sorted(every)
+
+
+def test_blame_names_the_event_of_each_field(history: History) -> None:
+    fields = {
+        b.field: (b.value, b.type, b.round) for b in blame(history, Reference("cause", "c3"), history.end)
+    }
+    assert fields == {
+        "description": (
+            "borrows from the wrong column when the upper digit is smaller than the lower one",
+            "CauseCreated",
+            1,
+        ),
+        "node": ("n1", "NodesMerged", 2),
+        "label": ("Column arithmetic", "NodesMerged", 2),
+        "state": ("active", "CauseReactivated", 4),
+        "frequency": (1, "CauseReactivated", 4),
+    }
+
+
+def test_blame_as_of_a_round_names_the_event_of_then(history: History) -> None:
+    fields = {b.field: (b.value, b.type) for b in blame(history, Reference("cause", "c3"), history.as_of(2))}
+    assert fields["frequency"] == (2, "CauseMatched")
+    assert fields["state"] == ("active", "CauseCreated")
+
+
+def test_blame_of_a_node_says_how_each_member_came(history: History) -> None:
+    members = {b.field: b.type for b in blame(history, Reference("node", "n1"), history.end)}
+    assert members == {"label": "NodesMerged", "member c1": "CauseCreated", "member c3": "NodesMerged"}
+
+
+def test_a_failure_has_nobody_to_blame(history: History) -> None:
+    with pytest.raises(ConfigError, match="recorded once"):
+        blame(history, Reference("failure", "r1.q0.a0"), history.end)
+
+
+def test_the_difference_of_two_rounds(history: History) -> None:
+    found = diff_memory(history, history.as_of(1), history.as_of(3))
+    assert (found.failures, found.epsilon_next) == ((4, 5), (Fraction(1, 3), Fraction(2, 7)))
+    assert {c.cause_id: c.what for c in found.causes} == {
+        "c1": ("promoted", "reactivated"),
+        "c2": ("promoted", "reactivated"),
+        "c3": ("promoted", "moved"),
+        "c4": ("created",),
+    }
+    assert [(n.node_id, n.what, n.detail) for n in found.node_changes] == [("n3", "merged", "into n1")]
+
+
+def test_a_difference_is_told_forwards_whatever_the_order(history: History) -> None:
+    forwards = diff_memory(history, history.as_of(2), history.as_of(4))
+    assert diff_memory(history, history.as_of(4), history.as_of(2)) == forwards
+
+
+def test_a_round_does_not_differ_from_itself(history: History) -> None:
+    assert diff_memory(history, history.as_of(3), history.as_of(3)).same
+
+
+def test_everything_is_new_since_the_beginning(history: History) -> None:
+    found = diff_memory(history, AsOf(0, 0, 0), history.as_of(1))
+    assert [c.what for c in found.causes] == [("created",)] * 3
+    assert found.failures == (0, 4)
