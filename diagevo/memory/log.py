@@ -16,6 +16,7 @@ from sqlalchemy import (
     ARRAY,
     Connection,
     Executable,
+    Integer,
     Text,
     and_,
     bindparam,
@@ -85,6 +86,13 @@ class Log:
         else:
             known = EVENT.c.event_id.in_(ids)
         self._taken = Prepared(database, select(EVENT.c.event_id).where(known))
+        facts = select(*_FACT_COLUMNS).where(
+            EVENT.c.run_id == bindparam("run"),
+            EVENT.c.sequence > bindparam("after"),
+            EVENT.c.sequence <= bindparam("until"),
+        )
+        size = bindparam("size", type_=Integer)
+        self._facts = Prepared(database, facts.order_by(EVENT.c.sequence).limit(size))
         lock = select(LOG.c.position).where(LOG.c.id == ONE)
         self._lock = Prepared(database, lock.with_for_update() if database.dialect == "postgresql" else lock)
         head = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
@@ -272,16 +280,15 @@ class Log:
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
+        until = 2**62 if until is None else until
         while True:
-            query = select(*_FACT_COLUMNS).where(EVENT.c.run_id == run_id, EVENT.c.sequence > after)
-            if until is not None:
-                query = query.where(EVENT.c.sequence <= until)
-            page = self._page(query.order_by(EVENT.c.sequence).limit(PAGE))
+            with self.database.read() as connection:
+                page = self._facts(connection, run=run_id, after=after, until=until, size=PAGE).fetchall()
             for type_, version, round_, event_id, sequence, position, payload in page:
                 yield Fact(type_, round_, event_id, sequence, position, light(type_, version, payload))
             if len(page) < PAGE:
                 return
-            after = page[-1].sequence
+            after = page[-1][4]
 
     def _page(self, query: Executable) -> Sequence[Any]:
         with self.database.read() as connection:

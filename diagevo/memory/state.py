@@ -62,51 +62,13 @@ def fold(facts: Iterable[Fact], state: MemoryState) -> MemoryState:
 
 def advance(state: MemoryState, fact: Fact) -> MemoryState:
     """Change `state` by one event and return it: `apply` for a state that nobody else holds."""
-    event = fact.event
     try:
-        match fact.type:
-            case "CandidateScored":
-                _scored(state, _open(state), event, fact.event_id)
-            case "FailureObserved":
-                _observed(_open(state), event)
-            case "FailureDiagnosed":
-                _diagnosed(_open(state), event)
-            case "CauseMatched":
-                _matched(state, _open(state), event)
-            case "DuplicateJudged":
-                _judged(state, _open(state), event)
-            case "NodeAssigned":
-                _assigned(state, _open(state), event)
-            case "CauseCreated":
-                _cause_created(state, _open(state), event)
-            case "NodeCreated":
-                _node_created(state, _open(state), event)
-            case "CauseReactivated":
-                _reactivated(state, _open(state), event)
-            case "CausePromoted":
-                _promoted(state, _open(state), event, fact.event_id)
-            case "NodePairJudged":
-                _pair_judged(state, _open(state), event)
-            case "NodesMerged":
-                _merged(state, _open(state), event)
-            case "StageStarted":
-                _stage_started(_open(state), event)
-            case "StageCompleted":
-                _stage_completed(_open(state), event)
-            case "StageAbandoned":
-                _stage_abandoned(_open(state), event)
-            case "RoundOpened":
-                _opened(state, event, fact)
-            case "RoundCommitted":
-                _committed(state, _open(state), event)
-            case "RunConfigured":
-                _configured(state, event)
-            case "CheckpointEvaluated":
-                pass
-            case _:
-                raise InconsistentError(f"unknown event {fact.type}")
-        if state.open is not None and fact.round != state.open.number and fact.type != "CheckpointEvaluated":
-            raise InconsistentError(f"it says round {fact.round}, the open round is {state.open.number}")
+        if fact.type == "CheckpointEvaluated":
+            pass  # a measurement of any round
+        elif state.open is None:
+            _between_rounds(state, fact)
+        else:
+            _in_round(state, state.open, fact)
     except (InconsistentError, KeyError) as error:
         what = f"names {error}, which the run does not have" if isinstance(error, KeyError) else error.args[0]
         raise InconsistentError(f"#{fact.position} {fact.type} {fact.event_id}: {what}") from error
@@ -115,19 +77,65 @@ def advance(state: MemoryState, fact: Fact) -> MemoryState:
     return state
 
 
+def _between_rounds(state: MemoryState, fact: Fact) -> None:
+    match fact.type:
+        case "RoundOpened":
+            _opened(state, fact.event, fact)
+        case "RunConfigured":
+            _configured(state, fact.event)
+        case _:
+            raise InconsistentError("no round is open")
+
+
+def _in_round(state: MemoryState, now: Round, fact: Fact) -> None:
+    if fact.round != now.number:
+        raise InconsistentError(f"it says round {fact.round}, the open round is {now.number}")
+    event = fact.event
+    match fact.type:
+        case "CandidateScored":
+            _scored(state, now, event, fact.event_id)
+        case "FailureObserved":
+            _observed(now, event)
+        case "FailureDiagnosed":
+            _diagnosed(now, event)
+        case "CauseMatched":
+            _matched(state, now, event)
+        case "DuplicateJudged":
+            _judged(state, now, event)
+        case "NodeAssigned":
+            _assigned(state, now, event)
+        case "CauseCreated":
+            _cause_created(state, now, event)
+        case "NodeCreated":
+            _node_created(state, now, event)
+        case "CauseReactivated":
+            _reactivated(state, now, event)
+        case "CausePromoted":
+            _promoted(state, now, event, fact.event_id)
+        case "NodePairJudged":
+            _pair_judged(state, now, event)
+        case "NodesMerged":
+            _merged(state, now, event)
+        case "StageStarted":
+            _stage_started(now, event)
+        case "StageCompleted":
+            _stage_completed(now, event)
+        case "StageAbandoned":
+            _stage_abandoned(now, event)
+        case "RoundCommitted":
+            _committed(state, now, event)
+        case "RoundOpened" | "RunConfigured":
+            raise InconsistentError(f"round {now.number} is open")
+        case _:
+            raise InconsistentError("this version does not know such an event")
+
+
 def _require(condition: bool, message: str) -> None:
     if not condition:
         raise InconsistentError(message)
 
 
-def _open(state: MemoryState) -> Round:
-    if state.open is None:
-        raise InconsistentError("no round is open")
-    return state.open
-
-
 def _configured(state: MemoryState, event) -> None:
-    _require(state.open is None, "a round is open")
     state.config = event.config
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number
@@ -136,7 +144,6 @@ def _configured(state: MemoryState, event) -> None:
 
 
 def _opened(state: MemoryState, event, fact: Fact) -> None:
-    _require(state.open is None, "a round is open already")
     _require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
     expected = decide.opening(state, event.seed)
     given = [(w.cause_id, w.frequency) for w in event.weights]
