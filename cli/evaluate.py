@@ -306,12 +306,14 @@ def _held_out(history: "History | None") -> "Loaded":
         return labelled(
             "held-out", "Held-out questions, arithmetic world", held_out(), source="arithmetic world"
         )
-    from diagevo.run import Roles
+    from diagevo.memory.opening import runs_folder
+    from diagevo.roles import Roles
 
     from . import subjects
 
     config = subjects.stored_config(history)
-    questions = Roles(config).questions
+    logs = runs_folder(history.database) / history.run_id / "logs"
+    questions = Roles(config, logs).questions
     if not questions:
         raise ConfigError("the run has no validation questions", hint="set validation.questions in a new run")
     source = config.validation.questions or ""

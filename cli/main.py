@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError, StoppedSafely
 
-from . import config, db, doctor, evaluate, init, memory, options, oracle, runs, schema, train
+from . import config, db, doctor, evaluate, init, memory, options, oracle, report, runs, schema, train
 
 USAGE = 2
 BUG = 70
@@ -133,3 +133,4 @@ app.add_typer(db.app)
 schema.register(app)
 app.add_typer(evaluate.app)
 evaluate.app.add_typer(oracle.app)
+app.add_typer(report.app)

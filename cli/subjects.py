@@ -77,13 +77,14 @@ def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]
     from diagevo.evaluation.evaluate import Subject
     from diagevo.evaluation.sources import checkpoint_of
     from diagevo.memory.opening import runs_folder
-    from diagevo.run import Roles
+    from diagevo.roles import Roles
     from diagevo.stages import sha256_of
 
     config = stored_config(history)
-    roles = Roles(config)
+    run_folder = runs_folder(history.database) / history.run_id
+    roles = Roles(config, run_folder / "logs")
     path = checkpoint_of(history, "solver", round)
-    folder = roles.solver if path is None else runs_folder(history.database) / history.run_id / path
+    folder = roles.solver if path is None else run_folder / path
     if not folder.is_dir():
         raise NotFoundError(
             f"the solver of round {round} is gone: {folder}",

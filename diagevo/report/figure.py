@@ -1,11 +1,11 @@
 """What a figure is: a chart, the rows it was drawn from, and a caption that says how they were measured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from diagevo.report.material import Material
-from diagevo.report.style import HEIGHT, WIDTH, altair
+from diagevo.report.style import HEIGHT, SERIES, WIDTH, altair, colours
 
 Rows = list[dict[str, Any]]
 
@@ -57,40 +57,53 @@ def sized(chart: Any, width: int = WIDTH, height: int = HEIGHT) -> Any:
     return chart.properties(width=width, height=height)
 
 
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [1, 3])
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross")
+
+
 def lines(
     rows: Rows,
     y: str,
     title: str,
-    colour: Any,
+    field: str,
+    family: Mapping[str, str],
     *,
-    dash: Any = None,
+    runs: int = 1,
     zero: bool = False,
     band: tuple[str, str] | None = None,
 ) -> Any:
-    """Lines with marks by round, and error bars where `band` names their columns."""
-    alt = altair()
+    """Lines with marks by round, and error bars where `band` names their columns.
 
-    base = alt.Chart(data(rows))
+    `field` names the series and `family` their colours; each also has a dash and a mark of its own, told in
+    one legend. With several runs in one figure the dash and the mark tell the run instead.
+    """
+    alt = altair()
+    names = [name for name in family if any(row[field] == name for row in rows)]
+    legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=2) if len(names) > 1 else None
     scale = alt.Scale(zero=zero)
-    encoding = {"x": x_round(), "y": alt.Y(f"{y}:Q", title=title, scale=scale), "color": colour}
-    if dash is not None:
-        encoding["strokeDash"] = dash
-    shape = {} if dash is None else {"shape": alt.Shape(dash.shorthand, legend=None)}
-    drawn = base.mark_line(strokeWidth=2).encode(**encoding)
-    marks = base.mark_point(filled=True, size=60, opacity=1).encode(
-        **{name: value for name, value in encoding.items() if name != "strokeDash"}, **shape
-    )
-    layers = [drawn, marks]
+    base = alt.Chart(data(rows)).encode(x=x_round(), y=alt.Y(f"{y}:Q", title=title, scale=scale))
+    colour = alt.Color(f"{field}:N", title=None, legend=legend, scale=colours(family, names))
+    by, told, dash_legend = field, names, legend
+    if runs > 1 and field != "run":
+        by, told = "run", list(dict.fromkeys(row["run"] for row in rows))
+        dash_legend = alt.Legend(orient="bottom", symbolSize=130)
+    dashes = alt.Scale(domain=told, range=[DASHES[i % len(DASHES)] for i in range(len(told))])
+    shapes = alt.Scale(domain=told, range=[SHAPES[i % len(SHAPES)] for i in range(len(told))])
+    dash = alt.StrokeDash(f"{by}:N", title=None, legend=dash_legend, scale=dashes)
+    shape = alt.Shape(f"{by}:N", title=None, legend=dash_legend, scale=shapes)
+    layers = [
+        base.mark_line(strokeWidth=2).encode(color=colour, strokeDash=dash),
+        base.mark_point(filled=True, size=60, opacity=1).encode(color=colour, shape=shape),
+    ]
     if band is not None:
-        layers.append(
-            base.mark_rule(strokeWidth=1).encode(
-                x=x_round(),
-                y=alt.Y(f"{band[0]}:Q", title=title, scale=scale),
-                y2=f"{band[1]}:Q",
-                color=colour,
-            )
-        )
+        bounds = {"y": alt.Y(f"{band[0]}:Q", title=title, scale=scale), "y2": f"{band[1]}:Q"}
+        layers.append(base.mark_rule(strokeWidth=1).encode(color=colour, **bounds))
     return alt.layer(*layers)
+
+
+def by_order(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name that has none of its own, in the order they are named."""
+    return {name: SERIES[i % len(SERIES)] for i, name in enumerate(dict.fromkeys(names))}
 
 
 def percent(share: float) -> float:

@@ -6,9 +6,9 @@ from typing import Any
 from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import estimate
 from diagevo.evaluation.sources import SELF_PLAY
-from diagevo.report.figure import Figure, Missing, Rows, data, lines, percent, sized
+from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, percent, sized
 from diagevo.report.material import Material
-from diagevo.report.style import GREY, SERIES, altair
+from diagevo.report.style import GREY, altair
 
 MATHEMATICS = tuple(entry.name for entry in BENCHMARKS if entry.group == "mathematics")
 GENERAL = tuple(entry.name for entry in BENCHMARKS if entry.group == "general")
@@ -26,22 +26,9 @@ def _row(run: str, round_: int, series: str, value: float, error: float) -> dict
     }
 
 
-def _series_scale(rows: Rows) -> Any:
-    alt = altair()
-
-    names = list(dict.fromkeys(row["series"] for row in rows))
-    return alt.Scale(domain=names, range=[SERIES[i % len(SERIES)] for i in range(len(names))])
-
-
-def _coloured(rows: Rows, runs: int, title: str, y: str = "accuracy", band: bool = True) -> Any:
-    """Series by colour; with several runs beside one another, runs by dash."""
-    alt = altair()
-
-    colour = alt.Color("series:N", title=None, scale=_series_scale(rows), legend=alt.Legend(orient="bottom"))
-    dash = alt.StrokeDash("run:N" if runs > 1 else "series:N", title="run" if runs > 1 else None)
-    if runs == 1:
-        dash = dash.legend(None)
-    return lines(rows, y, title, colour, dash=dash, band=("low", "high") if band else None)
+def _lines(rows: Rows, runs: int, title: str, y: str = "accuracy") -> Any:
+    family = by_order(row["series"] for row in rows)
+    return lines(rows, y, title, "series", family, runs=runs, band=("low", "high"))
 
 
 def averages(material: Material, names: Sequence[str]) -> dict[int, tuple[float, float]]:
@@ -92,7 +79,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
         )
     alt = altair()
 
-    chart = _coloured(rows, len(materials), "accuracy (%)")
+    chart = _lines(rows, len(materials), "accuracy (%)")
     caption = "Accuracy of the solver after each round; round 0 is the model it started from. "
     caption += f"{materials[0].setting} "
     validated = next((v for v in materials[0].validations if v.benchmark == "validation"), None)
@@ -158,7 +145,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                 sources.add(f"after training: the majority of {samples} new responses on drawn questions")
     if not rows:
         return Missing("no label has a reference answer", "diagevo eval oracle sample --round all")
-    chart = _coloured(rows, len(materials), "pseudo-label accuracy (%)")
+    chart = _lines(rows, len(materials), "pseudo-label accuracy (%)")
     caption = (
         f"Share of majority-vote pseudo-labels that are right, by round. {materials[0].setting} Measured by: "
         f"{'; '.join(sorted(sources))}. Bars: one standard error."
@@ -187,7 +174,7 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
             "the starting solver was not measured on the questions of the rounds",
             "diagevo eval selfplay --solver start",
         )
-    chart = _coloured(rows, 1, "error rate of the starting solver (%)", y="error_rate")
+    chart = _lines(rows, 1, "error rate of the starting solver (%)", y="error_rate")
     asked = max(row["questions"] for row in rows)
     caption = (
         f"Difficulty: the error rate of the fixed starting solver on up to {asked} of each round's questions,"

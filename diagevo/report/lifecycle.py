@@ -1,6 +1,6 @@
 """What the memory did: states by round, the schedule that follows, the causes that recur or return."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, lines, sized, x_round
@@ -30,11 +30,7 @@ def memory(materials: Sequence[Material]) -> Figure | Missing:
             "reactivated": reactivated[facts.round],
         }
         changes += [{"round": facts.round, "change": name, "causes": count} for name, count in moved.items()]
-    order = list(STATES)
-    colour = alt.Color("series:N", title=None, scale=colours(STATES), sort=order)
-    states = lines(
-        rows, "count", "after the round", colour, dash=alt.StrokeDash("series:N", sort=order), zero=True
-    )
+    states = lines(rows, "count", "after the round", "series", STATES, zero=True)
     bars = (
         alt.Chart(data(changes))
         .mark_bar()
@@ -42,7 +38,13 @@ def memory(materials: Sequence[Material]) -> Figure | Missing:
             x=x_round(),
             y=alt.Y("causes:Q", title="causes in the round", axis=alt.Axis(tickMinStep=1)),
             xOffset=alt.XOffset("change:N", sort=list(CHANGES)),
-            color=alt.Color("change:N", title=None, scale=colours(CHANGES), sort=list(CHANGES)),
+            color=alt.Color(
+                "change:N",
+                title=None,
+                scale=colours(CHANGES),
+                sort=list(CHANGES),
+                legend=alt.Legend(orient="bottom"),
+            ),
         )
     )
     chart = alt.vconcat(sized(states, height=220), sized(bars, height=130)).resolve_scale(
@@ -85,11 +87,16 @@ def schedule(materials: Sequence[Material]) -> Figure | Missing:
 
     def panel(quantity: str, title: str, colour: str, domain: list[float] | None = None):
         scale = alt.Scale(domain=domain) if domain else alt.Scale(zero=True)
+        whole = alt.Scale(domain=sorted({row["round"] for row in rows}))
         base = alt.Chart(data([row for row in rows if row["quantity"] == quantity])).encode(
-            x=x_round(), y=alt.Y("value:Q", title=title, scale=scale), tooltip=["round:O", "exact:N"]
+            x=x_round().scale(whole),
+            y=alt.Y("value:Q", title=title, scale=scale),
+            tooltip=["round:O", "exact:N"],
         )
         line = base.mark_line(color=colour, strokeWidth=2)
-        return sized(alt.layer(line, base.mark_point(color=colour, filled=True, size=60)), height=120)
+        return sized(
+            alt.layer(line, base.mark_point(color=colour, filled=True, size=60, opacity=1)), height=120
+        )
 
     chart = alt.vconcat(
         panel("ε", "ε, share of free prompts", SERIES[0], [0, 1]),
@@ -111,9 +118,11 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
         return NO_ROUNDS if not material.rounds else Missing("the memory holds no cause yet", "diagevo train")
     alt = altair()
 
-    weight: dict[str, int] = defaultdict(int)
+    weight: dict[str, int] = {}
     for cause in material.causes:
-        weight[cause.cause_id] += cause.frequency
+        weight[cause.cause_id] = cause.frequency
+    for promotion in material.promotions:
+        weight[promotion.cause_id] += promotion.closed_frequency
     chosen = sorted(weight, key=lambda c: (-weight[c], int(c[1:])))[:TOP_CAUSES]
     names = {c.cause_id: _short(f"{c.cause_id}  {c.description}") for c in material.causes}
     rows = [
@@ -131,7 +140,7 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
     ]
     base = alt.Chart(data(rows)).encode(
         x=x_round(),
-        y=alt.Y("cause:N", title=None, sort=[names[c] for c in chosen], axis=alt.Axis(labelLimit=420)),
+        y=alt.Y("cause:N", title=None, sort=[names[c] for c in chosen], axis=alt.Axis(labelLimit=520)),
         tooltip=["cause_id:N", "description:N", "node:N", "state:N", "f:Q"],
     )
     two = {name: STATES[name] for name in ("Active", "Mastered")}
@@ -180,7 +189,7 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
     ]
     shown = rows[-40:]
     first, last = material.rounds[0].round, material.rounds[-1].round
-    y = alt.Y("cause:N", title=None, sort=[r["cause"] for r in shown], axis=alt.Axis(labelLimit=420))
+    y = alt.Y("cause:N", title=None, sort=[r["cause"] for r in shown], axis=alt.Axis(labelLimit=520))
     axis = alt.Axis(tickMinStep=1, values=list(range(first, last + 1)), format="d")
     x = alt.X("promoted:Q", title="round", axis=axis, scale=alt.Scale(domain=[first - 0.3, last + 0.3]))
     base = alt.Chart(data(shown)).encode(
@@ -215,5 +224,5 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
     return Figure(chart, rows, caption)
 
 
-def _short(text: str, most: int = 64) -> str:
+def _short(text: str, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from diagevo.diagnosis.embedder import Embedder, HashingEmbedder
 from diagevo.evaluation.protocol import estimate
-from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, lines, sized
+from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, by_order, data, lines, sized
 from diagevo.report.material import Candidate, Material
-from diagevo.report.style import MODES, SERIES, altair, colours
+from diagevo.report.style import INK, MODES, altair, colours
 
 POINTS = 600
 """Most questions a round in the coverage figure; more hide one another."""
@@ -39,25 +39,14 @@ def question_length(materials: Sequence[Material]) -> Figure | Missing:
                 )
     if not rows:
         return NO_ROUNDS
-    alt = altair()
-
     if len(materials) > 1:
         shown = [row for row in rows if row["mode"] == "all"]
-        scale = alt.Scale(domain=[m.run_id for m in materials], range=list(SERIES[: len(materials)]))
         chart = lines(
-            shown,
-            "words",
-            "words a question",
-            alt.Color("run:N", scale=scale),
-            dash=alt.StrokeDash("run:N"),
-            zero=True,
+            shown, "words", "words a question", "run", by_order(m.run_id for m in materials), zero=True
         )
     else:
-        family = {**MODES, "all": "#222222"}
-        order = [name for name in family if any(row["mode"] == name for row in rows)]
-        colour = alt.Color("mode:N", title=None, scale=colours(family, order), sort=order)
-        dash = alt.StrokeDash("mode:N", sort=order)
-        chart = lines(rows, "words", "words a question", colour, dash=dash, zero=True, band=("low", "high"))
+        family = {**MODES, "all": INK}
+        chart = lines(rows, "words", "words a question", "mode", family, zero=True, band=("low", "high"))
     caption = (
         "Mean length of the round's readable questions in words (split at white space), by generation mode."
         f" {materials[0].setting} Bars: one standard error."
@@ -80,23 +69,14 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
     by_round = {key: texts for key, texts in by_round.items() if texts}
     if not by_round:
         return NO_ROUNDS
-    alt = altair()
-
     size = min(len(texts) for texts in by_round.values())
     rows: Rows = []
     for (run, number), texts in by_round.items():
         rng = random.Random(f"{run}.{number}")
         draws = [distinct_pairs(rng.sample(texts, size)) for _ in range(20)]
         rows.append({"run": run, "round": number, "diversity": sum(draws) / len(draws), "questions": size})
-    scale = alt.Scale(domain=[m.run_id for m in materials], range=list(SERIES[: len(materials)]))
-    legend = alt.Legend() if len(materials) > 1 else None
-    chart = lines(
-        rows,
-        "diversity",
-        "2-gram diversity (%)",
-        alt.Color("run:N", scale=scale, legend=legend),
-        dash=alt.StrokeDash("run:N", legend=legend),
-    )
+    family = by_order(m.run_id for m in materials)
+    chart = lines(rows, "diversity", "2-gram diversity (%)", "run", family)
     caption = (
         f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
         " readable questions:"
@@ -148,7 +128,7 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
             x=alt.X("x:Q", title=f"component 1 ({explained[0]:.0f}%)", axis=axis),
             y=alt.Y("y:Q", title=f"component 2 ({explained[1]:.0f}%)", axis=axis),
             color=alt.Color("mode:N", title=None, scale=colours(MODES, order), sort=order),
-            shape=alt.Shape("mode:N", title=None, sort=order),
+            shape=alt.Shape("mode:N", title=None, sort=order, scale=alt.Scale(domain=order)),
             tooltip=["question_id:N", "mode:N"],
         )
         .properties(width=230, height=230)
