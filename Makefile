@@ -16,11 +16,17 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report]' --group dev
 	touch $(READY)
 
+# Plays the run `first`; called again it goes on with it, and says so where nothing is left to do.
 train: $(READY)
-	$(BIN)/diagevo train --rounds 3
+	@if $(BIN)/diagevo runs show first >/dev/null 2>&1; then \
+	  $(BIN)/diagevo train --run first --rounds 3 --resume; \
+	else \
+	  $(BIN)/diagevo train --run first --rounds 3; \
+	fi
 
+# Two workers: one process of torch a core.
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .
