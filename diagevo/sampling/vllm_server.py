@@ -165,7 +165,7 @@ class VLLMServer:
         raise self._failure(f"The vLLM server was not healthy after {self._startup_timeout:g} s.")
 
     def _restart_or_report(self, error: ServiceError) -> None:
-        """Start a dead server again; raise where it lives (the request is at fault) or was restarted enough."""
+        """Start a dead server again; raise where it lives (the request is at fault) or died too often."""
         if self._process is None:
             raise error
         status = self._process.wait(2.0)  # The connection breaks a moment before the process is gone.

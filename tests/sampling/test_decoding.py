@@ -76,7 +76,7 @@ def test_greedy_decoding_takes_the_most_probable_token_of_a_pass_without_a_cache
 
 
 def test_frequencies_are_those_of_plain_generate(model: Any, prompts: list[list[int]]) -> None:
-    n = 4000
+    n = 3000
     [ours] = decode(model, prompts[:1], keys(prompts[:1], n), settings(top_p=0.8, max_new_tokens=2))
     torch.manual_seed(0)
     generated = model.generate(
@@ -97,9 +97,12 @@ def test_frequencies_are_those_of_plain_generate(model: Any, prompts: list[list[
 
 
 def test_a_row_is_the_same_whatever_else_is_in_its_batch(model: Any, prompts: list[list[int]]) -> None:
-    together = decode(model, prompts, keys(prompts, 6), settings())
-    alone = [decode(model, [ids], keys([ids], 6), settings(rows_at_once=1))[0] for ids in prompts]
-    threads = decode(model, prompts, keys(prompts, 6), settings(threads=2, rows_at_once=7))
+    together = decode(model, prompts, keys(prompts, 3), settings(max_new_tokens=16))
+    alone = [
+        decode(model, [ids], keys([ids], 3), settings(rows_at_once=1, max_new_tokens=16))[0]
+        for ids in prompts
+    ]
+    threads = decode(model, prompts, keys(prompts, 3), settings(threads=2, rows_at_once=4, max_new_tokens=16))
     assert together == alone == threads
 
 

@@ -1,7 +1,7 @@
 """A small phase for the tests: the same rows, reward and settings in this process and in others.
 
-`python -m tests.training.phase START FOLDER` plays it and notes each step in FOLDER/steps.jsonl. The environment
-variable KILL says where the process kills itself: "step:2" while the step is reported, "save:2" while its
+`python -m tests.training.phase START FOLDER` plays it and notes each step in FOLDER/steps.jsonl. The variable
+KILL says where the process kills itself: "step:2" while the step is reported, "save:2" while its
 checkpoint is written.
 """
 

@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_saved_is_reported(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints, "_digest_and_flush", full)
-    with pytest.raises(StoreError, match="step 1 cannot be written.*No space left"):
+    with pytest.raises(StoreError, match=r"step 1 cannot be written.*No space left"):
         attempt(tiny_model, tmp_path, resume=False)()
     assert last_saved_step(tmp_path / "work") == 0
 

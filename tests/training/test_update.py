@@ -1,8 +1,8 @@
 """One phase of two updates against the GRPO loss and AdamW worked out in plain torch, row by row.
 
-The second update has a KL term that is not zero and a smaller batch. The oracle sees each row alone, without padding, and
-takes the loss as the paper's family writes it: advantages by group, a mean over the tokens of the
-batch, the low-variance estimator of the KL divergence to the starting weights.
+The second update has a KL term that is not zero and a smaller batch. The oracle sees each row alone, without
+padding, and takes the loss as the paper's family writes it: advantages by group, a mean over the tokens of
+the batch, the low-variance estimator of the KL divergence to the starting weights.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,116 @@
+"""A phase in two real processes over gloo, against the same phase in one."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import HardwareConfig
+from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.training.grpo import Rollout, TrainingSummary
+from diagevo.training.job import RewardSpec
+from diagevo.training.launch import train_in_processes
+from tests.training import phase
+
+pytestmark = pytest.mark.slow
+Reports = dict[int, tuple[list[Rollout], list[float]]]
+
+
+@pytest.fixture(autouse=True)
+def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable[..., None] | None = None,
+           timeout: float = 300.0, **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
+    reports: Reports = {}
+
+    def noted(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
+        reports[step] = (rollouts, rewards)
+        if on_step is not None:
+            on_step(step)
+
+    summary = train_in_processes(
+        start,
+        phase.ROWS,
+        RewardSpec("tests.training.phase:LetterReward", reward),
+        phase.SETTINGS,
+        phase.SAMPLING,
+        output=folder / "final",
+        work=folder / "work",
+        seed=phase.SEED,
+        on_step=noted,
+        resume=resume,
+        hardware=HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout),
+        logs=folder / "logs",
+    )
+    return summary, reports
+
+
+def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ServiceError) as caught:
+        launch(tiny_model, tmp_path, kill=1)
+    assert "rank 1 of 2" in caught.value.message
+    assert "SIGKILL" in caught.value.message
+    assert "measuring the rollouts of step 2" in caught.value.message
+    assert "rank-1.log" in caught.value.message
+
+    summary, reports = launch(tiny_model, tmp_path, resume=True)
+    assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
+    phase.play(tiny_model, tmp_path / "one", resume=False)
+    alone = phase.steps(tmp_path / "one")
+    for step, (rollouts, rewards) in reports.items():
+        expected, expected_rewards = alone[step]
+        named = [(r.row_id, r.sample, r.text, r.truncated) for r in rollouts]
+        assert named == [(r["row_id"], r["sample"], r["text"], r["truncated"]) for r in expected]
+        assert rewards == expected_rewards
+    assert_close(tmp_path / "final", tmp_path / "one/final")
+
+
+def assert_close(a: Path, b: Path) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    first, second = (load_file(folder / "model.safetensors") for folder in (a, b))
+    moved = load_file(b.parent / "work/checkpoint-2/model.safetensors")
+    for name, value in first.items():
+        # Sums are taken in another order; a step of Adam is 1e-3 for each weight.
+        assert torch.allclose(value, second[name], atol=2e-4), name
+    assert any(not torch.allclose(value, moved[name], atol=2e-4) for name, value in first.items())
+
+
+def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError) as caught:
+        launch(tiny_model, tmp_path, hang=1, timeout=20.0)
+    assert "rank 1 of 2 did not answer" in caught.value.message
+    assert "measuring the rollouts of step 2" in caught.value.message
+
+
+def test_what_a_step_report_raises_ends_the_ranks(tiny_model: Path, tmp_path: Path) -> None:
+    def stop(step: int) -> None:
+        raise StoppedSafely("stopped")
+
+    with pytest.raises(StoppedSafely):
+        launch(tiny_model, tmp_path, on_step=stop)
+    time.sleep(0.5)
+    assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
+
+
+def _runs(pid: str, text: str) -> bool:
+    try:
+        return text.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() and int(pid) != os.getpid()
+    except OSError:
+        return False
+
+
+def test_a_reward_that_cannot_be_built_is_an_error_of_the_configuration(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    spec = RewardSpec("tests.training.phase:NoReward")
+    with pytest.raises(ConfigError, match=r"no reward 'tests\.training\.phase:NoReward'"):
+        spec.build()
