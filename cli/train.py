@@ -5,13 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from diagevo.errors import ConfigError, NotFoundError
+from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
 from diagevo.progress import STAGES, RoundSummary, StopFlag
 
 from . import options, render
@@ -92,7 +93,7 @@ def train(
     run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
-    # Imported here: this is where torch comes in.
+    _need_the_training_stack()
     from diagevo import run
 
     root = _runs_folder(call)
@@ -118,6 +119,18 @@ def train(
         if display in (None, "live", "plain") and not call.json and view.board.history:
             render.rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+
+
+def _need_the_training_stack() -> None:
+    """Find out before anything is written. Raises MissingDependencyError."""
+    absent = [
+        name for name in ("torch", "transformers", "trl", "accelerate", "datasets") if find_spec(name) is None
+    ]
+    if absent:
+        raise MissingDependencyError(
+            f"training needs {', '.join(absent)}, not installed here",
+            hint="run: pip install torch==2.13.0, then pip install 'diagevo[train]'",
+        )
 
 
 def _plan(call: Call, config: "Config | None") -> None:

@@ -46,7 +46,10 @@ def prepare(database: Database, *, create: bool) -> None:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"cannot make the folder {file.parent}: {error.strerror}") from error
+            raise StoreError(
+                f"cannot make the folder {file.parent}: {error.strerror}",
+                hint="name another place: --db FILE, or set DIAGEVO_HOME",
+            ) from error
     with database.read() as connection:
         found = revision(connection)
         empty = found is None and not inspect(connection).get_table_names()

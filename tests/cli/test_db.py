@@ -1,0 +1,98 @@
+"""Database commands: revisions, checks, backups; and what init makes."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from diagevo.memory.migrate import HEAD
+from tests.cli.program import invoke
+from tests.memory_audit.played import play
+
+
+def _ask(file: str, sql: str) -> list[tuple]:
+    with closing(sqlite3.connect(file)) as database, database:
+        return database.execute(sql).fetchall()
+
+
+@pytest.fixture
+def played() -> Path:
+    play("runs/diagevo.db", "played", root=Path("runs"), rounds=2)
+    return Path("runs/diagevo.db")
+
+
+def test_init_writes_a_commented_file_and_a_migrated_database() -> None:
+    done = invoke("init", "study", "--template", "qwen3-8b")
+    assert done.exit_code == 0, done.stderr
+    assert "profile: qwen3-8b" in Path("study/diagevo.yaml").read_text()
+    assert _ask("study/runs/diagevo.db", "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert invoke("config", "validate", "-c", "study/diagevo.yaml").exit_code == 0
+
+
+def test_init_again_leaves_what_is_there() -> None:
+    invoke("init")
+    Path("diagevo.yaml").write_text("seed: 5\n")
+    done = invoke("init", "--template", "qwen3-8b", "--json")
+    assert json.loads(done.stdout)["data"]["written"] is False
+    assert Path("diagevo.yaml").read_text() == "seed: 5\n"
+
+
+def test_current_tells_both_revisions(played: Path) -> None:
+    said = json.loads(invoke("db", "current", "--json").stdout)["data"]
+    assert (said["revision"], said["expected"], said["ok"]) == (HEAD, HEAD, True)
+
+
+def test_current_exits_5_where_an_upgrade_is_due(played: Path) -> None:
+    _ask(str(played), "UPDATE alembic_version SET version_num = '0001'")
+    done = invoke("db", "current")
+    assert done.exit_code == 5
+    assert f"revision 0001, expected {HEAD}" in done.stdout
+
+
+def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
+    from diagevo.memory import migrate
+    from diagevo.memory.database import Database
+
+    Path("runs").mkdir()
+    database = Database("runs/diagevo.db")
+    migrate.upgrade(database, "0001")
+    database.close()
+    done = invoke("db", "upgrade", "--json")
+    assert done.exit_code == 0, done.stderr
+    said = json.loads(done.stdout)["data"]
+    assert (said["before"], said["now"]) == ("0001", HEAD)
+    assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0001",)]
+    assert _ask("runs/diagevo.db", "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert "up to date" in invoke("db", "upgrade").stdout
+
+
+def test_check_exits_1_when_a_trigger_is_missing(played: Path) -> None:
+    assert invoke("db", "check").exit_code == 0
+    _ask(str(played), "DROP TRIGGER event_no_update")
+    done = invoke("db", "check", "--format", "jsonl")
+    assert done.exit_code == 1
+    wrong = [row for row in map(json.loads, done.stdout.splitlines()) if not row["ok"]]
+    assert [row["check"] for row in wrong] == ["triggers"]
+
+
+def test_a_backup_is_put_back_elsewhere_and_verifies(played: Path) -> None:
+    events = _ask(str(played), "SELECT count(*) FROM event")
+    assert invoke("db", "backup", "monday.db").exit_code == 0
+    done = invoke("db", "restore", "monday.db", "--db", "again/diagevo.db")
+    assert done.exit_code == 0, done.stderr
+    assert _ask("again/diagevo.db", "SELECT count(*) FROM event") == events
+
+
+def test_a_backup_never_replaces_a_file_and_a_restore_needs_to_be_told(played: Path) -> None:
+    Path("monday.db").write_text("mine")
+    assert invoke("db", "backup", "monday.db").exit_code == 2
+    assert Path("monday.db").read_text() == "mine"
+    invoke("db", "backup", "tuesday.db")
+    refused = invoke("db", "restore", "tuesday.db")
+    assert refused.exit_code in (2, 5)
+    assert "--replace" in refused.stderr
+    done = invoke("db", "restore", "tuesday.db", "--replace", "--json")
+    [aside] = [name for name in json.loads(done.stdout)["data"]["aside"] if "before-restore" in name]
+    assert Path(aside).exists()

@@ -1,0 +1,181 @@
+"""The displays of `train`, played without a run: a round told to each of them."""
+
+import json
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from diagevo.progress import RoundSummary
+from tests.cli.program import load
+from tests.cli.terminal import on_terminal
+
+load()
+from diagevo.cli.display import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+    Board,
+    JsonDisplay,
+    LiveDisplay,
+    NoDisplay,
+    PlainDisplay,
+    clock,
+    display_for,
+    round_line,
+)
+from diagevo.cli.options import Call  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+SUMMARY = RoundSummary(
+    round=2,
+    candidates=48,
+    verdicts={"contested": 4, "kept": 22, "too_easy": 16, "invalid": 6},
+    failures=11,
+    z=Fraction(11, 23),
+    epsilon_next=Fraction(23, 45),
+    active=10,
+    mastered=9,
+    nodes=7,
+    promoted=("c1", "c2"),
+    reactivated=("c3",),
+    label_truth=0.727,
+    mean_at_k=0.5,
+    greedy=0.875,
+    stage_seconds={"solver": 18.1},
+)
+
+
+def tell(display) -> None:
+    """A second round, as a run tells it."""
+    display.round_started(2, 5, Fraction(1, 3), 23)
+    display.stage_started(2, "challenger", 1, 2)
+    display.stage_progress(2, "challenger", 1, 2, "mean reward 0.223")
+    display.stage_finished(2, "challenger", 13.0, {"steps": 2, "reward": 0.295})
+    display.stage_started(2, "solver", 2, 3)
+    display.message("the server's log is in runs/a/vllm.log\x1b[31m")
+    display.stage_finished(2, "solver", 18.1, {"verdicts": {"kept": 22}})
+    display.round_finished(2, SUMMARY)
+
+
+def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> None:
+    assert round_line(SUMMARY) == (
+        "kept 22/48 (dropped: 6 invalid, 16 too_easy, 4 contested) · labels true 0.727 · mean@k 0.500 · "
+        "greedy 0.875 · F 11 · z 11/23 = 0.478 · next ε 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
+        "promoted 2 · reactivated c3"
+    )
+
+
+def test_plain_is_one_line_an_event_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    display = PlainDisplay(Call(), "a")
+    display.pause = 0.0
+    tell(display)
+    out, err = capsys.readouterr()
+    lines = [line.split(" ", 1)[1] for line in err.splitlines()]
+    assert out == ""
+    assert lines[0] == "round 2 of 5: ε 1/3 = 0.333, F 23"
+    assert lines[2].startswith("round 2 challenger: 1/2, mean reward 0.223")
+    assert lines[3] == "round 2 challenger: done in 13.0 s: steps 2, reward 0.295"
+    assert lines[4] == "round 2 solver: started (attempt 2)"
+    assert lines[5] == "the server's log is in runs/a/vllm.log␛[31m"
+    assert lines[6] == "round 2 solver: done in 18.1 s: kept 22"
+    assert lines[7] == f"round 2 committed: {round_line(SUMMARY)}"
+
+
+def test_plain_progress_that_comes_too_fast_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    display = PlainDisplay(Call(), "a")
+    display.pause = 3600.0
+    display.stage_started(1, "diagnosis", 1, 1000)
+    for done in range(1, 1001):
+        display.stage_progress(1, "diagnosis", done, 1000)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(JsonDisplay(Call(), "a"))
+    out, err = capsys.readouterr()
+    said = [json.loads(line) for line in out.splitlines()]
+    assert err == ""
+    assert [line["event"] for line in said] == [
+        "round_started",
+        "stage_started",
+        "stage_progress",
+        "stage_finished",
+        "stage_started",
+        "message",
+        "stage_finished",
+        "round_finished",
+    ]
+    assert {line["run"] for line in said} == {"a"}
+    assert said[0]["epsilon"] == {"exact": "1/3", "value": 1 / 3}
+    assert said[-1]["summary"]["verdicts"]["kept"] == 22
+    assert said[-1]["summary"]["z"]["exact"] == "11/23"
+
+
+def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(NoDisplay(Call(), "a"))
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "expected"),
+    [
+        (None, Call(), PlainDisplay),
+        (None, Call(json=True), JsonDisplay),
+        (None, Call(quiet=True), NoDisplay),
+        ("live", Call(), LiveDisplay),
+        ("plain", Call(json=True), PlainDisplay),
+    ],
+)
+def test_the_display_fits_where_it_is_shown(kind: str | None, call: Call, expected: type) -> None:
+    """The tests have no terminal, so that plain is the default here."""
+    assert type(display_for(kind, call, "a")) is expected
+
+
+def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("diagevo.cli.display.time.monotonic", lambda: 130.0)
+    board = Board("a", round=2, rounds=5, stage="solver", started=100.0)
+    assert board.stage_left() is None
+    assert board.run_left() is None
+    board.before = {"challenger": 10.0, "candidates": 1.0, "votes": 9.0, "solver": 40.0, "diagnosis": 5.0}
+    assert board.stage_left() == 10.0  # 40 in the round before, 30 gone
+    assert board.run_left() == 10.0 + 5.0 + 3 * 65.0
+    board.done, board.total = 3, 12
+    assert board.stage_left() == 90.0  # 10 seconds a step
+
+
+def test_shares_are_of_the_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diagevo.cli.display.time.monotonic", lambda: 110.0)
+    board = Board("a", stage="votes", started=100.0, played={"challenger": 30.0})
+    shares = board.shares()
+    assert (shares["challenger"], shares["votes"], shares["solver"]) == (75.0, 25.0, 0.0)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(None, "–"), (7.4, "0:07"), (75, "1:15"), (3723, "1:02:03")])
+def test_times_are_short(seconds: float | None, said: str) -> None:
+    assert clock(seconds) == said
+
+
+LIVE = """
+from tests.cli.test_display import LiveDisplay, Call, tell
+display = LiveDisplay(Call(), "a[red]")
+with display.showing() as live:
+    display.round_started(2, 5, __import__("fractions").Fraction(1, 3), 23)
+    display.stage_started(2, "challenger", 1, 6)
+    display.stage_progress(2, "challenger", 4, 6, "mean reward 0.223")
+    live.refresh()
+    print("a line of a library")
+    tell(display)
+    live.refresh()
+"""
+
+
+def test_the_live_view_shows_the_round_the_stages_beside_the_paper_and_what_was_kept() -> None:
+    shown, code = on_terminal([sys.executable, "-c", LIVE], cwd=Path(__file__).parents[2], columns=200)
+    assert code == 0, shown
+    assert "a[red] · round 2 of 5 · challenger" in shown
+    assert "4/6" in shown
+    for share in ("27.1%", "10.9%", "30.3%", "25.9%", "5.7%"):
+        assert share in shown
+    assert "kept 22/48" in shown
+    assert "a line of a library" in shown
+    assert "runs/a/vllm.log␛[31m" in shown

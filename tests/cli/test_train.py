@@ -1,0 +1,135 @@
+"""The train command around the run: names, resuming, plans, signals. The rounds are tests/run's."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from diagevo.progress import StopFlag
+from tests.cli.program import STARTED, clean_environment, invoke, load
+from tests.memory_audit.played import play
+
+load()
+from diagevo.cli.train import _stopped_by_signals  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+TINY = (
+    "--set=round={candidates: 24, challenger_votes: 2}",
+    "--set=challenger_grpo={max_steps: 1, batch_questions: 2, group: 2, micro_batch: 4}",
+    "--set=solver_grpo={max_steps: 1, batch_questions: 4, group: 4, micro_batch: 16}",
+    "--set=validation={questions: null}",
+)
+
+
+def test_the_first_signal_asks_and_the_second_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = StopFlag()
+    before = signal.getsignal(signal.SIGINT)
+    with _stopped_by_signals(stop):
+        signal.raise_signal(signal.SIGINT)
+        assert bool(stop)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert "stopping at the next safe point" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_sigterm_is_the_same_question(capsys: pytest.CaptureFixture[str]) -> None:
+    stop = StopFlag()
+    with _stopped_by_signals(stop):
+        signal.raise_signal(signal.SIGTERM)
+    assert bool(stop)
+    assert "SIGTERM" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Path) -> None:
+    command = [*STARTED, "train", "--rounds", "1", "--display", "plain", "--run", "a", *TINY]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=clean_environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if "candidates: started" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    said += process.stderr.read()
+    assert process.wait(timeout=300) == 75, said
+    assert "go on with: diagevo train --resume" in said
+    assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
+    resumed = subprocess.run(
+        [*STARTED, "train", "--resume", "--display", "json"],
+        cwd=tmp_path,
+        env=clean_environment(OMP_NUM_THREADS="1"),
+        capture_output=True,
+        text=True,
+    )
+    assert resumed.returncode == 0, resumed.stderr
+    events = [json.loads(line) for line in resumed.stdout.splitlines()]
+    assert "challenger" not in [e.get("stage") for e in events if e["event"] == "stage_started"]
+    assert [e["summary"]["round"] for e in events if e["event"] == "round_finished"] == [1]
+
+
+def test_a_resumed_run_takes_no_options_that_would_change_it() -> None:
+    done = invoke("train", "--resume", "--set", "filter.tau=2")
+    assert done.exit_code == 2
+    assert "a resumed run uses the configuration in its log" in done.stderr
+    assert "diagevo runs fork" in done.stderr
+
+
+def test_resuming_where_nothing_is_exits_3() -> None:
+    done = invoke("train", "--resume")
+    assert done.exit_code == 3
+    assert done.stderr == "error: there is no run to resume\nhint: start one: diagevo train\n"
+
+
+@pytest.mark.parametrize("until", ["0", "two", "1:lunch", "-1", ":solver"])
+def test_a_place_to_stop_that_is_none_is_refused(until: str) -> None:
+    done = invoke("train", f"--until={until}")
+    assert done.exit_code == 2
+    assert "challenger, candidates, votes, solver, diagnosis" in done.stderr
+    assert not Path("runs").exists()
+
+
+def test_a_plan_runs_nothing_and_writes_nothing() -> None:
+    done = invoke("train", "--plan", "--profile", "qwen3-8b", "--json")
+    assert done.exit_code == 0, done.stderr
+    plan = json.loads(done.stdout)["data"]
+    assert plan["completions"] == 5 * (135_168 + 8_000 + 96_000 + 24_576)
+    assert plan["devices"].startswith("8 × cuda")
+    assert plan["seconds"] is None
+    # Five rounds of two policies of 16 GB, and what resuming inside a phase needs.
+    assert plan["disk_bytes"] == (10 + 5) * 16_000_000_000
+    assert list(Path().iterdir()) == []
+
+
+def test_a_plan_for_people_has_a_line_a_stage() -> None:
+    shown = invoke("train", "--plan").stdout
+    assert [line.split()[0] for line in shown.splitlines()[3:8]] == [
+        "challenger",
+        "candidates",
+        "votes",
+        "solver",
+        "diagnosis",
+    ]
+    assert "not known: no earlier run" in shown
+
+
+def test_an_existing_runs_name_is_refused_and_its_log_untouched(tmp_path: Path) -> None:
+    play("runs/diagevo.db", "taken", root=Path("runs"), rounds=1)
+    before = json.loads(invoke("memory", "verify", "--run", "taken", "--json").stdout)["data"]["events"]
+    done = invoke("train", "--run", "taken", "--display", "none")
+    assert done.exit_code == 2
+    assert "run taken exists already" in done.stderr
+    assert "diagevo train --run taken --resume" in done.stderr
+    after = json.loads(invoke("memory", "verify", "--run", "taken", "--json").stdout)["data"]["events"]
+    assert after == before
+
+
+def test_a_run_that_does_not_exist_cannot_be_resumed_and_the_others_are_named() -> None:
+    play("runs/diagevo.db", "here", root=Path("runs"), rounds=1)
+    done = invoke("train", "--run", "there", "--resume")
+    assert done.exit_code == 3
+    assert done.stderr == "error: there is no run there\nhint: runs here: here\n"

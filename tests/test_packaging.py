@@ -1,0 +1,146 @@
+"""The wheel: everything in it, usable from outside the checkout, and its auditing half without torch."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import clean_environment
+from tests.memory_audit.played import play
+
+ROOT = Path(__file__).parents[1]
+ROOMS = {"diagevo": ROOT / "diagevo", "diagevo.cli": ROOT / "cli", "diagevo._migrations": ROOT / "migrations"}
+TRAINING = ("torch", "transformers", "trl", "accelerate", "datasets", "vllm", "peft")
+
+
+def _packages(name: str, folder: Path) -> set[str]:
+    """`folder` as a package, with the packages below it."""
+    below = (inner for inner in folder.iterdir() if (inner / "__init__.py").exists())
+    return {name}.union(*(_packages(f"{name}.{inner.name}", inner) for inner in below))
+
+
+def test_the_list_of_packages_is_the_folders() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set().union(*(_packages(name, folder) for name, folder in ROOMS.items()))
+
+
+def _files(folder: Path) -> set[str]:
+    return {
+        file.relative_to(folder).as_posix()
+        for file in folder.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the tree, so that nothing is left in the checkout."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in ("diagevo", "cli", "migrations"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    out = tmp_path_factory.mktemp("wheel")
+    build = f"from setuptools import build_meta; build_meta.build_wheel({str(out)!r})"
+    done = subprocess.run([sys.executable, "-c", build], cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    [file] = out.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel unpacked, which for a pure wheel is an installation."""
+    folder = tmp_path_factory.mktemp("site")
+    with zipfile.ZipFile(wheel) as archive:
+        assert b"Root-Is-Purelib: true" in archive.read("diagevo-0.1.0.dist-info/WHEEL")
+        archive.extractall(folder)
+    return folder
+
+
+def test_the_wheel_holds_every_file_of_the_rooms_and_no_other_package(site: Path) -> None:
+    packed = {file for file in _files(site) if ".dist-info/" not in file}
+    sources = {file for file in _files(ROOT / "diagevo") if not file.startswith(("cli/", "_migrations/"))}
+    wanted = {f"diagevo/{file}" for file in sources}
+    wanted |= {f"diagevo/cli/{file}" for file in _files(ROOT / "cli")}
+    wanted |= {f"diagevo/_migrations/{file}" for file in _files(ROOT / "migrations")}
+    assert packed == wanted
+
+
+def test_the_wheel_starts_the_program_and_names_no_training_package_as_a_need(site: Path) -> None:
+    facts = site / "diagevo-0.1.0.dist-info"
+    assert "diagevo = diagevo.cli.main:app" in (facts / "entry_points.txt").read_text()
+    needs = [
+        line for line in (facts / "METADATA").read_text().splitlines() if line.startswith("Requires-Dist:")
+    ]
+    always = [line.split()[1].lower() for line in needs if "extra ==" not in line]
+    assert always
+    assert not [need for need in always if need.startswith(TRAINING)]
+
+
+OUTSIDE = """
+import json, sys
+site, commands = sys.argv[1], json.loads(sys.argv[2])
+sys.path.insert(0, site)
+for name in {blocked!r}:
+    sys.modules[name] = None  # Python's own way to say that a module is not there
+import diagevo
+from diagevo.cli.main import app
+from typer.testing import CliRunner
+said = {{"where": diagevo.__file__}}
+for command in commands:
+    done = CliRunner().invoke(app, command)
+    said[" ".join(command)] = [done.exit_code, done.stdout, done.stderr]
+print(json.dumps(said))
+"""
+
+
+def _outside(site: Path, commands: list[list[str]], cwd: Path) -> dict[str, list]:
+    """Run commands of the installed wheel, far from the checkout, on a machine without the training stack."""
+    program = OUTSIDE.format(blocked=TRAINING)
+    argv = [sys.executable, "-P", "-c", program, str(site), json.dumps(commands)]
+    done = subprocess.run(argv, cwd=cwd, env=clean_environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said.pop("where").startswith(str(site))
+    return said
+
+
+def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
+    site: Path, tmp_path: Path
+) -> None:
+    play(str(tmp_path / "played.db"), "played", root=tmp_path, rounds=2)
+    at = ["--db", str(tmp_path / "played.db")]
+    commands = [
+        ["init", "fresh"],
+        ["db", "current", "--db", "fresh/runs/diagevo.db", "--json"],
+        ["config", "show", "--profile", "qwen3-8b", "--paper"],
+        ["runs", "list", *at, "--json"],
+        ["memory", "show", *at],
+        ["memory", "why", "c1", *at],
+        ["memory", "replay", "--round", "2", "--check", *at, "--json"],
+        ["memory", "verify", *at],
+        ["memory", "log", *at, "--format", "parquet", "-o", "log.parquet"],
+        ["db", "check", *at],
+    ]
+    said = _outside(site, commands, tmp_path)
+    assert {command: code for command, (code, _, err) in said.items() if code} == {}, said
+    revision = json.loads(said["db current --db fresh/runs/diagevo.db --json"][1])["data"]
+    assert revision["ok"] is True
+    replayed = json.loads(next(out for name, (_, out, _) in said.items() if "replay" in name))["data"]
+    assert (replayed["failures"], replayed["epsilon_next"]["exact"]) == (5, "2/7")
+    assert (tmp_path / "log.parquet").exists()
+
+
+def test_training_without_torch_says_what_to_install(site: Path, tmp_path: Path) -> None:
+    said = _outside(site, [["train", "--rounds", "1", "--display", "none"]], tmp_path)
+    [(code, _, err)] = said.values()
+    assert code == 4, err
+    assert "pip install" in err
+    assert "[train]" in err
