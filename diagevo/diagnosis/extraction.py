@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
-from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair, KnownCause
+from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
@@ -103,13 +103,12 @@ class Diagnoser:
         with self._changed:
             if self._error is not None:
                 raise self._error
-            futures = []
-            for failure in within_cap(self._memory, failures, self._settings.failures_per_question):
-                key = (failure.failure_id, failure.attempt)
-                if key in self._submitted:
-                    continue
-                self._submitted.add(key)
-                futures.append(self._pool.submit(self._diagnose, failure))
+            wanted = within_cap(self._memory, failures, self._settings.failures_per_question)
+            named = {(f.failure_id, f.attempt): f for f in wanted}
+            fresh = [failure for key, failure in named.items() if key not in self._submitted]
+            self._submitted.update(named)
+            self._texts.expect(fresh)
+            futures = [self._pool.submit(self._diagnose, failure) for failure in fresh]
             self._queue.extend(futures)
         for future in futures:
             future.add_done_callback(self._record)
@@ -145,7 +144,7 @@ class Diagnoser:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
-        pair = self._texts.pair(failure, self._memory.asked(failure.failure_id) + 1)
+        pair = self._texts.pair(failure)
         return diagnosed(failure, pair, self._diagnostician.extract(pair))
 
     def _record(self, _: "Future[FailureDiagnosed]") -> None:
@@ -220,39 +219,47 @@ def _sample(failure_id: str) -> int:
     return int(failure_id.rpartition(".a")[2])
 
 
-def failure_pair(memory: Memory, failure: FailureObserved, *, asked: int = 1) -> FailurePair:
-    """What Prompt 1 is asked about a failure of the open round."""
-    return _Texts(memory).pair(failure, asked)
-
-
 class _Texts:
     """Puts pairs together: texts from the artifacts, causes as they were at generation. Thread-safe.
 
-    The failures of a question come one after another and share everything but the trajectory, so the latest
-    questions and references are kept at hand.
+    Failures are expected in the order in which they will be asked about, and their texts read a block at a
+    time: a query costs more than a text.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._question = lru_cache(maxsize=256)(self._read_question)
-        self._reference = lru_cache(maxsize=256)(memory.artifacts.get)
+        self._lock = threading.Lock()
+        self._expected: deque[FailureObserved] = deque()
+        self._ready: dict[tuple[str, int], FailurePair] = {}
+        self._question = lru_cache(maxsize=BATCH)(memory.question)
 
-    def pair(self, failure: FailureObserved, asked: int) -> FailurePair:
-        question, label, known = self._question(failure.question_id)
-        return FailurePair(
-            failure_id=failure.failure_id,
-            question=question,
-            label=label,
-            agreeing=self._reference(failure.reference),
-            disagreeing=self._memory.artifacts.get(failure.trajectory),
-            known=known,
-            asked=asked,
-        )
+    def expect(self, failures: Sequence[FailureObserved]) -> None:
+        self._expected.extend(failures)
 
-    def _read_question(self, question_id: str) -> tuple[str, str, tuple[KnownCause, ...]]:
-        scored = self._memory.question(question_id)
-        text = self._memory.artifacts.get(scored.question)
-        return text, scored.label or "", self._memory.supplied(question_id)
+    def pair(self, failure: FailureObserved) -> FailurePair:
+        """The pair of an expected failure. It is given once."""
+        key = (failure.failure_id, failure.attempt)
+        with self._lock:
+            while key not in self._ready:
+                block = [self._expected.popleft() for _ in range(min(BATCH, len(self._expected)))]
+                self._read(block or [failure])
+            return self._ready.pop(key)
+
+    def _read(self, block: Sequence[FailureObserved]) -> None:
+        memory, questions = self._memory, {f.question_id: self._question(f.question_id) for f in block}
+        digests = [digest for failure in block for digest in (failure.reference, failure.trajectory)]
+        texts = memory.artifacts.get_many(digests + [question.question for question in questions.values()])
+        for failure in block:
+            question = questions[failure.question_id]
+            self._ready[failure.failure_id, failure.attempt] = FailurePair(
+                failure_id=failure.failure_id,
+                question=texts[question.question],
+                label=question.label or "",
+                agreeing=texts[failure.reference],
+                disagreeing=texts[failure.trajectory],
+                known=memory.supplied(failure.question_id),
+                asked=memory.asked(failure.failure_id) + 1,
+            )
 
 
 def diagnosed(failure: FailureObserved, pair: FailurePair, extraction: Extraction) -> FailureDiagnosed:

@@ -65,15 +65,25 @@ class Artifacts:
         return found
 
     def get(self, digest: str) -> str:
-        """The text of a digest. Raises NotFoundError; StoreError where its bytes were changed."""
+        """The text of a digest. Raises NotFoundError; StoreError where the stored bytes are not the
+        text's."""
+        return self.get_many([digest])[digest]
+
+    def get_many(self, digests: Sequence[str]) -> dict[str, str]:
+        """Texts by digest, read together. Raises as `get` does."""
+        wanted = list(dict.fromkeys(digests))
+        found: dict[str, bytes] = {}
         with self._database.read() as connection:
-            query = select(ARTIFACT.c.content).where(ARTIFACT.c.digest == digest)
-            content = connection.execute(query).scalar_one_or_none()
-        if content is None:
-            raise NotFoundError(f"no text with digest {digest}")
-        if hashlib.sha256(content).hexdigest() != digest:
-            raise StoreError(f"the text {digest} was changed", hint="see: diagevo memory verify --deep")
-        return bytes(content).decode()
+            for start in range(0, len(wanted), 500):
+                query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
+                query = query.where(ARTIFACT.c.digest.in_(wanted[start : start + 500]))
+                found |= {digest: bytes(content) for digest, content in connection.execute(query)}
+        for digest in wanted:
+            if digest not in found:
+                raise NotFoundError(f"no text with digest {digest}")
+            if hashlib.sha256(found[digest]).hexdigest() != digest:
+                raise StoreError(f"the text {digest} was changed", hint="see: diagevo memory verify --deep")
+        return {digest: content.decode() for digest, content in found.items()}
 
     def recall_reply(self, model: str, request: str) -> Reply | None:
         """The reply that `model` gave to this request (a digest) before."""
