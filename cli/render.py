@@ -83,7 +83,7 @@ def plain(value: Any) -> Any:
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
         case _ if hasattr(value, "model_dump"):
-            return plain(value.modeldump())
+            return plain(value.model_dump())
         case Iterable():
             return [plain(item) for item in value]
     raise TypeError(f"no JSON form for {type(value).__name__}")
