@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diagevo.errors import ConflictError, InconsistentError, NotFoundError, OutOfOrderError
+from diagevo.errors import ConfigError, ConflictError, InconsistentError, NotFoundError, OutOfOrderError
 from diagevo.memory import decide, heads, lease, projection
 from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.database import Database
@@ -168,16 +168,23 @@ class Memory:
         with self.atomic():
             state = self.state
             if state.config is not None:
-                first = next(
-                    self.log.read(self.run_id, types=["RunConfigured"], limit=1, newest_first=True)
-                ).event
-                if payload_of(first.model_copy(update={"number": event.number})) != payload_of(event):
+                self.check_embedder(event.embedder)
+                stored = self._configuration()
+                ours = {"number": event.number, "origin": event.origin, "version": event.version}
+                if payload_of(stored.model_copy(update=ours)) != payload_of(event):
                     raise ConflictError(
                         f"run {self.run_id} was configured otherwise",
                         hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
                     )
                 return
             self._append([_Item(event)])
+
+    def _configuration(self) -> RunConfigured:
+        """The run's latest configuration."""
+        newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
+        event = next(newest).event
+        assert isinstance(event, RunConfigured)
+        return event
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
         """Open a round and give its schedule; an open round gives the same schedule again.
@@ -423,6 +430,38 @@ class Memory:
         """The k nodes whose nearest member is nearest, best first."""
         return self._similarity.nodes(vector, k)
 
+    def check_embedder(self, embedder: Embedder) -> None:
+        """Raise ConfigError where the run's vectors are another model's: cosines across models mean nothing."""
+        if self.state.embedder is None:
+            return
+        stored, given = self.state.embedder, (embedder.name, embedder.dimension, embedder.revision)
+        if stored != given:
+            raise ConfigError(
+                f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"
+                f" {_spelled(given)}",
+                hint="embed it anew: diagevo memory rebuild --embedder (and calibrate the thresholds)",
+            )
+
+    def change_embedder(self, embedder: Embedder, embed: Embed) -> int:
+        """Embed every cause and node label with another model, and record that the run belongs to it now.
+
+        Between rounds only; decisions of the past stay. Returns the number of texts.
+        """
+        with self.atomic():
+            state = self.state
+            if state.open is not None:
+                raise OutOfOrderError(
+                    f"round {state.open.number} is open: the embedder changes between rounds"
+                )
+            if state.config is None:
+                raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
+            last = self._configuration()
+            texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
+            event = last.model_copy(update={"embedder": embedder, "number": last.number + 1})
+            self._append([_Item(event)])
+            self._similarity.vectors(texts, embed)
+            return len(texts)
+
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
         """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
         return self._similarity.node_pairs(theta, embed)
@@ -472,6 +511,11 @@ class Memory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _spelled(embedder: tuple[str, int, str]) -> str:
+    name, dimension, revision = embedder
+    return f"{name} @ {revision or '-'} ({dimension} numbers)"
 
 
 def _unconfigured(config: dict[str, Any]) -> RunConfigured:

@@ -53,7 +53,12 @@ class Matrix:
         """(n,) cosines with `vector`, rounded."""
         if not self.ids:
             return np.zeros(0)
-        return np.round((self.rows @ vector.astype(np.float32)).astype(np.float64), PLACES)
+        return cosines(self.rows, vector)
+
+
+def cosines(rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """(n,) float64 cosines of (n, d) rows of length 1 with `vector`, rounded."""
+    return np.round((rows @ vector.astype(np.float32)).astype(np.float64), PLACES)
 
 
 def best_first(similarities: np.ndarray) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them."""
+"""Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them.
+
+Up to `INDEX_FROM` causes everything is in memory and numpy searches it. Beyond, the causes of committed rounds
+are in the LanceDB index (`index.py`) and only later ones in memory; then the nearest `NEAREST` are given.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -6,66 +10,101 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diagevo.memory.events import SimilarCause
-from diagevo.memory.model import MemoryState
-from diagevo.memory.recall import PLACES, Matrix, NodeCandidate, best_first, pairs_above
+from diagevo.memory.index import VectorIndex
+from diagevo.memory.model import Cause, MemoryState
+from diagevo.memory.recall import PLACES, Matrix, NodeCandidate, best_first, cosines, pairs_above
 from diagevo.memory.vectors import Embed, Vectors
 
 if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
+INDEX_FROM = 50_000
+NEAREST = 1_000
+
 
 class Similarity:
-    """Follows the state of a memory: causes are added as they come, and forgotten where a transaction
-    fails."""
+    """Follows the state of a memory: causes are added as they come, forgotten where a transaction fails."""
 
     def __init__(self, memory: "Memory") -> None:
         self._memory = memory
         self._vectors: Vectors | None = None
         self._matrix = Matrix()
+        self._index: VectorIndex | None = None
 
     def reset(self) -> None:
-        """The state was folded again: forget what it no longer holds."""
-        self._vectors = None
+        """The state was folded again: forget what it may no longer hold."""
         self._matrix = Matrix()
+        self._index = None
 
     def committed(self) -> None:
-        """A round was committed."""
+        """A round was committed: bring the index up to it, where there is one."""
+        if len(self._memory.state.causes) >= INDEX_FROM:
+            self._matrix = Matrix()
+            self._sync()
 
     def store(self) -> Vectors:
         """The vectors of the run's embedding model."""
         embedder = self._memory.state.embedder or ("unnamed", 0, "")
         if self._vectors is None or self._vectors.embedder != embedder:
             self._vectors = Vectors(self._memory.database, *embedder)
-            self._matrix = Matrix()
+            self.reset()
         return self._vectors
 
     def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
         return self.store().embed(texts, embed)
 
-    def _similarities(self, vector: np.ndarray) -> tuple[MemoryState, np.ndarray]:
+    def _load(self, causes: Sequence[Cause]) -> np.ndarray:
+        return self.store().of([c.description for c in causes])
+
+    def _sync(self) -> int:
+        """How many causes the index answers for: those of the last commit, or none below `INDEX_FROM`."""
+        state = self._memory.state
+        committed = list(state.causes.values() if state.open is None else state.open.causes.values())
+        if len(committed) < INDEX_FROM or not committed:
+            return 0
+        if self._index is None:
+            self._index = VectorIndex(self._memory.folder / "vectors", self.store().model)
+        self._index.sync(committed, self._load)
+        return len(committed)
+
+    def _search(self, vector: np.ndarray, limit: int) -> tuple[list[str], np.ndarray]:
+        """Ids of causes in order of number, and their cosines: all, or the nearest `limit` of those indexed."""
         state, store = self._memory.state, self.store()
-        missing = list(state.causes.values())[len(self._matrix.ids) :]
+        ready = self._index.size if self._index is not None else 0
+        indexed = ready or self._sync()
+        missing = list(state.causes.values())[indexed + len(self._matrix.ids) :]
         if missing:
             self._matrix.extend([c.cause_id for c in missing], store.of([c.description for c in missing]))
-        return state, self._matrix.similarities(vector)
+        recent = self._matrix.similarities(vector)
+        if not indexed or self._index is None:
+            return self._matrix.ids, recent
+        numbers, rows = self._index.nearest(vector, limit)
+        order = np.argsort(numbers)
+        ids = [f"c{number}" for number in numbers[order]]
+        return [*ids, *self._matrix.ids], np.concatenate([cosines(rows[order], vector), recent])
 
     def causes(self, vector: np.ndarray) -> list[SimilarCause]:
-        _, similarities = self._similarities(vector)
-        ids = self._matrix.ids
-        return [
-            SimilarCause(cause_id=ids[i], similarity=float(similarities[i])) for i in best_first(similarities)
-        ]
+        ids, found = self._search(vector, NEAREST)
+        return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in best_first(found)]
 
     def nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
-        state, similarities = self._similarities(vector)
+        state, limit = self._memory.state, NEAREST
+        while True:
+            ids, found = self._search(vector, limit)
+            nodes = self._best_nodes(state, ids, found, k)
+            if len(nodes) == min(k, len(state.nodes)) or len(ids) >= len(state.causes):
+                return nodes
+            limit *= 4
+
+    @staticmethod
+    def _best_nodes(state: MemoryState, ids: list[str], found: np.ndarray, k: int) -> list[NodeCandidate]:
         best: dict[str, NodeCandidate] = {}
-        for index in best_first(similarities):
-            cause = state.causes[self._matrix.ids[index]]
+        for index in best_first(found):
+            cause = state.causes[ids[index]]
             if cause.node_id not in best:
                 node = state.nodes[cause.node_id]
-                best[node.node_id] = NodeCandidate(
-                    node.node_id, node.label, float(similarities[index]), cause.description
-                )
+                similarity = float(found[index])
+                best[node.node_id] = NodeCandidate(node.node_id, node.label, similarity, cause.description)
                 if len(best) == k:
                     break
         return list(best.values())

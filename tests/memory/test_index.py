@@ -1,0 +1,142 @@
+"""The LanceDB index: derived, bounded, and without any say in the results."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diagevo.errors import ConfigError, OutOfOrderError
+from diagevo.memory import similarity
+from diagevo.memory.events import Embedder
+from diagevo.memory.memory import Memory
+from tests.memory.play import candidate, embed, failure, new_cause, opened, settle_new
+
+
+def _round(memory: Memory, causes: int) -> None:
+    """A round that makes so many causes, two nodes at most."""
+    number = memory.state.round + 1
+    memory.open_round(number)
+    memory.score([candidate(f"r{number}.q0")])
+    ids = [f"r{number}.q0.a{i}" for i in range(causes)]
+    memory.observe([failure(f) for f in ids])
+    memory.vectors([f"cause of {f}" for f in ids], embed)
+    memory.diagnosed([new_cause(f, f"cause of {f}") for f in ids])
+    for failure_id in ids:
+        nodes = list(memory.state.nodes)
+        if len(nodes) < 2:
+            settle_new(memory, failure_id, label=f"skill {failure_id}")
+        else:
+            settle_new(memory, failure_id, node=nodes[len(memory.state.causes) % 2])
+    memory.commit()
+
+
+def _answers(memory: Memory) -> list:
+    query = embed(["something else"])[0]
+    return [memory.similar_causes(query), memory.similar_nodes(query, 5)]
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the index from the first cause on."""
+    monkeypatch.setattr(similarity, "INDEX_FROM", 1)
+
+
+def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 5)
+        memory.open_round(2)
+        memory.score([candidate("r2.q0")])
+        memory.observe([failure("r2.q0.a0")])
+        memory.vectors(["a new one"], embed)
+        memory.diagnosed([new_cause("r2.q0.a0", "a new one")])
+        settle_new(memory, "r2.q0.a0", node="n1")
+        exact = _answers(memory)
+        assert not (memory.folder / "vectors").exists()
+    monkeypatch.setattr(similarity, "INDEX_FROM", 1)
+    with opened(tmp_path) as memory:
+        assert _answers(memory) == exact
+        assert memory.similar_causes(embed(["a new one"])[0])[0].cause_id == "c6"
+        assert (memory.folder / "vectors" / "watermark.json").exists()
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "watermark", "behind", "ahead"])
+def test_no_damage_to_its_folder_changes_a_result(tmp_path: Path, damage: str) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 3)
+        folder = memory.folder / "vectors"
+        shutil.copytree(folder, tmp_path / "earlier")
+        _round(memory, 3)
+        exact = _answers(memory)
+    if damage == "deleted":
+        shutil.rmtree(folder)
+    elif damage == "truncated":
+        for data in folder.rglob("*.lance"):
+            if data.is_file():
+                data.write_bytes(data.read_bytes()[:20])
+    elif damage == "watermark":
+        (folder / "watermark.json").write_text('{"model": "other", "causes": 3}')
+    elif damage == "behind":
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "earlier", folder)
+    else:
+        (folder / "watermark.json").write_text((folder / "watermark.json").read_text().replace("6", "9"))
+    with opened(tmp_path) as memory:
+        assert _answers(memory) == exact
+
+
+@pytest.mark.usefixtures("indexed")
+def test_versions_and_files_stay_bounded_over_fifty_rounds(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        sizes = []
+        for _ in range(50):
+            _round(memory, 1)
+            sizes.append(sum(1 for _ in (memory.folder / "vectors").rglob("*")))
+        index = memory._similarity._index
+        assert index is not None
+        assert (index.size, index.versions() <= 3) == (50, True)
+        assert max(sizes[10:]) <= max(sizes[:10]) + 3
+
+
+@pytest.mark.parametrize("from_", [1, 50_000])
+def test_another_embedding_model_is_refused_until_everything_is_embedded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_: int
+) -> None:
+    monkeypatch.setattr(similarity, "INDEX_FROM", from_)
+
+    def mirrored(texts) -> np.ndarray:
+        return -embed(texts)[:, ::-1]
+
+    other = Embedder(name="mirrored", dimension=8, revision="2")
+    with opened(tmp_path) as memory:
+        _round(memory, 3)
+        with pytest.raises(ConfigError, match="was embedded by unnamed") as caught:
+            memory.check_embedder(other)
+        assert "diagevo memory rebuild --embedder" in (caught.value.hint or "")
+        before = memory.state.hash(1, 3)
+        assert memory.change_embedder(other, mirrored) == 5
+        memory.check_embedder(other)
+        assert memory.state.hash(1, 3) == before
+        vector = mirrored(["cause of r1.q0.a1"])[0]
+        assert (memory.similar_causes(vector)[0].cause_id, memory.similar_causes(vector)[0].similarity) == (
+            "c2",
+            1.0,
+        )
+        memory.open_round(2)
+        with pytest.raises(OutOfOrderError, match="between rounds"):
+            memory.change_embedder(other, mirrored)
+    with opened(tmp_path) as memory:
+        memory.check_embedder(other)
+
+
+def test_a_vector_of_another_length_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 1)
+        memory.change_embedder(Embedder(name="eight", dimension=8, revision="1"), embed)
+        with pytest.raises(ConfigError, match="the run's vectors have 8 numbers"):
+            memory.vectors(["x"], lambda texts: np.ones((len(texts), 9), dtype=np.float32))
+        with pytest.raises(ConfigError, match="not finite"):
+            memory.vectors(["x"], lambda texts: np.full((len(texts), 8), np.nan, dtype=np.float32))
