@@ -20,6 +20,32 @@ def _rebuilt() -> Any:
     return Rebuilt
 
 
+def _schedule() -> Any:
+    from diagevo.memory.replay import ScheduleLines
+
+    return ScheduleLines
+
+
+def _stories() -> Any:
+    from diagevo.memory.failures import FailureStory
+    from diagevo.memory.nodes import NodeStory
+    from diagevo.memory.questions import QuestionStory
+    from diagevo.memory.why import CauseStory
+
+    return CauseStory | NodeStory | QuestionStory | FailureStory
+
+
+def _verification() -> Any:
+    from diagevo.memory.verify import Verification
+
+    return Verification
+
+
+def _fields(line: Any) -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return {name: getattr(line, name) for name in line.__dataclass_fields__}
+
+
 @options.command(
     app,
     "show",
@@ -195,7 +221,7 @@ def log(
     app,
     "why",
     group="memory",
-    data=lambda: __import__("diagevo.memory.why", fromlist=["CauseStory"]).CauseStory,
+    data=_stories,
     example="""diagevo memory why c42
     diagevo memory why c42 --event reactivated --full
     diagevo memory why r4.q318.a5""",
@@ -254,50 +280,35 @@ def why(
     "schedule",
     group="memory",
     rows=True,
-    data=_rebuilt,
+    data=_schedule,
     example="""diagevo memory schedule
     diagevo memory schedule --round 3 --format csv -o p.csv""",
 )
 def schedule(call: Call, *, round: Round = None) -> None:
     """ε and p(e) of the next round, with the sums shown. `--round N`: as committed after round N."""
-    from diagevo.memory.replay import describe
+    from diagevo.memory.replay import describe, next_schedule
 
     from . import memory_text
 
     with opened(call) as history:
-        commits = history.commits
-        as_of = (
-            history.as_of(round if round is not None else commits[-1].round) if commits else history.as_of()
-        )
-        if round is not None and not commits:
-            history.as_of(round)
+        last = history.commits[-1].round if history.commits else None
+        as_of = history.as_of(last if round is None else round)
         memory = describe(history.state(as_of))
+    found = next_schedule(memory)
     if call.format == "json":
-        data = {
-            "round": memory.round + 1,
-            "epsilon": memory.epsilon_next,
-            "failures": memory.failures,
-            "reference_round": memory.reference_round,
-            "reference_failures": memory.reference_failures,
-            "z": memory.z,
-            "k": memory.k,
-            "policy": memory.policy,
-            "causes": memory_text.schedule_rows(memory),
-        }
-        render.document(call, data, "", run=history.run_id, as_of=where(as_of))
+        render.document(call, found, "", run=history.run_id, as_of=where(as_of))
         return
     if call.format == "table" and call.output is None:
         render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
-    rows = memory_text.schedule_rows(memory)
-    if rows or call.format != "table":
-        render.rows(call, memory_text.SCHEDULE, rows)
+    if found.causes or call.format != "table":
+        render.rows(call, memory_text.SCHEDULE, [_fields(line) for line in found.causes])
 
 
 @options.command(
     app,
     "verify",
     group="memory",
-    data=lambda: __import__("diagevo.memory.verify", fromlist=["Verification"]).Verification,
+    data=_verification,
     example="""diagevo memory verify
     diagevo memory verify --deep --json""",
 )

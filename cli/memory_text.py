@@ -140,25 +140,6 @@ def node_line(node: "NodeLine") -> str:
     return f"{node.id}  {label}  ({node.active} Active, {node.mastered} Mastered, f = {node.failures})"
 
 
-def schedule_rows(memory: "Rebuilt") -> list[dict]:
-    """p of every Active cause, largest first."""
-    rows = [
-        {
-            "cause": c.id,
-            "frequency": c.frequency,
-            "sum": f"{c.frequency}/{memory.failures}",
-            "probability": c.probability,
-            "drawn": (1 - memory.epsilon_next) * c.probability,
-            "partners": c.partners,
-            "node": c.node,
-            "description": c.description,
-        }
-        for c in memory.causes
-        if c.probability is not None
-    ]
-    return sorted(rows, key=lambda row: (-row["frequency"], int(row["cause"][1:])))
-
-
 def schedule_text(run: str, memory: "Rebuilt") -> str:
     """The head of `memory schedule`."""
     lines = sums(memory)

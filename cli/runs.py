@@ -47,6 +47,12 @@ ROUNDS = (
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the latest if none is named.")]
 
 
+def _run_story() -> Any:
+    from diagevo.memory.runs import RunStory
+
+    return RunStory
+
+
 def _fields(line: Any) -> dict[str, Any]:
     """A flat dataclass as a row; fractions stay fractions."""
     return {name: getattr(line, name) for name in line.__dataclass_fields__}
@@ -95,7 +101,7 @@ def list_(call: Call) -> None:
     app,
     "show",
     group="runs",
-    data=lambda: __import__("diagevo.memory.runs", fromlist=["RunStory"]).RunStory,
+    data=_run_story,
     example="""diagevo runs show
     diagevo runs show a --json""",
 )

@@ -15,29 +15,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Table, delete, insert, inspect, select
+from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory import heads
 from diagevo.memory.database import Database, shown
 from diagevo.memory.lease import Holder
-from diagevo.memory.log import EVENT, LOG, RUN, Log
+from diagevo.memory.log import LOG, RUN, Log
 from diagevo.memory.migrate import HEAD, prepare, revision, upgrade
 from diagevo.memory.opening import runs_folder
-from diagevo.memory.tables import (
-    ArtifactRow,
-    CauseHistoryRow,
-    CauseRow,
-    NodeRow,
-    ReplyRow,
-    RoundRow,
-    SnapshotRow,
-    VectorRow,
-    table,
-)
 
-_ROWS = (ArtifactRow, ReplyRow, VectorRow, CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow)
-TABLES: tuple[Table, ...] = (LOG, RUN, EVENT, *(table(row) for row in _ROWS))
 PAGE = 1000
 
 
@@ -113,10 +100,14 @@ def _copy_to_sqlite(database: Database, target: Path) -> None:
 def _copy_rows(source: Connection, target: Connection) -> None:
     """Every row of every table. The target was just migrated: its `log` has the one row of an empty log."""
     target.execute(delete(LOG))
-    for each in TABLES:
-        result = source.execution_options(yield_per=PAGE).execute(select(each))
+    for name in sorted(inspect(source).get_table_names()):
+        if name == "alembic_version":
+            continue
+        rows_of = Table(name, MetaData(), autoload_with=source, resolve_fks=False)
+        into = Table(name, MetaData(), autoload_with=target, resolve_fks=False)
+        result = source.execution_options(yield_per=PAGE).execute(select(rows_of))
         for rows in result.mappings().partitions(PAGE):
-            target.execute(insert(each), [dict(row) for row in rows])
+            target.execute(insert(into), [dict(row) for row in rows])
 
 
 def _check_file(path: Path) -> None:

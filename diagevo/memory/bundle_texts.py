@@ -4,6 +4,7 @@ small."""
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Column, Table, select, tuple_
@@ -22,24 +23,49 @@ _EMBEDDED = {
     "FailureDiagnosed": "description",
 }
 Rows = Iterator[dict[str, Any]]
+Keys = Iterator[tuple[str, ...]]
 
 
 def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
-    """(name, rows) of each file beside the events. One pass over the events for each."""
-    yield "texts", _rows(history, as_of, ARTIFACT, [ARTIFACT.c.digest], _digests)
-    yield "replies", _rows(history, as_of, REPLY, [REPLY.c.model, REPLY.c.request], _requests)
-    models = sorted(
-        {
-            Vectors(history.database, e.name, e.dimension, e.revision).model
-            for r in history.events(RunConfigured, as_of=as_of)
-            for e in [expect(r, RunConfigured).embedder]
-        }
-    )
-    keys = [VECTOR.c.model, VECTOR.c.text_hash]
-    yield "vectors", _rows(history, as_of, VECTOR, keys, lambda type_, p: _embedded(type_, p, models))
+    """(name, rows) of each file beside the events. One pass over the events for each.
+
+    What was seen is kept in a temporary file, not in memory.
+    """
+    seen = sqlite3.connect("")  # a database of its own in a file without a name, gone when it is closed
+    try:
+        for kind in ("texts", "replies", "vectors"):
+            seen.execute(f"CREATE TABLE {kind} (key TEXT PRIMARY KEY) WITHOUT ROWID")
+        yield "replies", _replies(history, as_of, seen)
+        events = _named(history, as_of, _digests)
+        yield "texts", _rows(history, ARTIFACT, [ARTIFACT.c.digest], events, seen, "texts")
+        models = sorted(
+            {
+                Vectors(history.database, e.name, e.dimension, e.revision).model
+                for r in history.events(RunConfigured, as_of=as_of)
+                for e in [expect(r, RunConfigured).embedder]
+            }
+        )
+        events = _named(history, as_of, lambda type_, p: _embedded(type_, p, models))
+        yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], events, seen, "vectors")
+    finally:
+        seen.close()
 
 
-def _digests(type_: str, payload: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _replies(history: History, as_of: AsOf, seen: sqlite3.Connection) -> Rows:
+    """The stored replies, and their texts remembered as wanted: no event may name them."""
+    keys = [REPLY.c.model, REPLY.c.request]
+    seen.execute("CREATE TABLE wanted (digest TEXT PRIMARY KEY) WITHOUT ROWID")
+    for row in _rows(history, REPLY, keys, _named(history, as_of, _requests), seen, "replies"):
+        seen.execute("INSERT OR IGNORE INTO wanted VALUES (?)", (row["text"],))
+        yield row
+
+
+def _named(history: History, as_of: AsOf, named: Callable[[str, dict[str, Any]], Keys]) -> Keys:
+    for recorded in history.events(as_of=as_of):
+        yield from named(recorded.type, json.loads(recorded.payload))
+
+
+def _digests(type_: str, payload: dict[str, Any]) -> Keys:
     for name in _DIGESTS:
         digest = payload.get(name)
         if digest is not None:
@@ -49,13 +75,13 @@ def _digests(type_: str, payload: dict[str, Any]) -> Iterator[tuple[str, ...]]:
         yield from ((call[name],) for name in ("prompt", "request", "reply") if call[name] is not None)
 
 
-def _requests(type_: str, payload: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+def _requests(type_: str, payload: dict[str, Any]) -> Keys:
     call = payload.get("call")
     if call is not None:
         yield call["model"], call["request"]
 
 
-def _embedded(type_: str, payload: dict[str, Any], models: list[str]) -> Iterator[tuple[str, ...]]:
+def _embedded(type_: str, payload: dict[str, Any], models: list[str]) -> Keys:
     field = _EMBEDDED.get(type_)
     text = payload.get(field) if field else None
     if text is not None:
@@ -63,28 +89,19 @@ def _embedded(type_: str, payload: dict[str, Any], models: list[str]) -> Iterato
 
 
 def _rows(
-    history: History,
-    as_of: AsOf,
-    table: Table,
-    keys: list[Column],
-    named: Callable[[str, dict[str, Any]], Iterator[tuple[str, ...]]],
+    history: History, table: Table, keys: list[Column], named: Keys, seen: sqlite3.Connection, kind: str
 ) -> Rows:
-    """The rows of `table` that the events name, each once. What was seen is kept in a file, not in memory."""
-    seen = sqlite3.connect("")  # a database of its own in a temporary file, gone when it is closed
-    try:
-        seen.execute("CREATE TABLE seen (key TEXT PRIMARY KEY) WITHOUT ROWID")
-        page: list[tuple[str, ...]] = []
-        for recorded in history.events(as_of=as_of):
-            for key in named(recorded.type, json.loads(recorded.payload)):
-                fresh = seen.execute("INSERT OR IGNORE INTO seen VALUES (?)", ("\n".join(key),)).rowcount
-                if fresh:
-                    page.append(key)
-            if len(page) >= PAGE:
-                yield from _fetched(history, table, keys, page)
-                page.clear()
-        yield from _fetched(history, table, keys, page)
-    finally:
-        seen.close()
+    """The rows of `table` that are named, each once."""
+    if kind == "texts":
+        named = chain(named, seen.execute("SELECT digest FROM wanted"))
+    page: list[tuple[str, ...]] = []
+    for key in named:
+        if seen.execute(f"INSERT OR IGNORE INTO {kind} VALUES (?)", ("\n".join(key),)).rowcount:
+            page.append(key)
+        if len(page) == PAGE:
+            yield from _fetched(history, table, keys, page)
+            page.clear()
+    yield from _fetched(history, table, keys, page)
 
 
 def _fetched(history: History, table: Table, keys: list[Column], page: list[tuple[str, ...]]) -> Rows:

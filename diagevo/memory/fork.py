@@ -51,7 +51,7 @@ def fork(
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
     changed = changed_keys(before.config, values)
-    if any(key.startswith("roles.embedder.") for key in changed):
+    if _embedder(before.config) != _embedder(values):
         raise ConfigError(
             "a fork keeps the embedding model, because its thresholds and vectors belong to it",
             hint="fork first, then: diagevo memory rebuild --embedder",
@@ -68,6 +68,10 @@ def fork(
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)
     return Forked(written, origin, changed, files, missing)
+
+
+def _embedder(config: Mapping[str, Any]) -> Any:
+    return config.get("roles", {}).get("embedder")
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:

@@ -133,6 +133,64 @@ def _node(state: MemoryState, node_id: str) -> NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetLine:
+    """An Active cause in a schedule: `probability` is p, `drawn` is (1 − ε)·p."""
+
+    cause: str
+    frequency: int
+    sum: str
+    probability: Fraction
+    drawn: Fraction
+    partners: int
+    node: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLines:
+    """The schedule of `round`, from the memory as committed before it."""
+
+    round: int
+    epsilon: Fraction
+    failures: int
+    reference_round: int | None
+    reference_failures: int | None
+    z: Fraction | None
+    k: Fraction
+    policy: str
+    causes: tuple[TargetLine, ...]
+
+
+def next_schedule(memory: Rebuilt) -> ScheduleLines:
+    """ε and p that follow from a memory, the largest p first."""
+    targets = [
+        TargetLine(
+            c.id,
+            c.frequency,
+            f"{c.frequency}/{memory.failures}",
+            c.probability,
+            (1 - memory.epsilon_next) * c.probability,
+            c.partners,
+            c.node,
+            c.description,
+        )
+        for c in memory.causes
+        if c.probability is not None
+    ]
+    return ScheduleLines(
+        memory.round + 1,
+        memory.epsilon_next,
+        memory.failures,
+        memory.reference_round,
+        memory.reference_failures,
+        memory.z,
+        memory.k,
+        memory.policy,
+        tuple(sorted(targets, key=lambda t: (-t.frequency, int(t.cause[1:])))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One event that changed the memory, with the cause or node before and after it."""
 

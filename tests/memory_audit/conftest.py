@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from diagevo.memory.history import History, open_history
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
@@ -18,9 +19,19 @@ def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> SQLiteStores:
     return SQLiteStores(tmp_path_factory.mktemp("sqlite"))
 
 
+class CopyingStores(PostgresStores):
+    """Also copies of a database that nobody is connected to."""
+
+    def copy(self, store: Store, folder: Path) -> Store:
+        self._made += 1
+        source = make_url(store.url).database
+        self._execute(f"CREATE DATABASE copy{self._made} TEMPLATE {source}")
+        return Store(self._server.get_uri(database=f"copy{self._made}"), folder)
+
+
 @pytest.fixture(scope="session")
-def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresStores]:
-    stores = PostgresStores(tmp_path_factory.mktemp("pg"))
+def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CopyingStores]:
+    stores = CopyingStores(tmp_path_factory.mktemp("pg"))
     yield stores
     stores.stop()
 
@@ -66,6 +77,16 @@ def my_history(mine: Store) -> Iterator[History]:
     opened = open_history(mine.url, RUN)
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A copy of the run that a test may change, on either database."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("mine")
+    played: Store = request.getfixturevalue("played_postgres")
+    shutil.copytree(played.root, tmp_path / "mine")
+    return request.getfixturevalue("postgres_stores").copy(played, tmp_path / "mine")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

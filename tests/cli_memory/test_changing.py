@@ -1,0 +1,122 @@
+"""Commands that write: fork, import, rebuild; and text of models that must not steer a terminal."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import diagevo
+from tests.cli.program import STARTED, clean_environment
+from tests.cli_memory.conftest import Ask
+from tests.memory_audit.played import CONFIG, Player
+
+
+def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
+    result = change("runs", "fork", "--round", "2", "--set", "memory.theta_up=9/10")
+    assert (
+        "played-r2: 79 events, forked from played after round 2\n  changed: memory.theta_up" in result.stdout
+    )
+    assert "diagevo train --run played-r2 --resume" in result.stdout
+    rows = json.loads(change("runs", "list", "--json").stdout)["data"]
+    assert rows[0]["run_id"] == "played-r2"
+    assert rows[0]["origin"] == {"run": "played", "position": 78}
+    assert change("memory", "verify", "--run", "played-r2").exit_code == 0
+    again = change("runs", "fork", "--run", "played", "--round", "2")
+    assert again.stdout.startswith("played-r2-2:")
+
+
+def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
+    change("runs", "fork", "--round", "2", "--name", "b")
+    same = change("runs", "diff", "played@2", "b@2", "--exit-code")
+    assert (same.exit_code, "equal, as far as both go" in same.stdout) == (0, True)
+    longer = change("runs", "diff", "played", "b", "--exit-code")
+    assert longer.exit_code == 1
+    assert "played goes on where b ends" in longer.stdout
+    assert change("memory", "diff", "2..3", "--run", "played", "--exit-code").exit_code == 1
+
+
+def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:
+    out = change("memory", "export", tmp_path / "bundle", "--form", "parquet")
+    assert "events.parquet: 139 rows" in out.stdout
+    assert change("memory", "import", tmp_path / "bundle", "--check").exit_code == 0
+    taken = change("memory", "import", tmp_path / "bundle")
+    assert (taken.exit_code, "exists already" in taken.stderr) == (5, True)
+    assert change("memory", "import", tmp_path / "bundle", "--as", "copy").exit_code == 0
+    assert change("memory", "verify", "--run", "copy", "--deep").exit_code == 0
+    new = change("memory", "import", tmp_path / "bundle", "--db", tmp_path / "new.db")
+    assert new.exit_code == 0
+
+
+def test_rebuild_mends_projections(change: Ask, home: Path) -> None:
+    from tests.contracts.databases import Store
+
+    Store(f"sqlite:///{home / 'diagevo.db'}", home).tamper("DELETE FROM cause")
+    assert change("memory", "verify").exit_code == 1
+    assert "4 rounds written again" in change("memory", "rebuild").stdout
+    assert change("memory", "verify").exit_code == 0
+
+
+def test_text_of_models_is_shown_not_obeyed(change: Ask, home: Path) -> None:
+    hostile = "[bold red]not markup[/] \x1b[31mnor colour\x07 of a very long name\r\nand a second line"
+    with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "hostile", root=home) as memory:
+        player = Player(memory)
+        player.configure(CONFIG)
+        player.open(1)
+        player.score(player.question(0, [("1", 6)], "kept"))
+        player.fail("r1.q0.a0")
+        player.diagnose("r1.q0.a0", "new_cause", description=hostile)
+        player.trained()
+        player.settle_new("r1.q0.a0", label=hostile)
+        player.commit()
+    for arguments in (
+        ["memory", "show"],
+        ["memory", "show", "--tree"],
+        ["memory", "why", "c1", "--full"],
+        ["memory", "why", "r1.q0.a0"],
+        ["memory", "why", "n1"],
+        ["memory", "log"],
+        ["memory", "blame", "c1"],
+        ["memory", "replay"],
+    ):
+        result = change(*arguments, "--run", "hostile")
+        assert result.exit_code == 0, result.stderr
+        assert "[bold red]not markup[/]" in result.stdout
+        assert not set(result.stdout) & set("\x1b\x07\r")
+
+
+def test_follow_goes_on_with_events_as_they_are_written(home: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*STARTED, "memory", "log", "--follow", "--type", "RoundOpened"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=clean_environment(DIAGEVO_HOME=str(home)),
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    try:
+        seen = [process.stdout.readline() for _ in range(4)]
+        assert [line.split()[1] for line in seen] == ["r1", "r2", "r3", "r4"]
+        with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "played", root=home) as memory:
+            memory.open_round(5)
+        assert process.stdout.readline().split()[:3] == ["#140", "r5", "RoundOpened"]
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def test_auditing_loads_nothing_heavy(home: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom diagevo.cli.main import app\n"
+        "try:\n    app(['memory', 'why', 'c2'])\nexcept SystemExit:\n    pass\n"
+        "heavy = ('torch', 'transformers', 'trl', 'vllm', 'lancedb', 'polars', 'numba')\n"
+        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=clean_environment(DIAGEVO_HOME=str(home)),
+        cwd=tmp_path,
+        check=True,
+    )
+    assert out.stderr.strip() == "[]"

@@ -1,0 +1,171 @@
+"""What an auditor sees in a pipe, word for word; the figures are worked by hand in memory_audit/played.py."""
+
+import pytest
+
+from tests.cli_memory.conftest import Ask
+
+WHY_C2 = """\
+c2  drops the minus sign of one factor when a product of negative numbers is formed      MASTERED in round 4
+ in n2  Signs and powers
+ created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50)        #38
+ sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70    #45
+ counted      r2  2 failures (2 recurrences) → f = 3                                                  #71
+   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2                                #70
+   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2                                #71
+ sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70   #79
+ promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                          #89
+ reactivated  r3  3 new failures → Active, f = 3, in the round that promoted it                      #108
+   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2                               #107
+   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2                               #109
+   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same                                     #111
+ sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70   #117
+ promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                          #127
+ effect       p₅(c2) = 0: a Mastered cause is not aimed at; it may be stitched to others
+ --full: trajectories, prompts and replies
+"""
+REPLAY_3 = """\
+played after round 3: 3 Active, 1 Mastered under 2 nodes; F = 5, ε₄ = 0.286
+rebuilt from 116 events up to #116, nothing else read
+
+  F₃ = Σ f₃(e) over 3 Active causes = 1 + 3 + 1 = 5
+  F₁ = 4
+  z₃ = F₃/F₁ = 5/4 = 1.250
+  ε₄ = F₁/(F₁ + F₃/k) = 4/(4 + 5/(1/2)) = 4/14 = 2/7 = 0.286
+  p₄(e) = f₃(e)/F₃, below
+"""
+
+
+def test_why_tells_the_whole_story_on_one_screen(ask: Ask) -> None:
+    assert ask("memory", "why", "c2").stdout == WHY_C2
+
+
+def test_why_of_a_stitched_recurrence_names_both_causes(ask: Ask) -> None:
+    out = ask("memory", "why", "c3").stdout
+    assert "REACTIVATED in round 4" in out
+    assert "recurrence: the question was stitched (c1 + c3), the reply chose c3" in out
+    assert "undoing the promotion of round 3" in out
+    assert "merged       r2  node n3 into n1 “Column arithmetic”, cosine 0.66, judged one skill" in out
+    assert "effect       ε₅ 0.50 → 0.40, p₅(c3) = 33.3%" in out  # 4/(4 + 2·2) without c3's one failure
+
+
+def test_why_of_one_kind_of_event_shows_only_that(ask: Ask) -> None:
+    labels = [
+        line.split()[0] for line in ask("memory", "why", "c2", "--event", "promoted").stdout.splitlines()
+    ]
+    assert labels == ["c2", "in", "promoted", "promoted", "effect", "--full:"]
+
+
+def test_why_in_full_shows_trajectories_prompts_and_replies(ask: Ask) -> None:
+    out = ask("memory", "why", "c4", "--full").stdout
+    for text in (
+        "   Question 3 of round 3: what is it?\n",
+        "   The wrong way of r3.q3.a1, attempt 1\n",
+        "   A reference of r3.q3\n",
+        " extraction (Prompt 1), asked of hand-diagnostician (10 + 3 tokens, 1 try)\n",
+        "   What about r3.q3.a1?\n",
+        "   new_cause: multiplies exponents",
+    ):
+        assert text in out
+
+
+def test_replay_puts_the_numbers_into_the_papers_arithmetic(ask: Ask) -> None:
+    out = ask("memory", "replay", "--round", "3").stdout
+    assert out.startswith(REPLAY_3)
+    assert out.splitlines()[-4].split()[:5] == ["c2", "n2", "active", "3", "0.600"]
+
+
+def test_schedule_shows_the_sums(ask: Ask) -> None:
+    out = ask("memory", "schedule", "--round", "3").stdout
+    assert out.startswith("schedule of round 4 of played, as committed after round 3\n")
+    assert "1 − ε₄ = 5/7 = 0.714: of 1000 prompts about 286 are free and 714 aim at a cause" in out
+    assert "3/5  0.600     0.4286" in out
+
+
+def test_show_lists_causes_with_the_most_failures_first(ask: Ask) -> None:
+    result = ask("memory", "show", "--round", "3")
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["cause", "c2", "c1", "c4", "c3"]
+    assert result.stderr == "played after round 3: 3 Active, 1 Mastered under 2 nodes; F = 5, ε₄ = 0.286\n"
+
+
+def test_the_tree_has_causes_under_their_nodes(ask: Ask) -> None:
+    lines = ask("memory", "show", "--tree").stdout.splitlines()
+    assert lines[2] == "n1  Column arithmetic  (2 Active, 0 Mastered, f = 2)"
+    assert lines[3].startswith("├─ c1 Active, f = 1, p = 0.333: forgets")
+    assert lines[4].startswith("└─ c3 Active")
+
+
+def test_log_has_a_line_an_event(ask: Ask) -> None:
+    lines = ask("memory", "log", "--type", "CausePromoted", "--type", "CauseReactivated").stdout.splitlines()
+    assert [line.split()[:4] for line in lines] == [
+        ["#55", "r2", "CausePromoted", "c1"],
+        ["#89", "r3", "CausePromoted", "c2"],
+        ["#90", "r3", "CausePromoted", "c3"],
+        ["#106", "r3", "CauseReactivated", "c1"],
+        ["#108", "r3", "CauseReactivated", "c2"],
+        ["#127", "r4", "CausePromoted", "c2"],
+        ["#137", "r4", "CauseReactivated", "c3"],
+    ]
+
+
+def test_diff_and_blame_name_what_changed_and_by_what(ask: Ask) -> None:
+    out = ask("memory", "diff", "1..3").stdout
+    assert " merged    n3 “Column subtraction” into n1\n" in out
+    assert "c3     promoted, moved        active → mastered  1 → 0" in out
+    blamed = ask("memory", "blame", "c3").stdout.splitlines()
+    assert blamed[2].split() == ["node", "n1", "NodesMerged", "2", "76", "n3", "became", "part", "of", "n1"]
+
+
+def test_what_if_says_how_far_each_row_can_be_trusted(ask: Ask) -> None:
+    result = ask("memory", "what-if", "--theta-up", "0.9")
+    assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == [
+        "exact",
+        "exact",
+        "open-loop",
+        "open-loop",
+    ]
+    assert "from round 3 on the run would have drawn other questions" in result.stderr
+    rerun = ask("memory", "what-if", "--tau", "2")
+    assert "needs a rerun" in rerun.stdout
+    assert "diagevo runs fork --run played --round 3 --set filter.tau=2" in rerun.stderr
+
+
+def test_retention_as_a_function_of_tau_is_drawn(ask: Ask) -> None:
+    lines = ask("memory", "what-if", "--sweep", "tau").stdout.splitlines()
+    assert lines[1].split()[:4] == ["1.000", "exact", "12", "0.706"]
+    lengths = [line.count("█") for line in lines[1:]]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
+    for arguments in (["runs", "list"], ["memory", "show"], ["memory", "why", "c2"], ["memory", "verify"]):
+        out = ask(*arguments).stdout
+        assert "\x1b" not in out
+        assert "\r" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["memory", "why", "c9"], 3, "there is no cause c9"),
+        (["memory", "why", "column"], 2, "fits 4 descriptions"),
+        (["memory", "why", "c1", "--event", "born"], 2, "there is no turn born"),
+        (["memory", "replay", "--round", "9"], 3, "round 9 of run played is not committed"),
+        (["memory", "show", "--run", "other"], 3, "there is no run other"),
+        (["memory", "show", "n3"], 3, "node n3 was merged into n1"),
+        (["memory", "log", "--type", "Nothing"], 2, "there is no event Nothing"),
+        (["memory", "diff", "3"], 2, "names no two points"),
+        (["memory", "query", "DELETE FROM cause"], 2, "the database refuses it"),
+        (["memory", "what-if"], 2, "nothing is changed"),
+        (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
+        (["memory", "what-if", "--tau", "often"], 2, "tau is 'often'"),
+        (["runs", "diff", "played", "other"], 3, "there is no run other"),
+        (["memory", "show", "--db", "nowhere.db"], 5, "there is no database"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_exit_code(
+    ask: Ask, arguments: list[str], code: int, said: str
+) -> None:
+    result = ask(*arguments)
+    assert result.exit_code == code
+    assert said in result.stderr
+    assert result.stdout == ""

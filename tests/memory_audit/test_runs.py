@@ -1,0 +1,269 @@
+"""Forks and comparisons of runs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diagevo.errors import ConfigError, ConflictError, InconsistentError, NotFoundError
+from diagevo.memory.compare_runs import diff_runs
+from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
+from diagevo.memory.fork import fork
+from diagevo.memory.history import History, expect, open_history
+from diagevo.memory.log import Log
+from diagevo.memory.records import event_id
+from diagevo.memory.runs import list_runs, run_story
+from diagevo.memory.verify import verify
+from tests.contracts.databases import SQLiteStores, Store
+from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
+
+
+@contextmanager
+def opened(store: Store, *runs: str) -> Iterator[list[History]]:
+    with ExitStack() as stack:
+        found = [open_history(store.url, run) for run in runs]
+        for history in found:
+            stack.callback(history.close)
+        yield found
+
+
+@pytest.fixture
+def forked(copied: Store) -> Store:
+    """The played run and a fork of it after round 2 with θ_up = 9/10, on either database."""
+    with opened(copied, "played") as [history]:
+        changed = {**CONFIG, "memory": {**CONFIG["memory"], "theta_up": "9/10"}}
+        made = fork(history, 2, "b", changed, root=copied.root)
+    assert made.changed == ("memory.theta_up",)
+    return copied
+
+
+def test_a_fork_verifies_and_has_its_own_ids_and_head(forked: Store) -> None:
+    with forked.log() as log:
+        report = verify(log, "b", forked.root / "b", deep=True)
+        assert (report.faults, report.rounds, report.heads, report.notes) == ([], 2, 2, [])
+        events = list(log.read("b"))
+    assert all(r.event_id == event_id("b", r.round, r.type, r.event.key()) for r in events)
+    assert [r.sequence for r in events] == list(range(1, len(events) + 1))
+
+
+def test_a_fork_keeps_what_happened_and_when(forked: Store) -> None:
+    with opened(forked, "played", "b") as [a, b]:
+        old = list(a.events(as_of=a.as_of(2)))
+        new = list(b.events())
+        assert [(r.round, r.type, r.recorded_at, r.cause_id) for r in old] == [
+            (r.round, r.type, r.recorded_at, r.cause_id) for r in new[:-1]
+        ]
+        assert [r.payload for r in old] == [r.payload for r in new[:-1]]
+        mapped = {o.event_id: n.event_id for o, n in zip(old, new, strict=False)}
+        assert [mapped.get(r.causation_id or "") for r in old] == [r.causation_id for r in new[:-1]]
+        state_a, state_b = a.state(a.as_of(2)), b.state(b.as_of(2))
+        assert (state_a.causes, state_a.nodes) == (
+            {k: v if v.promotion is None else old_promotion(v, mapped) for k, v in state_b.causes.items()},
+            state_b.nodes,
+        )
+
+
+def old_promotion(cause, mapped: dict[str, str]):
+    """The forked cause with the promotion's id of the old run."""
+    from msgspec.structs import replace
+
+    back = {new: old for old, new in mapped.items()}
+    return replace(cause, promotion=back[cause.promotion])
+
+
+def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
+    with opened(forked, "played", "b") as [a, b]:
+        last = list(b.events())[-1]
+        configured = expect(last, RunConfigured)
+        assert configured.origin is not None
+        assert (configured.origin.run, configured.origin.position) == ("played", a.as_of(2).position)
+        assert (configured.number, last.round) == (2, 2)
+        assert next(line for line in list_runs(b.database) if line.run_id == "b").origin == configured.origin
+
+
+def test_a_fork_plays_on_with_its_own_settings(forked: Store) -> None:
+    with forked.open("b") as memory:
+        player = Player(memory)
+        player.open(3)
+        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
+        player.trained()
+        player.commit()
+        assert memory.state.causes["c3"].state == "active"  # 9/12 < 9/10; at 7/10 it was promoted
+    with forked.log() as log:
+        assert verify(log, "b", forked.root / "b").ok
+        assert verify(log, "played", forked.root / "played").ok
+
+
+def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        fork(history, 3, "late", root=copied.root)
+    with copied.log() as log:
+        [one, two, *_] = log.read("late", types=["CauseReactivated"])
+        promotions = {r.event_id for r in log.read("late", types=["CausePromoted"])}
+        undone = {expect(r, CauseReactivated).promotion for r in (one, two)}
+        assert undone <= promotions
+        assert verify(log, "late", copied.root / "late").ok
+
+
+def test_a_fork_links_the_files_that_stages_recorded(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    weights = store.root / "a" / "round-1" / "solver"
+    weights.mkdir(parents=True)
+    (weights / "model.bin").write_bytes(b"weights")
+    with store.open("a") as memory:
+        memory.open_round(1)
+        memory.score([])
+        memory.start_stage("solver")
+        memory.complete_stage(
+            "solver",
+            [Artifact(path="round-1/solver", sha256="0"), Artifact(path="round-1/gone", sha256="0")],
+        )
+        memory.commit()
+    with opened(store, "a") as [history]:
+        made = fork(history, 1, "b")
+    assert (made.files, made.missing) == (("round-1/solver",), ("round-1/gone",))
+    assert (store.root / "b" / "round-1" / "solver" / "model.bin").read_bytes() == b"weights"
+
+
+def test_a_fork_that_cannot_be_made_leaves_nothing(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        before = history.log.last_position()
+        with pytest.raises(NotFoundError):
+            fork(history, 5, "b")
+        with pytest.raises(ConflictError):
+            fork(history, 1, "played")
+        with pytest.raises(ConfigError, match="cannot name a run"):
+            fork(history, 1, "../b")
+        with pytest.raises(ConfigError, match="embedding model"):
+            fork(history, 1, "b", {**CONFIG, "roles": {"embedder": {"model": "another"}}})
+        assert history.log.last_position() == before
+        assert history.log.runs() == ["played"]
+
+
+def test_a_history_that_does_not_hold_is_not_forked(mine: Store) -> None:
+    mine.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE type = 'CausePromoted'")
+    with opened(mine, "played") as [history]:
+        with pytest.raises(InconsistentError):
+            fork(history, 3, "b")
+        assert Log(history.database).runs() == ["played"]
+
+
+def test_a_run_does_not_differ_from_its_fork_as_far_as_both_go(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        fork(history, 2, "b")
+    with opened(copied, "played", "b") as [a, b]:
+        assert diff_runs(a, b, a.as_of(2), b.as_of(2)).same
+        longer = diff_runs(a, b, a.end, b.end)
+    assert (longer.divergence, longer.further) == (None, "a")
+
+
+def test_the_first_divergence_is_named_with_both_sides(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    for run in ("a", "b"):
+        play(store.url, run, root=store.root, rounds=1)
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.open(2)
+            votes = [("1", 8), ("2", 1 if run == "a" else 2)]
+            player.score(player.question(0, votes, "kept", "c1"))
+            player.trained()
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end).divergence
+    assert found is not None
+    assert (found.round, found.last_common_round, found.fields) == (2, 1, ("second", "votes"))
+    assert found.a is not None
+    assert found.b is not None
+    assert (found.a.type, found.a.payload["second"], found.b.payload["second"]) == ("CandidateScored", 1, 2)
+
+
+def test_the_order_in_which_diagnoses_arrive_is_no_difference(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    failures = ["r1.q0.a0", "r1.q0.a1"]
+    for run, order in (("a", failures), ("b", failures[::-1])):
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.configure()
+            player.open(1)
+            player.score(player.question(0, [("1", 6)], "kept"))
+            for failure in failures:
+                player.fail(failure)
+            for failure in order:
+                player.diagnose(failure, "slip")
+            player.trained()
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        assert diff_runs(a, b, a.end, b.end).same
+
+
+def test_causes_are_matched_by_meaning_with_confidence(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    near = "takes the borrow from a wrong column when digits are too small"
+    vectors = {near: (0.56, 0, 0.76, 0.33), "x": (0, 0, 0, 1)}
+    for run, descriptions in (("a", [C1, C3]), ("b", [near, C1, "x"])):
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.configure()
+            memory.vectors(descriptions, lambda texts: _vectors(texts, vectors))
+            player.open(1)
+            player.score(player.question(0, [("1", 6)], "kept"))
+            for i, description in enumerate(descriptions):
+                player.fail(f"r1.q0.a{i}")
+                player.diagnose(f"r1.q0.a{i}", "new_cause", description=description)
+            player.trained()
+            for i in range(len(descriptions)):
+                player.settle_new(f"r1.q0.a{i}", label=f"skill {i}")
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end)
+    assert [(p.a.id, p.b.id, p.by) for p in found.shared] == [("c1", "c2", "text"), ("c2", "c1", "vectors")]
+    assert found.shared[1].confidence == pytest.approx(0.6 * 0.56 + 0.8 * 0.76)
+    assert [c.id for c in found.only_b] == ["c3"]
+
+
+def _vectors(texts: Sequence[str], known: dict[str, tuple[float, ...]]) -> np.ndarray:
+    rows = [known[t] if t in known else embed([t])[0] for t in texts]
+    return np.array(rows, dtype=np.float32)
+
+
+def test_shared_causes_that_differ_in_timing_are_told_apart(mine: Store) -> None:
+    with opened(mine, "played") as [history]:
+        fork(history, 2, "b", root=mine.root)
+    with opened(mine, "played", "b") as [a, b]:
+        found = diff_runs(a, b, a.as_of(3), b.as_of(2))
+    first = found.timing[0]
+    assert (first.a.id, first.a.timing, first.b.timing) == ("c1", (1, (2,), (3,)), (1, (2,), ()))
+    assert [c.id for c in found.only_a] == ["c4"]
+
+
+def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
+    with mine.open("younger") as memory:
+        memory.open_round(1)
+        memory.start_stage("challenger")
+    with opened(mine, "played") as [history]:
+        younger, played = list_runs(history.database)
+        story = run_story(history)
+    assert (younger.run_id, younger.rounds, younger.open_round, younger.stage) == (
+        "younger",
+        0,
+        1,
+        "challenger",
+    )
+    assert (played.rounds, played.failures, played.z, played.epsilon_next) == (
+        4,
+        3,
+        Fraction(3, 4),
+        Fraction(2, 5),
+    )
+    assert (played.open_round, played.writer) == (None, None)
+    assert [(r.promoted, r.reactivated, r.created, r.kept) for r in story.rounds] == [
+        (0, 0, 3, 2),
+        (1, 0, 0, 3),
+        (2, 2, 1, 4),
+        (1, 1, 0, 2),
+    ]
