@@ -1,8 +1,8 @@
 """The derived vector index for very many causes: LanceDB, exact (flat) search, made again when in doubt.
 
-Written once a commit. A watermark beside the table says which causes of which embedding model it holds; where
-the folder is missing, damaged, behind or another model's, it is made again. Deleting it costs time and nothing
-else.
+Written once a commit. A watermark beside the table says which causes of which embedding model it holds;
+where the folder is missing, damaged, behind or another model's, it is made again. Deleting it costs time and
+nothing else.
 """
 
 import hashlib

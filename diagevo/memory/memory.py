@@ -431,7 +431,7 @@ class Memory:
         return self._similarity.nodes(vector, k)
 
     def check_embedder(self, embedder: Embedder) -> None:
-        """Raise ConfigError where the run's vectors are another model's: cosines across models mean nothing."""
+        """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
         if self.state.embedder is None:
             return
         stored, given = self.state.embedder, (embedder.name, embedder.dimension, embedder.revision)

@@ -1,7 +1,7 @@
 """Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them.
 
-Up to `INDEX_FROM` causes everything is in memory and numpy searches it. Beyond, the causes of committed rounds
-are in the LanceDB index (`index.py`) and only later ones in memory; then the nearest `NEAREST` are given.
+Up to `INDEX_FROM` causes everything is in memory and numpy searches it. Beyond, the causes of committed
+rounds are in the LanceDB index (`index.py`), only later ones in memory, and the nearest `NEAREST` are given.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class Similarity:
         return len(committed)
 
     def _search(self, vector: np.ndarray, limit: int) -> tuple[list[str], np.ndarray]:
-        """Ids of causes in order of number, and their cosines: all, or the nearest `limit` of those indexed."""
+        """Ids of causes by number, and their cosines: all, or the nearest `limit` of those indexed."""
         state, store = self._memory.state, self.store()
         ready = self._index.size if self._index is not None else 0
         indexed = ready or self._sync()
