@@ -74,7 +74,10 @@ def test_recheck_asks_the_diagnostician_that_the_options_name(home: Path):
         negative = invoke("memory", "recheck", "--exit-code", *options, env={"DIAGEVO_HOME": str(home)})
     assert found.exit_code == 0, found.output
     assert asked == 8  # 4 extractions, 2 duplicates, 2 nodes
-    assert "extract 0 of 4 (0.0%), duplicate 0 of 2 (0.0%), assign 2 of 2 (100.0%)" in found.stdout + found.stderr
+    assert (
+        "extract 0 of 4 (0.0%), duplicate 0 of 2 (0.0%), assign 2 of 2 (100.0%)"
+        in found.stdout + found.stderr
+    )
     assert "one failure less" in found.stdout
     lines = json.loads(data.stdout)["data"]
     assert len(lines) == 8
