@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError, StoppedSafely
 
-from . import config, db, doctor, evaluate, init, memory, options, oracle, report, runs, schema, train
+from . import ablate, config, db, doctor, evaluate, init, memory, options, oracle, report, runs, schema, train
 
 USAGE = 2
 BUG = 70
@@ -51,8 +51,8 @@ class Program(TyperGroup):
             code = _report(arguments, "usage", error.format_message(), f"see: {path} --help", USAGE)
         except typer.Abort:
             code = INTERRUPTED
-        except Exception:
-            code = _report_bug(arguments)
+        except Exception as error:
+            code = _report_bug(arguments, error)
         sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -85,7 +85,7 @@ def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
     return stopped.exit_code
 
 
-def _report_bug(arguments: list[str]) -> int:
+def _report_bug(arguments: list[str], error: Exception) -> int:
     """Put the traceback into a file, or nowhere if no folder takes it, and say where."""
     text = traceback.format_exc()
     if "-v" in arguments or "--verbose" in arguments:
@@ -99,7 +99,8 @@ def _report_bug(arguments: list[str]) -> int:
             continue
         hint = f"the traceback is in {folder / name}"
         break
-    return _report(arguments, "internal", f"a bug of ours: {text.strip().splitlines()[-1]}", hint, BUG)
+    what = f"a bug of ours: {type(error).__name__}: {error}".splitlines()[0]
+    return _report(arguments, "internal", what, hint, BUG)
 
 
 def _print_version(asked: bool) -> None:
@@ -134,3 +135,4 @@ schema.register(app)
 app.add_typer(evaluate.app)
 evaluate.app.add_typer(oracle.app)
 app.add_typer(report.app)
+app.add_typer(ablate.app)

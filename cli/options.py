@@ -47,7 +47,7 @@ class Call:
         return self.db or f"sqlite:///{self.home / 'diagevo.db'}"
 
     def resolve(self) -> "Resolved":
-        """The configuration with the source of each value, from every place that cli/README names."""
+        """The configuration with the source of each value."""
         from diagevo.config.loading import resolve
 
         return resolve(file=self.config, settings=self.settings, profile=self.profile)

@@ -73,7 +73,8 @@ def train(
 ) -> None:
     """Play rounds, or go on with a run.
 
-    A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops at the next safe point with exit code 75, the second at once.
+    A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
+    at the next safe point with exit code 75, the second at once.
     """
     if resume and (call.settings or call.config or call.profile or seed is not None):
         raise ConfigError(
@@ -146,12 +147,12 @@ def _plan(call: Call, config: "Config | None") -> None:
 
 def stored_config(call: Call, run_id: str) -> "Config":
     """The configuration that a run has in its log."""
-    from diagevo.config.models import Config
+    from diagevo.config.loading import of_run
     from diagevo.memory.history import open_history
 
     history = open_history(call.database, run_id)
     try:
-        return Config.model_validate(history.configuration().config)
+        return of_run(history.configuration().config, history.run_id).config
     finally:
         history.close()
 
@@ -169,7 +170,11 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
         ) == config.model_copy(update={**plain, "round": play})
 
     for run_id in _run_names(call):
-        if not same(stored_config(call, run_id)):
+        try:
+            comparable = same(stored_config(call, run_id))
+        except ConfigError:  # another trainer's run
+            continue
+        if not comparable:
             continue
         history = open_history(call.database, run_id)
         try:

@@ -128,9 +128,16 @@ def of_file(file: Path) -> Resolved:
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
-    """The configuration that a run has in its log."""
-    source = Source("run", f"run {run}")
-    return Resolved(Config.model_validate(stored), dict.fromkeys(keys(), source))
+    """The configuration that a run has in its log. Raises ConfigError where `train` did not write it."""
+    sources = dict.fromkeys(keys(), Source("run", f"run {run}"))
+    try:
+        return Resolved(Config.model_validate(stored), sources)
+    except ValidationError as error:
+        raise ConfigError(
+            f"the configuration in the log of run {run} is not one of `diagevo train`: "
+            f"{error.errors(include_url=False)[0]['msg']}",
+            hint="it was written by another trainer; see: diagevo runs show",
+        ) from error
 
 
 class _LayerSource(PydanticBaseSettingsSource):

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import diagevo
+from diagevo.config.loading import of_profile
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke, load
 from tests.memory_audit.played import play
@@ -103,6 +105,23 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     # Five rounds of two policies of 16 GB, and what resuming inside a phase needs.
     assert plan["disk_bytes"] == (10 + 5) * 16_000_000_000
     assert list(Path().iterdir()) == []
+
+
+def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
+    """Runs of other trainers lie in the same database and measure nothing for ours."""
+    play("runs/diagevo.db", "another-trainer", root=Path("runs"), rounds=1)
+    config = of_profile("embedded").config
+    seconds = {"challenger": 8.0, "candidates": 1.0, "votes": 4.0, "solver": 6.0, "diagnosis": 1.0}
+    with diagevo.open("runs/diagevo.db", "measured", root=Path("runs"), config=config) as memory:
+        memory.open_round(1)
+        for stage, taken in seconds.items():
+            memory.start_stage(stage)
+            memory.complete_stage(stage, seconds=taken)
+    plan = json.loads(invoke("train", "--plan", "--rounds", "3", "--seed", "9", "--json").stdout)["data"]
+    assert {row["stage"]: row["seconds"] for row in plan["stages"]} == seconds
+    assert plan["seconds"] == 3 * 20.0
+    other = json.loads(invoke("train", "--plan", "--set", "round.candidates=7", "--json").stdout)["data"]
+    assert other["seconds"] is None
 
 
 def test_a_plan_for_people_has_a_line_a_stage() -> None:

@@ -1,0 +1,111 @@
+"""The documents cannot drift: what README.md marks as runnable runs, and what it names exists."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from diagevo import errors
+from diagevo.config.sources import dotted, keys
+from tests.cli.program import clean_environment, leaves, load
+from tests.memory_audit.played import play
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RUNNABLE = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
+COMMANDS = [
+    line.removeprefix("$ ")
+    for language, block in RUNNABLE.findall(README)
+    if language == "console"
+    for line in block.splitlines()
+    if line.startswith("$ ")
+]
+PROGRAMS = [block for language, block in RUNNABLE.findall(README) if language == "python"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as `make train` leaves it, but for the models: a run `first`, four rounds played by hand."""
+    folder = tmp_path_factory.mktemp("home")
+    play(str(folder / "runs" / "diagevo.db"), "first", root=folder / "runs")
+    return folder
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_of_the_readme_runs(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+    for name, value in {"DIAGEVO_HOME": "runs", "XDG_CONFIG_HOME": str(home / "none")}.items():
+        monkeypatch.setenv(name, value)
+    program, *arguments = shlex.split(line)
+    assert program == "diagevo"
+    done = CliRunner().invoke(load(), arguments)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout or "-o" in arguments
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_code_of_the_readme_runs_outside_the_checkout(program: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "mine.db").exists()
+
+
+def test_the_readme_opens_with_the_two_commands() -> None:
+    assert README.splitlines()[2:6] == ["```console", "$ make train", "$ make test", "```"]
+
+
+def test_the_readme_names_every_command_and_none_that_is_not_there() -> None:
+    table = README.partition("| command | purpose |")[2].partition("\n\n")[0]
+    named: set[str] = set()
+    for cell in re.findall(r"^\| `([^`]+)`", table, re.MULTILINE):
+        group, _, rest = cell.partition(" ")
+        names = [name.strip() for name in rest.split(",")]
+        single = not rest or not re.fullmatch(r"[a-z-]+", names[0])
+        named |= {group} if single else {f"{group} {name}" for name in names}
+    real = {" ".join(path) for path, _ in leaves(get_command(load()))}
+    nested = {command for command in real if command.startswith("eval ")}
+    assert named - real == set()
+    assert real - named <= nested
+
+
+def test_every_exit_code_of_the_readme_is_an_errors_and_the_other_way_round() -> None:
+    table = README.partition("| code | meaning |")[2].partition("\n\n")[0]
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    raised = {
+        found.exit_code
+        for found in vars(errors).values()
+        if isinstance(found, type) and issubclass(found, errors.DiagEvoError)
+    }
+    assert listed == raised | {0, 1, 130}
+
+
+def test_the_fidelity_table_names_settings_files_and_functions_that_exist() -> None:
+    table = README.partition("| question | what DiagEvo does | where |")[2].partition("\n\n")[0]
+    settings = {dotted(path) for path in keys()} | {dotted(path[:-1]) for path in keys() if len(path) > 1}
+    commands = {" ".join(path) for path, _ in leaves(get_command(load()))}
+    rows = [row for row in table.splitlines() if row.startswith("| ") and not row.startswith("|---")]
+    assert len(rows) > 30
+    for row in rows:
+        for where in re.findall(r"`([^`]+)`", row.split(" | ")[-1]):
+            place, _, name = where.partition(": ")
+            if place in settings or place in commands:
+                continue
+            path = ROOT / "diagevo" / place
+            assert path.exists(), where
+            if name:
+                files = [path] if path.is_file() else list(path.glob("*.py"))
+                last = name.rpartition(".")[2]
+                assert any(re.search(rf"(def|class) {last}\b", file.read_text()) for file in files), where
+
+
+def test_the_rooms_of_the_guide_exist() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for place in re.findall(r"^\| `([a-z/._]+)`", guide, re.MULTILINE):
+        assert (ROOT / place).exists(), place
