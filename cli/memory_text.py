@@ -51,8 +51,9 @@ def sums(memory: "Rebuilt") -> list[str]:
     if r is None or memory.reference_failures is None:
         lines.append("F₁ is not there yet: no round had F > 0")
     else:
-        first = "" if r == 1 else f" (the first round with F > 0 stands for F₁: round {r})"
-        lines.append(f"F{sub(r)} = {memory.reference_failures}{first}")
+        if r != t:
+            first = "" if r == 1 else " (the first round with F > 0 stands for F₁)"
+            lines.append(f"F{sub(r)} = {memory.reference_failures}{first}")
         z = memory.z
         lines.append(
             f"z{sub(t)} = F{sub(t)}/F{sub(r)} = {memory.failures}/{memory.reference_failures} = {number(z)}"
@@ -195,7 +196,8 @@ def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
     )
     partners = ""
     if cause.state == "active":
-        partners = f"\nstitched to one of {count(cause.partners, 'Mastered cause')}, if drawn"
+        others = count(cause.partners, "Mastered cause")
+        partners = f"\nstitched to one of {others}, if drawn" if cause.partners else ""
     state = "Active" if cause.state == "active" else "Mastered"
     return (
         wrapped(f"{cause.id}  {cause.description}", "", columns)

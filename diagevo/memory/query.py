@@ -32,6 +32,7 @@ VIEWS: dict[str, str] = {
 """The stable views and what a row of each is. `run_id` is a column of every one."""
 
 PAGE = 1000
+_HINT = "one statement that reads, over the views: diagevo memory query --views"
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -70,8 +71,7 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer
             lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
         )
         cursor = _executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
-        columns = tuple(d[0] for d in cursor.description or ())
-        yield Answer(columns, _pages(cursor))
+        yield Answer(_columns(cursor), _pages(cursor))
     finally:
         connection.close()
 
@@ -90,8 +90,7 @@ def _postgres(database: Database, sql: str, run_id: str | None) -> Iterator[Answ
                 # Several statements in one text need the simple protocol; preparing uses the extended one.
                 text, values = _numbered(sql), {"run": run_id}
                 _executed(lambda: cursor.execute(text, values, prepare=True), psycopg.Error)
-                columns = tuple(d.name for d in cursor.description or ())
-                yield Answer(columns, _pages(cursor))
+                yield Answer(_columns(cursor), _pages(cursor))
         finally:
             connection.rollback()
 
@@ -108,8 +107,15 @@ def _executed(execute: Any, failure: type[Exception]) -> Any:
         text = str(error).strip().splitlines()[0]
         raise ConfigError(
             f"the database refuses it: {text}",
-            hint="one statement that reads, over the views: diagevo memory query --views",
+            hint=_HINT,
         ) from error
+
+
+def _columns(cursor: Any) -> tuple[str, ...]:
+    """Names of the columns. Raises ConfigError for a statement that returns none, such as COMMIT."""
+    if cursor.description is None:
+        raise ConfigError("the database refuses it: it returns no rows", hint=_HINT)
+    return tuple(d[0] for d in cursor.description)
 
 
 def _pages(cursor: Any) -> Iterator[tuple[Any, ...]]:
