@@ -29,8 +29,6 @@ from diagevo.selfplay.questions import PromptTemplates
 CHALLENGER_SHARE = 0.2
 _FREE, _TARGETED = 0.35, 0.4
 """Shares of the challenger's documents; the rest are stitched."""
-_JOINED = 0.1
-"""Share of the solver's documents that join two questions."""
 _DROP = (0.0, 0.0, 0.15, 0.3)
 """Chances of dropping a word of a cause or label, one chosen a text."""
 
@@ -95,11 +93,12 @@ def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
 
 
 def documents(
-    seed: int, scale: float, weights: Mapping[str, float] | None = None
+    seed: int, scale: float, weights: Mapping[str, float] | None = None, joins: float = 0.1
 ) -> Iterator[tuple[Prompt, str]]:
     """Endless prompts with completions; the solver slips at `scale` times the rates of its kinds.
 
-    `weights` gives families a larger or smaller part in the solver's documents of one question (default 1).
+    `weights` gives families a larger or smaller part in the solver's documents of one question (default 1);
+    `joins` is the share of the solver's documents that join two questions.
     """
     rng = Random(seed)
     shares = [(weights or {}).get(name, 1.0) for name in _NAMES]
@@ -110,7 +109,7 @@ def documents(
             draw, question = challenger_draw(rng, index)
             yield templates.challenger(draw), f"<question> {question} </question>"
         else:
-            joined = rng.random() < _JOINED
+            joined = rng.random() < joins
             name = rng.choices(_NAMES, shares)[0] if weights else rng.choice(_NAMES)
             parts = _pair(rng) if joined else (draw_seen(rng, name),)
             question = _join(rng, parts) if len(parts) == 2 else _sentence(rng, parts[0])

@@ -6,7 +6,6 @@ counts as right, true or not, as the paper's diagnostician must take it.
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, parse, read_steps
 from diagevo.arithmetic.slips import Kind, recognise, right_step
@@ -15,13 +14,12 @@ from diagevo.diagnosis.diagnostician import (
     DuplicateJudgement,
     Extraction,
     FailurePair,
+    KnownCause,
     NodeAssignment,
+    NodeCandidate,
     NodeContents,
     PairJudgement,
 )
-
-if TYPE_CHECKING:
-    from diagevo.memory.state import KnownCause, NodeCandidate
 
 
 def _choose(wordings: Sequence[str], *seeds: str) -> str:
@@ -103,7 +101,7 @@ class RuleDiagnostician:
         description = _choose(CAUSES[kind], pair.question, pair.agreeing, pair.disagreeing)
         return Extraction(verdict="new_cause", description=description)
 
-    def judge_duplicate(self, description: str, candidates: Sequence["KnownCause"]) -> DuplicateJudgement:
+    def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
         """A duplicate is a wording of the same kind."""
         kind = kind_of(description)
         for cause in candidates:
@@ -111,7 +109,7 @@ class RuleDiagnostician:
                 return DuplicateJudgement(duplicate=True, cause_id=cause.cause_id)
         return DuplicateJudgement(duplicate=False)
 
-    def assign_node(self, description: str, shortlist: Sequence["NodeCandidate"]) -> NodeAssignment:
+    def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
         """The first node of the shortlist whose label names the cause's skill; else a new node for it."""
         kind = kind_of(description)
         if kind is None:

@@ -56,6 +56,11 @@ def _vocabulary() -> list[str]:
     return [PAD, END, USER, ASSISTANT, UNKNOWN, *sorted(pieces | digits | signs)]
 
 
+def piece_id(tokenizer: "PreTrainedTokenizerFast", piece: str) -> int:
+    """The number of one piece of the vocabulary."""
+    return tokenizer.get_vocab()[piece]
+
+
 def build_tokenizer() -> "PreTrainedTokenizerFast":
     """The tokenizer, made from the world's texts alone."""
     from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -101,7 +106,7 @@ def build_model(tokenizer: "PreTrainedTokenizerFast", seed: int) -> "Qwen3ForCau
         tie_word_embeddings=True,
         attention_dropout=0.0,
         bos_token_id=None,
-        eos_token_id=tokenizer.convert_tokens_to_ids(END),
-        pad_token_id=tokenizer.convert_tokens_to_ids(PAD),
+        eos_token_id=piece_id(tokenizer, END),
+        pad_token_id=piece_id(tokenizer, PAD),
     )
     return Qwen3ForCausalLM(config)

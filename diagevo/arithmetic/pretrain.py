@@ -4,11 +4,18 @@ Two phases over fresh documents of the corpus: first nearly right (slips at 0.35
 model knows; then with slips at full rate and the learning rate falling to 0, so that it slips. Loss on
 completions alone. Documents are sorted by length into batches of equal token counts, so that causal attention
 needs no mask.
+
+On one thread the four phases take about 1,260 CPU s. Measured on the shipped weights (arithmetic world,
+held-out questions): greedy 0.995, mean@8 at T = 1 0.68; of round-1 candidates 0.76 kept, 0.99 of their labels
+true. The first two phases of the shipped weights ran before the rates of the kinds were spread wider and three
+wordings cut short, so the recipe as it stands makes a model like them, not the same bytes.
 """
 
 import argparse
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -20,8 +27,9 @@ from torch.nn.functional import cross_entropy
 
 from diagevo.arithmetic import WEIGHTS
 from diagevo.arithmetic.corpus import documents
-from diagevo.arithmetic.model import build_model, build_tokenizer
+from diagevo.arithmetic.model import END, PAD, build_model, build_tokenizer, piece_id
 from diagevo.arithmetic.muon import Muon
+from diagevo.sampling.model_folder import encode_prompts
 from diagevo.sampling.sampler import Prompt
 
 if TYPE_CHECKING:
@@ -41,17 +49,19 @@ class Phase:
     start: float
     end: float
     weights: Mapping[str, float] | None = None
+    joins: float = 0.1
 
 
 HARD = {
-    "lift": 2.0, "compare": 1.8, "coins": 1.8, "square": 1.8, "doubling": 1.5, "window": 1.4, "mirror": 1.2,
+    "lift": 2.0, "compare": 2.0, "coins": 2.2, "square": 1.8, "doubling": 1.5, "window": 1.4, "mirror": 1.2,
     "share": 1.1, "minutes": 0.7, "fence": 0.7, "quotient": 0.7, "pattern": 0.8, "jumps": 0.8, "boxes": 0.9,
 }  # fmt: skip
 """Families' parts in the corpus once the easy ones are known."""
 PHASES = (
     Phase(0.35, 3_400_000, 1e-2, 1e-2),
     Phase(0.2, 4_000_000, 8e-3, 4e-3, HARD),
-    Phase(1.0, 1_300_000, 4e-3, 0.0),
+    Phase(0.2, 2_500_000, 6e-3, 4e-3, HARD, joins=0.4),
+    Phase(1.0, 1_600_000, 4e-3, 0.0, joins=0.2),
 )
 EMBEDDING_RATE = 0.4
 """Learning rate of embedding and norms, as a share of the matrices'."""
@@ -63,27 +73,17 @@ def _encode(
     tokenizer: "PreTrainedTokenizerFast", pairs: Sequence[tuple[Prompt, str]]
 ) -> list[tuple[list[int], int]]:
     """Token ids of each document with its end mark, and the length of its prompt."""
-    prompts = [
-        tokenizer.apply_chat_template([*prompt], tokenize=False, add_generation_prompt=True)
-        for prompt, _ in pairs
-    ]
-    wholes = [
-        f"{prompt}{text}{tokenizer.eos_token}" for prompt, (_, text) in zip(prompts, pairs, strict=True)
-    ]
-    ids = tokenizer(wholes, add_special_tokens=False)["input_ids"]
-    lengths = tokenizer(prompts, add_special_tokens=False)["input_ids"]
-    return [(whole, len(prompt)) for whole, prompt in zip(ids, lengths, strict=True)]
+    prompts = encode_prompts(tokenizer, [prompt for prompt, _ in pairs])
+    texts = tokenizer([f"{text}{END}" for _, text in pairs], add_special_tokens=False)["input_ids"]
+    return [(prompt + text, len(prompt)) for prompt, text in zip(prompts, texts, strict=True)]
 
 
 def batches(
     tokenizer: "PreTrainedTokenizerFast", seed: int, phase: Phase
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless (ids_B_T, targets_B_T): documents of like length, padded right; prompts are no targets."""
-    stream, rng, pad = (
-        documents(seed, phase.scale, phase.weights),
-        Random(seed),
-        tokenizer.convert_tokens_to_ids(tokenizer.pad_token),
-    )
+    stream, rng = documents(seed, phase.scale, phase.weights, phase.joins), Random(seed)
+    pad = piece_id(tokenizer, PAD)
     while True:
         pool = sorted(_encode(tokenizer, list(islice(stream, _POOL))), key=lambda doc: len(doc[0]))
         made = []
@@ -157,10 +157,16 @@ def pretrain(phases: Sequence[Phase], seed: int) -> "tuple[Qwen3ForCausalLM, Pre
 
 
 def save(model: "Qwen3ForCausalLM", tokenizer: "PreTrainedTokenizerFast", folder: Path) -> None:
-    """Write a Hugging Face folder with weights in bfloat16."""
+    """Write a Hugging Face folder: weights stored in bfloat16, to be computed with in float32."""
     folder.mkdir(parents=True, exist_ok=True)
-    model.to(torch.bfloat16).save_pretrained(folder)
+    stored = deepcopy(model)
+    for parameter in stored.parameters():
+        parameter.data = parameter.data.to(torch.bfloat16)
+    stored.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text(encoding="utf-8")), "dtype": "float32"}
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def main() -> None:

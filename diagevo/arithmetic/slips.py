@@ -24,67 +24,67 @@ class Kind:
 
 # Order within a step is the order of recognition: exact structural types before the spread of near values.
 _RATES: dict[str, dict[str, dict[str, float]]] = {
-    "jumps": {"add": {"carry": 0.04, "ten": 0.02, "near": 0.05, "copy": 0.02, "count": 0.09}},
+    "jumps": {"add": {"carry": 0.03, "ten": 0.01, "near": 0.08, "copy": 0.01, "count": 0.06}},
     "boxes": {
-        "first": {"row": 0.07, "near": 0.06, "copy": 0.03},
-        "second": {"row": 0.06, "swap": 0.03, "near": 0.06},
-        "sum": {"carry": 0.07, "ten": 0.03, "near": 0.06, "stop": 0.03},
+        "first": {"row": 0.09, "near": 0.05, "copy": 0.01},
+        "second": {"row": 0.03, "swap": 0.01, "near": 0.10},
+        "sum": {"carry": 0.07, "ten": 0.01, "near": 0.07, "stop": 0.015},
     },
     "quotient": {
-        "multiply": {"row": 0.08, "near": 0.07, "operation": 0.05},
-        "restore": {"carry": 0.06, "ten": 0.02, "near": 0.06, "operation": 0.07, "stop": 0.03},
+        "multiply": {"row": 0.11, "near": 0.05, "operation": 0.015},
+        "restore": {"carry": 0.07, "ten": 0.01, "near": 0.10, "operation": 0.03, "stop": 0.01},
     },
     "share": {
-        "restore": {"near": 0.08, "operation": 0.07, "copy": 0.05},
-        "multiply": {"row": 0.06, "swap": 0.03, "near": 0.08, "stop": 0.05},
+        "restore": {"near": 0.12, "operation": 0.05, "copy": 0.015},
+        "multiply": {"row": 0.10, "swap": 0.01, "near": 0.06, "stop": 0.015},
     },
     "fence": {
-        "half": {"carry": 0.07, "ten": 0.03, "near": 0.06, "copy": 0.04},
-        "double": {"carry": 0.05, "ten": 0.03, "near": 0.05, "stop": 0.08},
+        "half": {"carry": 0.07, "ten": 0.01, "near": 0.12, "copy": 0.015},
+        "double": {"carry": 0.03, "ten": 0.01, "near": 0.12, "stop": 0.05},
     },
     "window": {
-        "outer": {"row": 0.07, "near": 0.05, "operation": 0.03},
-        "inner": {"row": 0.06, "near": 0.04, "operation": 0.05},
-        "left": {"borrow": 0.07, "flip": 0.03, "near": 0.04, "operation": 0.05},
+        "outer": {"row": 0.09, "near": 0.04, "operation": 0.01},
+        "inner": {"row": 0.03, "near": 0.09, "operation": 0.015},
+        "left": {"borrow": 0.07, "flip": 0.015, "near": 0.07, "operation": 0.02},
     },
     "coins": {
-        "cost": {"row": 0.07, "near": 0.06, "count": 0.06},
-        "change": {"borrow": 0.08, "flip": 0.04, "ten": 0.02, "near": 0.05, "operation": 0.03},
+        "cost": {"row": 0.10, "near": 0.04, "count": 0.03},
+        "change": {"borrow": 0.07, "flip": 0.015, "ten": 0.03, "near": 0.09, "operation": 0.01},
     },
     "minutes": {
-        "sixes": {"row": 0.07, "near": 0.06},
-        "tens": {"place": 0.11},
-        "total": {"carry": 0.05, "ten": 0.03, "near": 0.06, "copy": 0.03, "stop": 0.03},
+        "sixes": {"row": 0.11, "near": 0.05},
+        "tens": {"place": 0.10},
+        "total": {"carry": 0.03, "ten": 0.05, "near": 0.08, "copy": 0.01, "stop": 0.01},
     },
     "mirror": {
-        "turn": {"order": 0.07, "twin": 0.05, "near": 0.05},
-        "add": {"carry": 0.07, "ten": 0.03, "near": 0.06, "operation": 0.02, "stop": 0.04},
+        "turn": {"order": 0.04, "twin": 0.11, "near": 0.03},
+        "add": {"carry": 0.07, "ten": 0.015, "near": 0.11, "operation": 0.01, "stop": 0.015},
     },
     "pattern": {
-        "gaps": {"count": 0.11, "copy": 0.03},
-        "rise": {"row": 0.06, "near": 0.06, "operation": 0.03},
-        "term": {"carry": 0.05, "ten": 0.02, "near": 0.05, "stop": 0.05},
+        "gaps": {"count": 0.10, "copy": 0.015},
+        "rise": {"row": 0.08, "near": 0.06, "operation": 0.01},
+        "term": {"carry": 0.06, "ten": 0.01, "near": 0.08, "stop": 0.015},
     },
     "lift": {
-        "fall": {"sign": 0.09, "order": 0.05, "near": 0.07},
-        "rise": {"sign": 0.05, "ten": 0.03, "near": 0.06, "operation": 0.06},
+        "fall": {"sign": 0.06, "order": 0.015, "near": 0.13},
+        "rise": {"sign": 0.05, "ten": 0.06, "near": 0.08, "operation": 0.015},
     },
     "compare": {
-        "product": {"row": 0.07, "near": 0.06, "copy": 0.03},
-        "sum": {"carry": 0.05, "near": 0.05, "operation": 0.03},
-        "gap": {"borrow": 0.06, "flip": 0.03, "near": 0.05, "order": 0.04},
+        "product": {"row": 0.09, "near": 0.05, "copy": 0.01},
+        "sum": {"carry": 0.05, "near": 0.07, "operation": 0.01},
+        "gap": {"borrow": 0.06, "flip": 0.01, "near": 0.08, "order": 0.015},
     },
     "square": {
-        "square": {"operation": 0.07, "row": 0.05, "near": 0.04},
-        "more": {"carry": 0.05, "ten": 0.02, "near": 0.05, "copy": 0.02},
-        "less": {"borrow": 0.06, "flip": 0.02, "near": 0.04, "operation": 0.04, "stop": 0.03},
+        "square": {"operation": 0.05, "row": 0.06, "near": 0.03},
+        "more": {"carry": 0.05, "ten": 0.01, "near": 0.06, "copy": 0.01},
+        "less": {"borrow": 0.05, "flip": 0.01, "near": 0.06, "operation": 0.015, "stop": 0.01},
     },
     "doubling": {
-        "first": {"carry": 0.04, "near": 0.06, "copy": 0.03},
-        "add": {"carry": 0.05, "ten": 0.03, "near": 0.05},
-        "again": {"carry": 0.04, "ten": 0.02, "near": 0.05, "stop": 0.08},
+        "first": {"carry": 0.015, "near": 0.10, "copy": 0.01},
+        "add": {"carry": 0.05, "ten": 0.01, "near": 0.07},
+        "again": {"carry": 0.03, "ten": 0.01, "near": 0.10, "stop": 0.04},
     },
-    JOIN: {"total": {"carry": 0.03, "ten": 0.02, "near": 0.03, "stop": 0.03}},
+    JOIN: {"total": {"carry": 0.03, "ten": 0.01, "near": 0.05, "stop": 0.01}},
 }
 
 RATES: dict[Kind, float] = {

@@ -1,6 +1,6 @@
 """Slips: kinds, rates, and that what a kind does is recognised as that kind."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from random import Random
 
 import pytest
@@ -20,7 +20,7 @@ def test_there_are_a_hundred_kinds_and_more() -> None:
 
 
 def test_the_rates_of_a_step_sum_to_between_9_and_24_percent() -> None:
-    steps: Counter[tuple[str, str]] = Counter()
+    steps: defaultdict[tuple[str, str], float] = defaultdict(float)
     for kind, rate in RATES.items():
         steps[kind.family, kind.step] += rate
     assert all(0.09 <= round(rate, 6) <= 0.24 for rate in steps.values())
