@@ -89,55 +89,125 @@ def _add_matches(
 _add_matches_compiled = _compiled(_add_matches)
 
 
-def _scores(
+def _distance(matches: Ints, length: int, other: int, logs: NDArray[np.float64]) -> float:
+    """1 - BLEU from the matches of each order (4,), the length of the hypothesis (from 4) and the other."""
+    if matches[0] == 0:
+        return 1.0  # no word in common, so no n-gram: BLEU is 0, not smoothed
+    precision = logs[matches[0]] + logs[matches[1]] + logs[matches[2]] + logs[matches[3]]
+    precision -= logs[length] + logs[length - 1] + logs[length - 2] + logs[length - 3]
+    precision /= 4
+    if length < other:
+        precision += 1.0 - other / length
+    return max(0.0, 1.0 - np.exp(precision))
+
+
+_distance_compiled = _compiled(_distance)
+
+
+def _logarithms(lengths: Ints) -> NDArray[np.float64]:
+    """Logarithms of 0 to the longest length; a zero numerator is replaced by the smoothing constant."""
+    counts = np.arange(max(4, lengths.max(initial=0)) + 1, dtype=np.float64)
+    counts[0] = SMOOTHING
+    return np.log(counts)
+
+
+def _distances(
     lengths: Ints,
     one: tuple[Ints, ...],
     two: tuple[Ints, ...],
     three: tuple[Ints, ...],
     four: tuple[Ints, ...],
-    smoothing: float,
+    logs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """BLEU of each pair i < j, i the hypothesis, in the upper triangle of a (B, B) array; 0 elsewhere."""
+    """1 - BLEU of each pair i < j, i the hypothesis, on both sides of the diagonal of a (B, B) array."""
     batch = len(lengths)
-    scores = np.zeros((batch, batch))
-    longest = 1
-    for i in range(batch):
-        longest = max(longest, lengths[i])
-    logs = np.empty(longest + 1)
-    logs[0] = np.log(smoothing)  # a zero numerator is replaced by the smoothing constant
-    for i in range(1, longest + 1):
-        logs[i] = np.log(i)
+    result = np.ones((batch, batch))
     matches = np.zeros((4, batch), np.int64)
     for i in range(batch):
-        length = lengths[i]
-        if length < 4:
+        if lengths[i] < 4:
             continue  # some order has no n-gram at all: BLEU without effective order is 0
         matches[:, i + 1 :] = 0
         _add_matches_compiled(i, one[0], one[1], one[2], one[3], one[4], one[5], matches[0])
         _add_matches_compiled(i, two[0], two[1], two[2], two[3], two[4], two[5], matches[1])
         _add_matches_compiled(i, three[0], three[1], three[2], three[3], three[4], three[5], matches[2])
         _add_matches_compiled(i, four[0], four[1], four[2], four[3], four[4], four[5], matches[3])
-        totals = logs[length] + logs[length - 1] + logs[length - 2] + logs[length - 3]
         for j in range(i + 1, batch):
-            if matches[0, j] == 0:
-                continue  # no word in common, so no n-gram: BLEU is 0, not smoothed
-            precision = (
-                logs[matches[0, j]] + logs[matches[1, j]] + logs[matches[2, j]] + logs[matches[3, j]] - totals
-            ) / 4
-            if length < lengths[j]:
-                precision += 1.0 - lengths[j] / length
-            scores[i, j] = np.exp(precision)
-    return scores
+            result[i, j] = _distance_compiled(matches[:, j], lengths[i], lengths[j], logs)
+            result[j, i] = result[i, j]
+    return result
 
 
-_scores_compiled = _compiled(_scores)
+_distances_compiled = _compiled(_distances)
 
 
-def upper_scores(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
-    """Sentence BLEU-4 in [0, 1] for each pair i < j, sequence i as the hypothesis and j as the reference.
+def _common(i: int, j: int, row_start: Ints, row_ids: Ints, row_counts: Ints) -> int:
+    """Clipped matches of one order between two sequences, whose n-grams are listed by rising id."""
+    a, b = row_start[i], row_start[j]
+    total = 0
+    while a < row_start[i + 1] and b < row_start[j + 1]:
+        if row_ids[a] == row_ids[b]:
+            total += int(min(row_counts[a], row_counts[b]))
+            a += 1
+            b += 1
+        elif row_ids[a] < row_ids[b]:
+            a += 1
+        else:
+            b += 1
+    return total
 
-    Zero numerators become 0.1, no effective order. (B, B) float64, zero on and below the diagonal.
+
+_common_compiled = _compiled(_common)
+
+
+def _near(
+    lengths: Ints,
+    one: tuple[Ints, ...],
+    two: tuple[Ints, ...],
+    three: tuple[Ints, ...],
+    four: tuple[Ints, ...],
+    logs: NDArray[np.float64],
+    threshold: float,
+) -> list[tuple[int, int]]:
+    """Pairs i < j with 1 - BLEU below the threshold. Without a common 4-gram few pairs can get there."""
+    batch = len(lengths)
+    found = [(0, 0)]
+    matches = np.zeros(4, np.int64)
+    fours = np.zeros(batch, np.int64)
+    for i in range(batch):
+        if lengths[i] < 4:
+            continue
+        fours[i + 1 :] = 0
+        _add_matches_compiled(i, four[0], four[1], four[2], four[3], four[4], four[5], fours)
+        # The best that a pair without a common 4-gram can do: all shorter n-grams match.
+        best = np.exp((logs[0] - logs[lengths[i] - 3]) / 4)
+        hopeless = 1.0 - best > threshold + 1e-9
+        for j in range(i + 1, batch):
+            if hopeless and fours[j] == 0:
+                continue
+            matches[0] = _common_compiled(i, j, one[0], one[1], one[2])
+            matches[1] = _common_compiled(i, j, two[0], two[1], two[2])
+            matches[2] = _common_compiled(i, j, three[0], three[1], three[2])
+            matches[3] = fours[j]
+            if _distance_compiled(matches, lengths[i], lengths[j], logs) < threshold:
+                found.append((i, j))
+    return found[1:]
+
+
+_near_compiled = _compiled(_near)
+
+
+def pair_distances(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
+    """1 - sentence BLEU-4 of each pair of sequences, the one with the lower index as the hypothesis: (B, B).
+
+    Zero numerators become 0.1, no effective order. Symmetric; the diagonal is left at 1.
     """
     lengths, owner, orders = ngram_ids(tokens)
     index = [postings(owner, ids, len(tokens)) for ids in orders]
-    return _scores_compiled(lengths, *index, SMOOTHING)
+    return _distances_compiled(lengths, *index, _logarithms(lengths))
+
+
+def near_pairs(tokens: Sequence[Sequence[str]], threshold: float) -> list[tuple[int, int]]:
+    """The pairs i < j that `pair_distances` puts below the threshold; most of the others are never looked at."""
+    lengths, owner, orders = ngram_ids(tokens)
+    index = [postings(owner, ids, len(tokens)) for ids in orders]
+    return _near_compiled(lengths, *index, _logarithms(lengths), threshold)

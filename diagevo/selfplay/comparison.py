@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from diagevo.selfplay.notation import MAX_ANSWER, normalise
+from diagevo.selfplay.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise
 from diagevo.selfplay.reading import (
     Answer,
     Assignment,
@@ -37,7 +37,6 @@ _HUGE = re.compile(
     r"|\d{4,}\s*\)?\s*!|!\s*\)?\s*!"  # a factorial of a thousand and more, or of a factorial
     r"|\d[\s})]*(?:\^|\*\*)[\s{(]*\d+[\s})]*(?:\^|\*\*)[\s{(]*\d"  # a power of powers
 )
-MAX_NESTING = 60
 MAX_COMPARISONS = 2_500
 """Items of one list times items of the other, above which math-verify compares them."""
 
@@ -76,11 +75,7 @@ def _expression(text: str) -> str | None:
 
 def _too_large(text: str) -> bool:
     """Numbers that no grader should try to write out, and nesting that would exhaust a parser."""
-    depth = deepest = 0
-    for char in text:
-        depth += (char in "{([") - (char in "})]")
-        deepest = max(deepest, depth)
-    return deepest > MAX_NESTING or _HUGE.search(text) is not None
+    return nesting(text) > MAX_NESTING or _HUGE.search(text) is not None
 
 
 def _any(verdicts: Sequence[Verdict]) -> Verdict:

@@ -7,16 +7,17 @@ time, and what is too large to be handed to one, is "not equal" and counted. The
   words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
   In other prose math-verify looks for the answer.
 - Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it
-  at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance that belongs to one
-  question (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
+  at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance of one
+  question's own (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
 - 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
 - A unit is dropped where the other answer has none; two known units must be the same, without conversion:
   5 cm is not 5 m. Degrees are a unit. 204_5 agrees with 204 and 204_5, not with 204_6.
 - 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two.
 - A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets keep the order,
   and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
-- x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation in several
-  terms (a + 3z = 0) is not its right side. Unknowns keep their names: f(x) is not f(y).
+- x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
+  (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
+  names: f(x) is not f(y).
 - An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7].
 - Text answers agree by their words, whatever their case; a single letter keeps its case. 2:4 is 1:2 unless
   both are clock times.

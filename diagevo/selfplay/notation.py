@@ -6,6 +6,9 @@ from functools import lru_cache
 MAX_ANSWER = 1_000
 """Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""
 
+MAX_NESTING = 60
+"""Deepest brackets that are read as mathematics."""
+
 _SIGN_NAMES = "times sqrt pi infty ne approx cup cap in pm mp emptyset theta alpha beta gamma lambda phi"
 _UNICODE = str.maketrans(
     {
@@ -90,6 +93,15 @@ def _command(match: re.Match[str]) -> str:
     if replaced in ("{", "}"):
         return "\\" + replaced
     return f"\\{replaced}" if replaced.isalpha() and replaced not in ("and", "or") else f" {replaced} "
+
+
+def nesting(text: str) -> int:
+    """How deep the brackets of a text are nested."""
+    depth = deepest = 0
+    for char in text:
+        depth += (char in "{([") - (char in "})]")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def enclosed(text: str, opening: str, closing: str) -> bool:

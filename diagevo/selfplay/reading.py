@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from diagevo.selfplay.answers import boxed_answer
-from diagevo.selfplay.notation import MAX_ANSWER, normalise, strip_wrappers
+from diagevo.selfplay.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, strip_wrappers
 from diagevo.selfplay.units import is_unit, is_word, split_unit
 from diagevo.selfplay.values import closed
 
@@ -172,7 +172,7 @@ def readings(text: str) -> tuple[Answer, ...]:
     if isinstance(answer, Opaque):
         return (answer,)
     spelled = normalise(answer)
-    if len(spelled) > MAX_ANSWER:
+    if len(spelled) > MAX_ANSWER or nesting(spelled) > MAX_NESTING:
         return (Opaque(answer),)
     first = _read(spelled)
     if _is_prose(first):

@@ -30,32 +30,61 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
     BLEU is not symmetric: the question with the lower index is the hypothesis, and the value is mirrored.
     """
-    from diagevo.selfplay.bleu import upper_scores
+    from diagevo.selfplay.bleu import pair_distances
 
     tokens = [question.split() for question in questions]
-    result = 1.0 - upper_scores(tokens)
-    upper = np.triu_indices(len(tokens), 1)
-    same: dict[tuple[str, ...], list[int]] = {}
-    for i, sequence in enumerate(tokens):
-        same.setdefault(tuple(sequence), []).append(i)
-    for group in same.values():
+    result = pair_distances(tokens)
+    for group in _same(tokens):
         result[np.ix_(group, group)] = 0.0
-    np.fill_diagonal(result, 0.0)
-    result.T[upper] = result[upper]
-    return np.maximum(result, 0.0)
+    return result
+
+
+def _same(tokens: Sequence[Sequence[str]]) -> list[list[int]]:
+    """Indices of each different word sequence: at distance 0 whatever BLEU says of its length."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i, sequence in enumerate(tokens):
+        groups.setdefault(tuple(sequence), []).append(i)
+    return list(groups.values())
 
 
 def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
-    """Average-linkage clusters of a (B, B) distance matrix, (B,) labels: two merge below `threshold`."""
-    if len(distance) < 2:
-        return np.zeros(len(distance), dtype=np.int64)
+    """Average-linkage clusters of a (B, B) distance matrix, (B,) labels from 1: merged below `threshold`."""
     from scipy.cluster.hierarchy import average, fcluster
     from scipy.spatial.distance import squareform
 
-    # fcluster keeps merges at or below its limit; the paper's threshold itself does not merge.
-    limit = np.nextafter(threshold, -np.inf)
+    if len(distance) < 2:
+        return np.ones(len(distance), dtype=np.int64)
     tree = average(squareform(distance, checks=False))
-    return fcluster(tree, limit, criterion="distance").astype(np.int64)
+    # fcluster keeps merges at or below its limit; the threshold itself does not merge.
+    return fcluster(tree, np.nextafter(threshold, -np.inf), criterion="distance").astype(np.int64)
+
+
+def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int64]:
+    """Size of each question's cluster, (B,): that of `clusters(distances(questions))`.
+
+    Two clusters whose average distance is below the threshold hold a pair below it. So no cluster reaches
+    over the connected components of such pairs, and merges in one component do not touch another: each is
+    clustered by itself. Of real questions almost all are alone, and the matrix of all pairs is never needed.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    from diagevo.selfplay.bleu import near_pairs
+
+    tokens = [question.split() for question in questions]
+    near = near_pairs(tokens, threshold)
+    near += [(group[0], other) for group in _same(tokens) for other in group[1:]]
+    rows, columns = np.array(near, dtype=np.int64).reshape(-1, 2).T
+    shape = (len(tokens), len(tokens))
+    graph = coo_array((np.ones(len(near)), (rows, columns)), shape=shape)
+    component = connected_components(graph, directed=False)[1]
+    sizes = np.ones(len(tokens), dtype=np.int64)
+    ends = np.cumsum(np.bincount(component))[:-1]
+    for part in np.split(np.argsort(component, kind="stable"), ends):
+        if len(part) > 1:
+            labels = clusters(distances([questions[int(i)] for i in part]), threshold)
+            sizes[part] = np.bincount(labels)[labels]
+    return sizes
 
 
 def shares(questions: Sequence[str | None], threshold: float = 0.5) -> NDArray[np.float64]:
@@ -64,8 +93,7 @@ def shares(questions: Sequence[str | None], threshold: float = 0.5) -> NDArray[n
     B counts every completion. A completion without a readable question (None) is a cluster of its own.
     """
     sizes = np.ones(len(questions), dtype=np.int64)
-    valid = np.array([i for i, question in enumerate(questions) if question is not None], dtype=np.int64)
-    if len(valid):
-        labels = clusters(distances([question for question in questions if question is not None]), threshold)
-        sizes[valid] = np.bincount(labels)[labels]
+    valid = [i for i, question in enumerate(questions) if question is not None]
+    if valid:
+        sizes[valid] = cluster_sizes([question for question in questions if question is not None], threshold)
     return sizes / max(len(questions), 1)

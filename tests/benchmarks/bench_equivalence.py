@@ -140,6 +140,6 @@ def rows() -> list[Row]:
         return []
     return [
         _grouping("answer grouping, real votes", 400, 0.3, 5),
-        _grouping("answer grouping, hard votes", 150, 5.8, 4),
+        _grouping("answer grouping, hard votes", 150, 6.7, 4),
         *accuracy(),
     ]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sklearn.cluster import AgglomerativeClustering
 
+from diagevo.selfplay.bleu import near_pairs, pair_distances
 from diagevo.selfplay.repetition import clusters, distances, pair_distance, shares
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -125,6 +126,8 @@ def test_the_partition_is_scikit_learns(questions, threshold):
     ours = partition(clusters(matrix, threshold))
     assert ours == by_sklearn(matrix, threshold)
     assert 1 < len(ours) < len(texts)
+    sizes = {i: len(group) for group in ours for i in group}
+    assert shares(texts, threshold).tolist() == [sizes[i] / len(texts) for i in range(len(texts))]
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,6 +137,28 @@ def test_any_partition_is_scikit_learns(size, seed):
     matrix = np.triu(rng.random((size, size)), 1)
     matrix += matrix.T
     assert partition(clusters(matrix, 0.5)) == by_sklearn(matrix, 0.5)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from("abc"), max_size=8).map(" ".join), min_size=1, max_size=12),
+    st.sampled_from([0.2, 0.45, 0.5, 0.9, 1.0]),
+)
+def test_the_pairs_below_the_threshold_are_found_without_the_matrix(texts, threshold):
+    """Also where no 4-gram is shared: a b c d against a b c x b c d is at 1 - 0.1^(1/4) = 0.44."""
+    tokens = [text.split() for text in [*texts, "a b c d", "a b c x b c d"]]
+    matrix = pair_distances(tokens)
+    below = [
+        (i, j) for i in range(len(tokens)) for j in range(i + 1, len(tokens)) if matrix[i, j] < threshold
+    ]
+    assert near_pairs(tokens, threshold) == below
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), min_size=1, max_size=14))
+def test_the_shares_of_any_batch_are_those_of_its_whole_matrix(texts):
+    labels = clusters(distances(texts), 0.5)
+    assert shares(texts).tolist() == [np.sum(labels == label) / len(texts) for label in labels]
 
 
 def test_a_distance_of_exactly_the_threshold_does_not_merge():
