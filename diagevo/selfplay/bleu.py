@@ -207,7 +207,7 @@ def pair_distances(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
 
 
 def near_pairs(tokens: Sequence[Sequence[str]], threshold: float) -> list[tuple[int, int]]:
-    """The pairs i < j that `pair_distances` puts below the threshold; most of the others are never looked at."""
+    """The pairs i < j that `pair_distances` puts below the threshold; most others are never looked at."""
     lengths, owner, orders = ngram_ids(tokens)
     index = [postings(owner, ids, len(tokens)) for ids in orders]
     return _near_compiled(lengths, *index, _logarithms(lengths), threshold)
