@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,6 +28,8 @@ FIGURES = (
     Column("command", "supplied by"),
 )
 FILES = (Column("figure"), Column("file"))
+TableName = Literal["main", "ablation", "fixed", "k", "tau"]
+TableFormat = Literal["md", "csv", "latex"]
 With = Annotated[
     list[str] | None,
     typer.Option("--with", metavar="RUN", help="Another run beside it, where figures compare."),
@@ -155,3 +157,55 @@ def fig(
             raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
         written = write_figure(_folder(history, to) / "figures", name, result)
         render.rows(call, FILES, [{"figure": name, "file": file} for file in written], run=history.run_id)
+
+
+@options.command(
+    app,
+    "table",
+    group="report",
+    example="""diagevo report table ablation --plan small
+    diagevo report table main --runs a,b,c --as latex -o main.tex""",
+)
+def table(
+    call: Call,
+    name: Annotated[TableName, typer.Argument(metavar="NAME", help="main, ablation, fixed, k or tau.")],
+    plan: Annotated[
+        str | None, typer.Option("--plan", help="The ablation plan whose runs are tabled.")
+    ] = None,
+    runs: Annotated[str | None, typer.Option("--runs", help="Runs with commas between them.")] = None,
+    how: Annotated[TableFormat, typer.Option("--as", help="md, csv or latex.")] = "md",
+    output: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write to a file.")] = None,
+) -> None:
+    """A table of the paper from recorded runs: mean ± standard deviation over runs."""
+    from diagevo.evaluation.ablation import load_plan
+    from diagevo.memory.history import open_history
+    from diagevo.report import tables
+
+    planned = load_plan(call.home, plan) if name != "main" or plan is not None else None
+    names = (
+        runs.split(",")
+        if runs is not None
+        else [r.run for r in planned.runs]
+        if planned
+        else [call.run or ""]
+    )
+    outcomes, worlds = [], set()
+    for run in names:
+        try:
+            history = open_history(call.database, run or None)
+        except NotFoundError:
+            render.say(call, f"{run} has not begun")
+            continue
+        try:
+            found = tables.outcome(history, planned)
+            worlds.add(history.configuration().config.get("world"))
+        finally:
+            history.close()
+        if found is not None:
+            outcomes.append(found)
+    content = tables.table(name, outcomes, next((w for w in worlds if w), None))
+    text = tables.rendered(content, how)
+    if output is not None:
+        output.write_text(text, encoding="utf-8")
+        text = f"written: {output}\n"
+    render.document(call, {"table": content, "runs": outcomes}, text)

@@ -38,7 +38,8 @@ body { font: 15px/1.5 Helvetica, Arial, sans-serif; color: #222; background: #ff
 h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
 .note { color: #555; } figure { margin: 0; overflow-x: auto; }
 figcaption { max-width: 46rem; color: #333; font-size: .92rem; margin-top: .5rem; }
-table { border-collapse: collapse; font-size: .86rem; margin: .6rem 0; display: block; overflow-x: auto; }
+table { border-collapse: collapse; font-size: .86rem; margin: .6rem 0; }
+.wide { overflow-x: auto; }
 th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; }
 td { vertical-align: top; }
 th { font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
@@ -47,8 +48,13 @@ nav a { color: #0b3c5d; margin-right: .9rem; white-space: nowrap; }
 code { background: #f3f3f3; padding: 0 .25em; }
 @media print { nav, details { display: none; } figure { break-inside: avoid; } }
 """
-DETAILED = frozenset({"reactivations"})
-"""Figures whose rows are evidence in their own right, and shown."""
+DETAILED: Mapping[str, tuple[str, ...]] = {
+    "reactivations": (
+        *("cause_id", "description", "promoted", "consistency_exact", "promotion_questions"),
+        *("reactivated", "failure_id", "via", "similarity", "f_after"),
+    )
+}
+"""Figures whose rows are evidence in their own right, and the columns that are shown."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +144,8 @@ def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[str, str]) 
             '<link rel="icon" href="data:,">',
             f"<title>DiagEvo: run {_text(material.run_id)}</title><style>{CSS}</style></head><body>",
             *body,
-            f'<script type="application/json" id="specs">{_script(specs)}</script>',
-            f'<script type="module">{_script(bundle)}\n'
+            f'<script type="application/json" id="specs">{_json(specs)}</script>',
+            f'<script type="module">{_code(bundle)}\n'
             'window.drawReport(JSON.parse(document.getElementById("specs").textContent));</script>',
             "</body></html>\n",
         )
@@ -153,8 +159,14 @@ def _section(each: Drawn) -> str:
             f'<p class="note">Not drawn: {_text(result.reason)}. Supply it with'
             f" <code>{_text(result.command)}</code>.</p>"
         )
-    table = html_table(result.rows[:500])
-    shown = table if name in DETAILED else f"<details><summary>Data</summary>{table}</details>"
+    if name in DETAILED:
+        shown = html_table([{column: row[column] for column in DETAILED[name]} for row in result.rows[:200]])
+    else:
+        shown = f"<details><summary>Data</summary>{html_table(result.rows[:200])}</details>"
+        if len(result.rows) > 200:
+            shown += (
+                f'<p class="note">The first 200 of {len(result.rows)} rows; figures/{name}.csv has all.</p>'
+            )
     return (
         f'<figure><div id="figure-{name}" role="img" aria-label="{_text(each.entry.title)}"></div>'
         f"<figcaption>{_text(result.caption)}</figcaption></figure>{shown}"
@@ -203,13 +215,18 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
     head = "".join(f"<th>{_text(name)}</th>" for name in names)
     lines = "".join("<tr>" + "".join(cell("td", row.get(name)) for name in names) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 
 
 def _text(value: str) -> str:
     return html.escape(value)
 
 
-def _script(content: str) -> str:
-    """Text of a model may end a script element; as a JSON or JavaScript string the escape means the same."""
-    return content.replace("</", "<\\/").replace("<!--", "<\\!--")
+def _json(content: str) -> str:
+    """JSON inside a script element: a model's text must not end the element, and `<` may be written so."""
+    return content.replace("<", "\\u003c")
+
+
+def _code(content: str) -> str:
+    """JavaScript inside a script element; in its strings and patterns the escaped slash means the same."""
+    return content.replace("</script", "<\\/script")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from diagevo.progress import PAPER_SHARES, STAGES
 from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, sized, x_round
 from diagevo.report.material import Material
-from diagevo.report.style import VERDICTS, altair, colours
+from diagevo.report.style import VERDICTS, altair, by_lightness, colours
 
 TAUS = tuple(Fraction(n, 10) for n in range(10, 31))
 STAGE_TITLES = {
@@ -84,14 +84,12 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
             rows.append(
                 {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
             )
-    lightest = 0.25
+    shades = by_lightness([facts.round for facts in material.rounds])
     base = alt.Chart(data(rows)).encode(
         x=alt.X("tau:Q", title="τ", scale=alt.Scale(domain=[1, 3])),
         y=alt.Y("share:Q", title="retained candidates (%)", scale=alt.Scale(zero=True)),
-        color=alt.Color(
-            "round:O", scale=alt.Scale(scheme="blues", domainMin=-lightest * len(material.rounds))
-        ),
-        strokeDash=alt.StrokeDash("round:O"),
+        color=alt.Color("round:O", scale=shades),
+        strokeDash=alt.StrokeDash("round:O", scale=alt.Scale(domain=list(shades.domain))),
     )
     rule = (
         alt.Chart(data([{"tau": float(chosen)}]))

@@ -4,7 +4,7 @@ Colours within a family differ in lightness, and lines also in dash and mark, so
 can be read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diagevo.errors import MissingDependencyError
@@ -50,6 +50,17 @@ def colours(family: Mapping[str, str], present: Any = None) -> Any:
     alt = altair()
     names = [name for name in family if present is None or name in present]
     return alt.Scale(domain=names, range=[family[name] for name in names])
+
+
+def by_lightness(names: Sequence[Any]) -> Any:
+    """A scale from light to dark blue over ordered names, such as rounds."""
+    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in ("#9CC9E8", "#0B3C5D")]
+    steps = max(1, len(names) - 1)
+    shades = [
+        "#" + "".join(f"{round(a + (b - a) * i / steps):02X}" for a, b in zip(*ends, strict=True))
+        for i in range(len(names))
+    ]
+    return altair().Scale(domain=list(names), range=shades)
 
 
 def themed(chart: Any) -> dict[str, Any]:

@@ -1,0 +1,222 @@
+"""Ablations: each variant a few settings on top of one configuration, played with several seeds.
+
+The variants are the paper's: component ablations, fixed ratios of free to targeted prompts, and sweeps of k
+and τ. A plan is a file; its runs are ordinary runs of the database, so that whatever stops goes on, and the
+tables are made from what the runs recorded.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from diagevo.errors import ConfigError, DiagEvoError, NotFoundError, StoppedSafely
+from diagevo.memory.database import Database
+from diagevo.memory.events import RoundCommitted, RunConfigured
+from diagevo.memory.log import Log
+
+Table = Literal["ablation", "fixed", "k", "tau"]
+STOPPED = (StoppedSafely.exit_code, 130)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Settings by dotted path, and the paper's table that the variant belongs to."""
+
+    name: str
+    title: str
+    table: Table
+    settings: Mapping[str, str]
+
+
+def _fixed(free: int) -> Variant:
+    settings = {"schedule.policy": "fixed", "schedule.fixed_epsilon": f"{free}/10"}
+    return Variant(f"fixed-{free}-{10 - free}", f"Fixed {free}:{10 - free}", "fixed", settings)
+
+
+FULL = Variant("full", "DiagEvo (full)", "ablation", {})
+VARIANTS: tuple[Variant, ...] = (
+    FULL,
+    Variant("frozen-challenger", "Frozen challenger", "ablation", {"round.train_challenger": "false"}),
+    Variant("free-only", "Pure free exploration", "ablation", {"schedule.policy": "free"}),
+    Variant("targeted-only", "Pure cause-targeted generation", "ablation", {"schedule.policy": "targeted"}),
+    Variant("no-state-updates", "No state updates", "ablation", {"memory.state_updates": "false"}),
+    Variant("no-stitching", "No cross-state stitching", "ablation", {"schedule.stitching": "off"}),
+    Variant("random-stitching", "Random-pair stitching", "ablation", {"schedule.stitching": "random"}),
+    Variant("no-filter", "No filtering", "ablation", {"filter.variant": "none"}),
+    Variant(
+        "absolute-only", "Absolute confidence constraint only", "ablation", {"filter.variant": "absolute"}
+    ),
+    _fixed(7),
+    _fixed(5),
+    _fixed(3),
+    *(Variant(f"k-{k}", f"k = {k}", "k", {"schedule.k": k}) for k in ("0.2", "1.0", "2.0")),
+    *(Variant(f"tau-{tau}", f"τ = {tau}", "tau", {"filter.tau": tau}) for tau in ("1.2", "2.0")),
+)
+
+
+def variant(name: str) -> Variant:
+    for known in VARIANTS:
+        if known.name == name:
+            return known
+    raise NotFoundError(f"no variant {name!r}", hint="there are: " + ", ".join(v.name for v in VARIANTS))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    run: str
+    variant: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an ablation plays. `arguments` are the options of `diagevo train` that all runs share."""
+
+    name: str
+    rounds: int
+    arguments: tuple[str, ...]
+    benchmarks: tuple[str, ...]
+    """Benchmarks measured with each run's best checkpoint, with their options."""
+    runs: tuple[PlannedRun, ...]
+
+    def save(self, folder: Path) -> Path:
+        """Write the plan. Raises ConfigError where another one of this name is there."""
+        file = _file(folder, self.name)
+        content = json.dumps(asdict(self), indent=1, ensure_ascii=False)
+        if file.exists() and file.read_text(encoding="utf-8") != content:
+            raise ConfigError(f"there is another plan {self.name}: {file}", hint="give this one another name")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+        return file
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / "ablations" / name / "plan.json"
+
+
+def load_plan(folder: Path, name: str | None) -> Plan:
+    """A plan by name, or the only one there is."""
+    known = sorted(path.parent.name for path in (folder / "ablations").glob("*/plan.json"))
+    chosen = name or (known[0] if len(known) == 1 else None)
+    if chosen is None or chosen not in known:
+        listed = ", ".join(known) or "none"
+        raise NotFoundError(f"which plan? there are: {listed}", hint="make one: diagevo ablate plan NAME")
+    values = json.loads(_file(folder, chosen).read_text(encoding="utf-8"))
+    runs = tuple(PlannedRun(**run) for run in values.pop("runs"))
+    lists = {key: tuple(values.pop(key)) for key in ("arguments", "benchmarks")}
+    return Plan(runs=runs, **lists, **values)
+
+
+def make_plan(
+    name: str,
+    variants: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    rounds: int,
+    arguments: Sequence[str] = (),
+    benchmarks: Sequence[str] = (),
+) -> Plan:
+    """Every variant with every seed, variants together, in the order given."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", name) is None:
+        raise ConfigError(f"{name!r} cannot name a plan", hint="use letters, digits, dots and dashes")
+    runs = [PlannedRun(f"{name}.{variant(v).name}.s{seed}", v, seed) for v in variants for seed in seeds]
+    return Plan(name, rounds, tuple(arguments), tuple(benchmarks), tuple(runs))
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Where a planned run stands."""
+
+    planned: PlannedRun
+    configured: bool
+    committed: int
+    rounds: int
+
+    @property
+    def state(self) -> str:
+        if self.committed >= self.rounds:
+            return "trained"
+        return "begun" if self.configured else "waiting"
+
+
+def states(database: Database, plan: Plan) -> list[RunState]:
+    """Where every run of the plan stands, from the log."""
+    log = Log(database)
+
+    def last(run: str, type_: str):
+        return next(log.read(run, types=[type_], newest_first=True, limit=1), None)
+
+    found = []
+    for planned in plan.runs:
+        commit = last(planned.run, RoundCommitted.__name__)
+        configured = last(planned.run, RunConfigured.__name__) is not None
+        found.append(RunState(planned, configured, commit.round if commit else 0, plan.rounds))
+    return found
+
+
+def train_command(plan: Plan, state: RunState) -> list[str]:
+    """The arguments of `diagevo` that begin or resume a run."""
+    planned = state.planned
+    if state.configured:
+        return ["train", "--run", planned.run, "--resume", "--rounds", str(plan.rounds), "--display", "plain"]
+    settings = [f"--set={key}={value}" for key, value in variant(planned.variant).settings.items()]
+    return [
+        "train",
+        *("--run", planned.run, "--rounds", str(plan.rounds), "--seed", str(planned.seed)),
+        *plan.arguments,
+        *settings,
+        *("--display", "plain"),
+    ]
+
+
+def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, options: Sequence[str]) -> None:
+    """Train one run to its last round and measure it, as processes of their own; nothing is done twice.
+
+    `options` name the database for the processes. Raises StoppedSafely where a process stopped safely, and
+    DiagEvoError with the place of its log where it failed.
+    """
+    log = folder / "ablations" / plan.name / f"{planned.run}.log"
+    state = next(s for s in states(database, plan) if s.planned == planned)
+    if state.state != "trained":
+        _call([*train_command(plan, state), *options], log, planned.run)
+    if plan.benchmarks:
+        _call(["eval", "run", *plan.benchmarks, "--run", planned.run, *options], log, planned.run)
+
+
+def _call(arguments: Sequence[str], log: Path, run: str) -> None:
+    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
+    with log.open("a", encoding="utf-8") as output:
+        output.write(f"$ diagevo {shlex.join(arguments)}\n")
+        output.flush()
+        done = subprocess.run([*program, *arguments], stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode in STOPPED:
+        raise StoppedSafely(f"run {run} stopped safely", hint="go on with: diagevo ablate run")
+    if done.returncode:
+        raise DiagEvoError(
+            f"run {run} failed with exit code {done.returncode}", hint=f"its output is in {log}"
+        )
+
+
+def slurm_script(plan: Plan, options: Sequence[str]) -> str:
+    """A job array, one task a run. Each task resumes its run, so a requeued job goes on."""
+    home = os.environ.get("DIAGEVO_HOME", "runs")
+    command = shlex.join(["diagevo", "ablate", "run", plan.name, *options])
+    return "\n".join(
+        (
+            "#!/bin/bash",
+            f"#SBATCH --job-name={plan.name}",
+            f"#SBATCH --array=0-{len(plan.runs) - 1}",
+            "#SBATCH --requeue",
+            f"#SBATCH --output={plan.name}.%a.log",
+            f"export DIAGEVO_HOME={shlex.quote(home)}",
+            f'{command} --only "$SLURM_ARRAY_TASK_ID"',
+            "",
+        )
+    )
