@@ -164,7 +164,7 @@ def fig(
     "table",
     group="report",
     example="""diagevo report table ablation --plan small
-    diagevo report table main --runs a,b,c --as latex -o main.tex""",
+    diagevo report table main --runs a,b,c --as latex --to main.tex""",
 )
 def table(
     call: Call,
