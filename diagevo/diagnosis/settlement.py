@@ -178,8 +178,9 @@ class _Settlement:
         before = self._ahead.get(turn)
         if before is not None and before.causes == stored:
             return
-        similar = self._memory.similar_causes(self._vectors[event.description])
-        above = [cause for cause in similar if cause.similarity > self._settings.theta_dup]
+        theta = self._settings.theta_dup
+        similar = self._memory.similar_causes(self._vectors[event.description], above=theta)
+        above = [cause for cause in similar if cause.similarity > theta]
         shown = tuple(above[: self._settings.duplicate_candidates])
         known = tuple(self._known(cause) for cause in shown)
         answer = None

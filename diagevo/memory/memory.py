@@ -422,9 +422,12 @@ class Memory:
         """(n, d) float32 vectors of the texts; those that SQL does not hold are embedded and kept."""
         return self._similarity.vectors(texts, embed)
 
-    def similar_causes(self, vector: np.ndarray) -> list[SimilarCause]:
-        """Every stored cause with its cosine, best first. A cause made a moment ago is there."""
-        return self._similarity.causes(vector)
+    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
+        """Every stored cause with its cosine, best first. A cause made a moment ago is there.
+
+        With `above` only the nearest one and those above it: fewer to build.
+        """
+        return self._similarity.causes(vector, above)
 
     def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
         """The k nodes whose nearest member is nearest, best first."""

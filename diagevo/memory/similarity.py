@@ -83,9 +83,12 @@ class Similarity:
         ids = [f"c{number}" for number in numbers[order]]
         return [*ids, *self._matrix.ids], np.concatenate([cosines(rows[order], vector), recent])
 
-    def causes(self, vector: np.ndarray) -> list[SimilarCause]:
+    def causes(self, vector: np.ndarray, above: float | None) -> list[SimilarCause]:
         ids, found = self._search(vector, NEAREST)
-        return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in best_first(found)]
+        order = best_first(found)
+        if above is not None:
+            order = order[: max(1, int((found > above).sum()))]
+        return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in order]
 
     def nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
         state, limit = self._memory.state, NEAREST
