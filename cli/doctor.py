@@ -70,8 +70,8 @@ def doctor(
 ) -> None:
     """What is missing here, and what mends it.
 
-    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exit 4 where something needed is
-    missing.
+    Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exit 4 where something that is
+    needed is missing.
     """
     findings = [*_versions(), *_store(call)]
     if purpose != "audit":
