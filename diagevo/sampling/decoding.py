@@ -63,7 +63,7 @@ def decode(
     from diagevo.sampling.decode_cache import grouped_attention
 
     rows_P_G = [
-        [_Row(p, np.random.Generator(np.random.Philox(key=int.from_bytes(key)))) for key in of_prompt]
+        [_Row(p, np.random.default_rng(int.from_bytes(key))) for key in of_prompt]
         for p, of_prompt in enumerate(keys)
     ]
     by_length = sorted(range(len(prompts)), key=lambda p: len(prompts[p]))

@@ -20,7 +20,7 @@ from typing import Any
 
 from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import DiagEvoError, ServiceError
+from diagevo.errors import ConfigError, DiagEvoError, ServiceError
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.training.job import KEY, Job, RewardSpec, free_port
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
@@ -73,7 +73,8 @@ def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> 
     if hardware.train_gpus:
         common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, hardware.train_gpus))
     if hardware.accelerate_config is not None:
-        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(hardware.accelerate_config)]
+        file = accelerate_file(hardware.accelerate_config)
+        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(file)]
         count = ["--num_processes", str(hardware.processes)]
         return [
             SupervisedProcess(
@@ -100,6 +101,19 @@ def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> 
         )
         for rank in range(processes)
     ]
+
+
+def accelerate_file(name: Path) -> Path:
+    """The file of `accelerate launch`: one of ours by name (fsdp, deepspeed), or the user's own by path."""
+    ours = Path(__file__).parent / "accelerate" / f"{name}.yaml"
+    if ours.is_file():
+        return ours
+    if not name.is_file():
+        raise ConfigError(
+            f"hardware.accelerate_config names no file: {name}",
+            hint="Use fsdp, deepspeed or the path of a file.",
+        )
+    return name
 
 
 class _Supervision:

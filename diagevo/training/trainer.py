@@ -169,11 +169,14 @@ class PhaseTrainer(GRPOTrainer):
         prompts = [prompt_ids[places[0]] for places in groups.values()]
         keys = [[self._key(self._rows[place]) for place in places] for places in groups.values()]
         options: Any = self.args
-        with unwrap_model_for_generation(
-            self.model_wrapped,
-            self.accelerator,
-            gradient_checkpointing_kwargs=options.gradient_checkpointing_kwargs,
-        ) as model:
+        with (
+            unwrap_model_for_generation(
+                self.model_wrapped,
+                self.accelerator,
+                gradient_checkpointing_kwargs=options.gradient_checkpointing_kwargs,
+            ) as model,
+            self.accelerator.autocast(),
+        ):
             training = model.training
             model.eval()
             drawn = decode(model, prompts, keys, decoding)

@@ -2,6 +2,7 @@
 
 import string
 from pathlib import Path
+from typing import Any
 
 CHARACTERS = string.ascii_letters + string.digits + " .,:;?!+-*/=()<>\\{}\n'"
 CHAT_TEMPLATE = (
@@ -10,31 +11,42 @@ CHAT_TEMPLATE = (
 )
 
 
-def make_tiny_model(
-    folder: Path, *, seed: int = 0, chat_template: bool = True, width: int = 32, scale: float = 0.3
-) -> Path:
-    """Write the model folder. Larger `scale`: more peaked next-token distributions."""
-    import torch
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+VOCABULARY = {
+    token: index
+    for index, token in enumerate(["<pad>", "<eos>", "<|s|>", "<|u|>", "<|a|>", "<unk>", *CHARACTERS])
+}
 
-    marks = ["<pad>", "<eos>", "<|s|>", "<|u|>", "<|a|>", "<unk>"]
-    vocabulary = {token: index for index, token in enumerate([*marks, *CHARACTERS])}
-    tokenizer = Tokenizer(models.WordLevel(vocab=vocabulary, unk_token="<unk>"))
+
+def make_tiny_tokenizer() -> Any:
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.WordLevel(vocab=VOCABULARY, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
     tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token="<pad>",
         eos_token="<eos>",
         unk_token="<unk>",
         additional_special_tokens=["<|s|>", "<|u|>", "<|a|>"],
+        chat_template=CHAT_TEMPLATE,
     )
-    if chat_template:
-        fast.chat_template = CHAT_TEMPLATE
+
+
+def make_tiny_model(
+    folder: Path, *, seed: int = 0, chat_template: bool = True, width: int = 32, scale: float = 0.3
+) -> Path:
+    """Write the model folder. Larger `scale`: more peaked next-token distributions."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    fast = make_tiny_tokenizer()
+    if not chat_template:
+        fast.chat_template = None
     torch.manual_seed(seed)
     config = Qwen3Config(
-        vocab_size=len(vocabulary),
+        vocab_size=len(VOCABULARY),
         hidden_size=width,
         intermediate_size=2 * width,
         num_hidden_layers=2,

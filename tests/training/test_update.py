@@ -118,8 +118,8 @@ def expected_gradient(start: Path, weights: Weights, batch: Completions, rewards
         loss = loss - (ratio * advantage - BETA * distance).sum() / tokens
     loss.backward()
     gradient = {name: value.grad for name, value in model.named_parameters()}
-    norm = torch.sqrt(sum((value**2).sum() for value in gradient.values()))
-    return {name: value * min(1.0, 1.0 / (float(norm) + 1e-6)) for name, value in gradient.items()}
+    norm = sum(float((value**2).sum()) for value in gradient.values()) ** 0.5
+    return {name: value * min(1.0, 1.0 / (norm + 1e-6)) for name, value in gradient.items()}
 
 
 @pytest.mark.parametrize("step", [0, 1])
