@@ -213,7 +213,8 @@ class HardwareConfig(Section):
         default=1800.0, gt=0, description="Seconds that a rank waits for the others before the run ends."
     )
     accelerate_config: Path | None = Field(
-        default=None, description="FSDP or DeepSpeed file for `accelerate launch`; several machines need one."
+        default=None,
+        description="`fsdp`, `deepspeed` or a file of `accelerate launch`; several machines need a file.",
     )
     attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
         default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
