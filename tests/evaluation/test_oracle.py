@@ -1,0 +1,122 @@
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diagevo.errors import ConfigError
+from diagevo.evaluation.oracle import Oracle
+from diagevo.evaluation.sources import self_play_questions
+from diagevo.memory.events import CandidateScored
+from diagevo.memory.history import History, open_history
+from diagevo.sampling.sampler import SamplingParams
+from diagevo.selfplay.equivalence import AnswerChecker
+from diagevo.selfplay.questions import PromptTemplates
+from tests.memory import play
+
+from .scripted import ScriptedSampler
+
+
+@pytest.fixture(scope="module")
+def checker() -> Iterator[AnswerChecker]:
+    with AnswerChecker(workers=1) as checker:
+        yield checker
+
+
+def scored(folder: Path, *, truth: bool) -> None:
+    """One open round with four labelled questions "0 + 1?" … (pseudo-label 1) and an invalid one."""
+    with play.opened(folder) as memory:
+        memory.open_round(1)
+        events = []
+        for i in range(5):
+            event = play.candidate(f"r1.q{i}", verdict="invalid" if i == 4 else "kept")
+            known = {"truth": str(i), "label_true": i == 1} if truth else {}
+            digest = memory.artifacts.put(f"{i} + 0?")
+            events.append(CandidateScored.model_validate(event.model_dump() | known | {"question": digest}))
+        memory.score(events)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    scored(tmp_path, truth=False)
+    history = open_history(str(tmp_path / "log.db"), "a", root=tmp_path)
+    yield history
+    history.close()
+
+
+def drawn(history: History) -> Oracle:
+    oracle = Oracle(history.database, history.run_id)
+    oracle.sample(history, 1, 200, seed=0)
+    return oracle
+
+
+def propose(oracle: Oracle, checker: AnswerChecker) -> ScriptedSampler:
+    """The proposer says the left number 13 times of 16."""
+    sampler = ScriptedSampler(lambda m, i, p: rf"\boxed{{{m.split()[0] if i < 13 else 99}}}")
+    oracle.propose(sampler, "big", PromptTemplates.load(), checker, params=SamplingParams(), samples=16)
+    return sampler
+
+
+def test_only_readable_labelled_questions_are_drawn_and_once(history: History) -> None:
+    oracle = drawn(history)
+    assert [item.question_id for item in oracle.items(1)] == [f"r1.q{i}" for i in range(4)]
+    assert oracle.sample(history, 1, 2, seed=5) == oracle.items(1)
+
+
+def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
+    history: History, checker: AnswerChecker, tmp_path: Path
+) -> None:
+    oracle = drawn(history)
+    propose(oracle, checker)
+    assert (oracle.items(1)[2].proposed, oracle.items(1)[2].votes) == ("2", "13/16")
+    file = tmp_path / "check.csv"
+    assert oracle.export(file) == 4
+    rows = list(csv.DictReader(file.open(encoding="utf-8")))
+    assert "label" not in rows[0]
+    for row, said in zip(
+        rows, ["1", "ok", "none", ""], strict=True
+    ):  # 0 is corrected to 1, as the label has it
+        row["answer"] = said
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    assert oracle.import_(file) == (3, 1)
+    [accuracy] = oracle.accuracy(checker)
+    assert (accuracy.sampled, accuracy.checked, accuracy.source) == (4, 3, "human")
+    assert accuracy.accuracy is not None
+    assert accuracy.accuracy.value == pytest.approx(2 / 3)  # right, right, and a question without an answer
+    assert oracle.export(file) == 1
+
+
+def test_what_was_proposed_is_not_asked_again(history: History, checker: AnswerChecker) -> None:
+    oracle = drawn(history)
+    assert len(propose(oracle, checker).asked) == 4
+    assert propose(oracle, checker).asked == []
+
+
+def test_a_bad_row_takes_nothing_in(history: History, checker: AnswerChecker, tmp_path: Path) -> None:
+    oracle = drawn(history)
+    file = tmp_path / "check.csv"
+    oracle.export(file)
+    text = file.read_text(encoding="utf-8").splitlines()
+    text[1] = "a,1,r1.q0,0 + 0?,,,7,"
+    text[2] = "a,1,r1.q1,1 + 0?,,,ok,"  # confirms a proposal that was never made
+    file.write_text("\n".join(text), encoding="utf-8")
+    with pytest.raises(ConfigError, match="line 3"):
+        oracle.import_(file)
+    assert all(item.answer is None for item in oracle.items())
+
+
+def test_a_world_that_knows_the_truth_needs_no_human(tmp_path: Path, checker: AnswerChecker) -> None:
+    scored(tmp_path, truth=True)
+    history = open_history(str(tmp_path / "log.db"), "a", root=tmp_path)
+    [accuracy] = drawn(history).accuracy(checker)
+    assert (accuracy.checked, accuracy.source) == (4, "world")
+    assert accuracy.accuracy is not None
+    assert accuracy.accuracy.value == 0.25  # of 0, 1, 2, 3 only 1 is the label
+    questions = self_play_questions(
+        history.database, history, 1, size=200, samples=2, temperature=1.0, seed=0
+    ).questions
+    assert {(q.text, q.reference) for q in questions} == {(f"{i} + 0?", str(i)) for i in range(4)}
+    history.close()
