@@ -30,7 +30,7 @@ def _stories() -> Any:
     from diagevo.memory.failures import FailureStory
     from diagevo.memory.nodes import NodeStory
     from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.why import CauseStory
+    from diagevo.memory.turns import CauseStory
 
     return CauseStory | NodeStory | QuestionStory | FailureStory
 

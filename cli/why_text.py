@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from diagevo.memory.failures import Asked, FailureStory
     from diagevo.memory.nodes import NodeStory
     from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.why import CauseStory, Turn
+    from diagevo.memory.turns import CauseStory, Turn
 
 _EARLIER = 14
 """Lines of turns that fit on one screen beside the head and the last lines."""
@@ -52,7 +52,7 @@ def _head(title: str, mark: str, columns: int | None) -> str:
 
 
 def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
-    from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
+    from diagevo.memory.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
 
     when = f"r{turn.round}"
     match turn:
@@ -164,7 +164,7 @@ def _effect(story: "CauseStory") -> list[Line]:
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
-    from diagevo.memory.why import Counted, Created, Merged, Reactivated
+    from diagevo.memory.turns import Counted, Created, Merged, Reactivated
 
     out = []
     for turn in story.turns:

@@ -10,7 +10,8 @@ from diagevo.memory.history import History
 from diagevo.memory.nodes import why_node
 from diagevo.memory.questions import question_story
 from diagevo.memory.references import Reference
-from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled, chosen, why_cause
+from diagevo.memory.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
+from diagevo.memory.why import chosen, why_cause
 
 
 def story(history: History, cause: str, round_: int | None = None, **more):

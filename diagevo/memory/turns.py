@@ -1,0 +1,136 @@
+"""The turns of a cause's life, as `why.py` tells them. Plain values."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from diagevo.memory.events import CauseState
+from diagevo.memory.failures import Asked, FailureStory
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """New under a node, because no stored cause was the same."""
+
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    evidence: FailureStory
+    event: Literal["created"] = "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Active → Mastered: the sums behind Equation 5."""
+
+    round: int
+    position: int
+    event_id: str
+    questions: int
+    agreeing: int
+    """Σ of the majority's votes over the questions."""
+    responses: int
+    """Σ of N over the questions."""
+    consistency: Fraction
+    """The recorded mean of p1."""
+    threshold: Fraction
+    closed_frequency: int
+    event: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Failures of one round that were put down to the cause while it was Active."""
+
+    round: int
+    failures: int
+    recurrences: int
+    deduplications: int
+    frequency: int
+    """f after the round's last of them."""
+    position: int
+    evidence: tuple[FailureStory, ...]
+    event: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated:
+    """Mastered → Active: Δ new failures of a round, Equation 8."""
+
+    round: int
+    position: int
+    undone: str
+    """event_id of the promotion."""
+    promoted_round: int | None
+    failures: int
+    frequency: int
+    evidence: tuple[FailureStory, ...]
+    event: Literal["reactivated"] = "reactivated"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The cause's node and another one became one; state and frequency stay."""
+
+    round: int
+    position: int
+    survivor: str
+    absorbed: str
+    label: str
+    similarity: float | None
+    moved: bool
+    """Whether the cause itself changed its node."""
+    call: Asked | None
+    event: Literal["merged"] = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How the schedule of a round aimed at the cause, and what came of it."""
+
+    round: int
+    position: int
+    """Of the round's schedule."""
+    epsilon: Fraction
+    probability: Fraction
+    frequency: int
+    failures: int
+    questions: int
+    stitched: int
+    verdicts: dict[str, int]
+    consistency: Fraction | None
+    """Mean p1 over the valid questions, to be held against θ_up."""
+    threshold: Fraction
+    event: Literal["sampled"] = "sampled"
+
+
+Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the cause does to the schedule of the next round, as committed."""
+
+    round: int
+    """Whose schedule it is."""
+    epsilon: Fraction
+    epsilon_without: Fraction
+    """ε had the cause counted no failure."""
+    probability: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class CauseStory:
+    cause_id: str
+    description: str
+    node_id: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    since: int
+    """Round of the last change of state."""
+    how: str
+    """created, promoted or reactivated: the last change of state."""
+    turns: tuple[Turn, ...]
+    effect: Effect | None
