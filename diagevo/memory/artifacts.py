@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from diagevo.errors import NotFoundError, StoreError
-from diagevo.memory.database import Database
+from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.tables import ArtifactRow, ReplyRow, table
 
 ARTIFACT = table(ArtifactRow)
@@ -36,9 +35,8 @@ class Artifacts:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        dialect = sqlite if database.dialect == "sqlite" else postgresql
-        self._put = dialect.insert(ARTIFACT).on_conflict_do_nothing()
-        self._remember = dialect.insert(REPLY).on_conflict_do_nothing()
+        self._put = insert_missing(database, ARTIFACT)
+        self._remember = insert_missing(database, REPLY)
 
     def put(self, text: str) -> str:
         """Store a text; its digest."""

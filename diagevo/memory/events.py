@@ -22,7 +22,8 @@ DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
 class Value(BaseModel):
     """A part of a payload: frozen, no unknown fields, no NaN or infinity."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    # Built at first use: most commands meet few of these.
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Call(Value):

@@ -99,7 +99,7 @@ def payload_of(event: Event) -> str:
     """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
     NaN."""
     name = type(event).__name__
-    plain = event.__pydantic_serializer__.to_python(event, mode="python")
+    plain = event.model_dump()
     plain.pop("type", None)
     if name in _MAY_FLOAT:
         _refuse_non_finite(plain, name)

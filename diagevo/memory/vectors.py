@@ -5,10 +5,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from sqlalchemy import select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.database import Database
+from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.tables import VectorRow, table
 
 VECTOR = table(VectorRow)
@@ -31,8 +30,7 @@ class Vectors:
         self.dimension = dimension
         self._database = database
         self._cache: dict[str, np.ndarray] = {}
-        dialect = sqlite if database.dialect == "sqlite" else postgresql
-        self._insert = dialect.insert(VECTOR).on_conflict_do_nothing()
+        self._insert = insert_missing(database, VECTOR)
 
     def stored(self, texts: Sequence[str]) -> dict[str, np.ndarray]:
         """Vectors of those texts that have one."""
