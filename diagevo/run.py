@@ -9,6 +9,7 @@ from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 
+from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
@@ -281,7 +282,7 @@ def _stored_config(memory: Memory) -> Config:
     """The configuration that the run was started with."""
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
-    return Config.model_validate(memory.state.config)
+    return of_run(memory.state.config, memory.run_id).config
 
 
 def _measured(number: int, metrics: Mapping[str, float], samples: int, baseline: float | None) -> str:
