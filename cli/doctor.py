@@ -238,7 +238,5 @@ def _thresholds(config: "Config") -> Iterator[Finding]:
         mend = "" if apt else "the hashing embedder sees shared words only: name an embedding model"
         yield Finding("thresholds", "well" if apt else "missing", values, mend)
     else:
-        mend = (
-            "the paper's 0.5 belongs to text-embedding-v4: calibrate memory.theta_dup and memory.theta_merge"
-        )
+        mend = "the paper's 0.5 belongs to text-embedding-v4; diagevo memory calibrate proposes others"
         yield Finding("thresholds", "note", values, mend)

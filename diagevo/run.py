@@ -1,9 +1,10 @@
 """A run: rounds in order, measured after each; what was interrupted is taken up again."""
 
 import shutil
-import time
+import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
@@ -64,13 +65,27 @@ def train(
                 f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs")
-        deadline = None if max_seconds is None else time.monotonic() + max_seconds
-        with AnswerChecker() as checker:
+        with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
             kit = roles.kit(checker)
-            run = Run(kit, roles, memory, root / run_id, observer, stop, deadline)
+            run = Run(kit, roles, memory, root / run_id, observer, stop)
             if not resume:
                 run.configure()
             return run.play(rounds or config.round.rounds, until)
+
+
+@contextmanager
+def _stopping_after(seconds: float | None, stop: StopFlag) -> Iterator[None]:
+    """Ask for a safe stop once `seconds` are over; None never does."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, stop.set)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Run:
@@ -84,7 +99,6 @@ class Run:
         folder: Path,
         observer: Observer,
         stop: StopFlag,
-        deadline: float | None,
     ) -> None:
         self.kit = kit
         self.roles = roles
@@ -92,7 +106,6 @@ class Run:
         self.folder = folder
         self.observer = observer
         self.stop = stop
-        self.deadline = deadline
         self.diagnostician = roles.diagnostician(memory)
 
     def configure(self) -> None:
@@ -121,7 +134,7 @@ class Run:
         last = rounds if until is None else min(rounds, until.round)
         self.measure(self.memory.state.round)
         while (number := self.memory.state.round + 1) <= last:
-            if self.stop or (self.deadline is not None and time.monotonic() > self.deadline):
+            if self.stop:
                 raise StoppedSafely(
                     f"stopped before round {number}", hint="go on with: diagevo train --resume"
                 )
