@@ -225,4 +225,5 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
 
 
 def _short(text: str, most: int = 80) -> str:
+    text = " ".join(text.split())  # Vega puts labels into code, where a line separator is an error
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -9,15 +9,15 @@ from typing import Any
 
 from diagevo.errors import MissingDependencyError
 
-STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#8A8A8A"}
+STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}
 MODES: Mapping[str, str] = {"free": "#9CC9E8", "targeted": "#D4691E", "stitched": "#4A1D66"}
 VERDICTS: Mapping[str, str] = {
     "kept": "#0B3C5D",
     "contested": "#D4691E",
     "too easy": "#BFE3C6",
     "too hard": "#7D4E7A",
-    "no label": "#D9D9D9",
-    "invalid": "#8A8A8A",
+    "no label": "#F0F0F0",
+    "invalid": "#ABABAB",
 }
 SERIES: tuple[str, ...] = ("#0B3C5D", "#D4691E", "#5FA8D3", "#6B8E23", "#4A1D66")
 """Lines that are neither a state nor a mode, in the order they are named."""

@@ -1,0 +1,129 @@
+import itertools
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from diagevo.diagnosis.embedder import HashingEmbedder
+from diagevo.report.figure import Figure, Missing
+from diagevo.report.figures import FIGURES, draw
+from diagevo.report.material import Candidate, Material
+from diagevo.report.selection import retention
+from diagevo.report.style import MODES, STATES, VERDICTS, lightness, themed
+from diagevo.report.wording import distinct_pairs
+
+
+def drawn(name: str, material: Material) -> Figure:
+    result = draw(name, [material], HashingEmbedder(64))
+    assert isinstance(result, Figure), result
+    return result
+
+
+def test_the_schedule_has_the_hand_worked_numbers(material: Material) -> None:
+    rows = drawn("schedule", material).rows
+    values = {name: [r["exact"] for r in rows if r["quantity"] == name] for name in ("ε", "F", "z")}
+    assert values["F"] == ["4", "5", "5", "3"]
+    assert values["z"] == ["1", "5/4", "5/4", "3/4"]
+    assert values["ε"] == ["1", "1/3", "2/7", "2/7", "2/5"]  # the last one is the next round's
+
+
+def test_the_memory_lifecycle_counts_states_and_changes(material: Material) -> None:
+    rows = drawn("memory", material).rows
+    counts = {name: [r["count"] for r in rows if r.get("series") == name] for name in STATES}
+    assert counts["Active"] == [3, 2, 3, 3]
+    assert counts["Mastered"] == [0, 1, 1, 1]
+    changes = {
+        n: [r["causes"] for r in rows if r.get("change") == n] for n in ("created", "promoted", "reactivated")
+    }
+    assert changes == {"created": [3, 0, 1, 0], "promoted": [0, 1, 2, 1], "reactivated": [0, 0, 2, 1]}
+
+
+def test_a_reactivation_shows_the_promotion_and_the_failure_behind_it(material: Material) -> None:
+    rows = drawn("reactivations", material).rows
+    by_place = {(r["cause_id"], r["reactivated"]): r for r in rows}
+    assert set(by_place) == {("c1", 3), ("c2", 3), ("c3", 4)}
+    first = by_place["c1", 3]
+    assert (first["promoted"], first["consistency_exact"], first["via"]) == (2, "3/4", "recurrence")
+    assert by_place["c2", 3]["promoted"] == 3  # promoted and reactivated in one round
+    assert by_place["c2", 3]["consistency_exact"] == "17/24"
+    assert by_place["c2", 3]["f_after"] == 3
+
+
+def test_performance_has_the_greedy_line_and_the_colder_baseline(material: Material) -> None:
+    rows = drawn("performance", material).rows
+    series = {row["series"] for row in rows}
+    assert series == {"mean@8, T = 1", "greedy", "untouched model, T = 0.77"}
+    third = next(r for r in rows if r["series"] == "mean@8, T = 1" and r["round"] == 2)
+    assert (third["accuracy"], third["low"], third["high"]) == (70.0, 68.0, 72.0)
+
+
+def test_retention_is_recomputed_from_the_votes_exactly(material: Material) -> None:
+    """N = 12: (5,3) and (8,4) pass at τ = 1.6, (4,3) does not; at 2.0 only (8,4) does; 10 is too easy."""
+    votes = [(5, 3), (8, 4), (4, 3), (10, 1)]
+    candidates = tuple(
+        Candidate(1, f"r1.q{i}", "text", "free", None, "kept", 12, a, b, None)
+        for i, (a, b) in enumerate(votes)
+    )
+    result = retention([replace(material, rounds=material.rounds[:1], candidates=candidates)])
+    assert isinstance(result, Figure)
+    kept = {row["tau"]: row["kept"] for row in result.rows}
+    assert (kept[1.0], kept[1.6], kept[2.0], kept[2.1]) == (3, 2, 1, 0)
+
+
+def test_pairs_of_words_are_counted_once_when_they_repeat() -> None:
+    assert distinct_pairs(["a b a b", "a b"]) == 50.0  # ab ba ab ab: two of four
+    assert distinct_pairs(["one"]) == 0.0
+
+
+def test_the_shares_of_the_filter_add_up(material: Material) -> None:
+    rows = drawn("filter", material).rows
+    for number in (1, 2, 3, 4):
+        assert sum(r["share"] for r in rows if r["round"] == number) == pytest.approx(100)
+
+
+def test_every_figure_is_drawn_or_says_what_is_missing_and_who_supplies_it(material: Material) -> None:
+    results = {entry.name: draw(entry.name, [material], HashingEmbedder(64)) for entry in FIGURES}
+    assert [name for name, r in results.items() if isinstance(r, Missing)] == ["difficulty"]
+    for result in results.values():
+        if isinstance(result, Missing):
+            assert result.command.startswith("diagevo ")
+        else:
+            assert result.rows
+            assert "Run played" in result.caption
+    nothing = Material("empty", None)
+    assert all(isinstance(draw(entry.name, [nothing]), Missing) for entry in FIGURES)
+
+
+def test_the_coverage_of_an_unknown_embedder_is_not_made_up(material: Material) -> None:
+    result = draw("coverage", [material])
+    assert isinstance(result, Missing)
+    assert "--embed" in result.command
+
+
+@pytest.mark.parametrize("family", [STATES, MODES, VERDICTS], ids=["states", "modes", "verdicts"])
+def test_colours_of_a_family_stay_apart_in_grey(family: dict[str, str]) -> None:
+    for a, b in itertools.combinations(family, 2):
+        lighter, darker = sorted((lightness(family[a]), lightness(family[b])), reverse=True)
+        assert (lighter + 0.05) / (darker + 0.05) > 1.15, (a, b)
+
+
+def test_lightness_is_the_luminance_of_the_standard() -> None:
+    assert lightness("#FFFFFF") == pytest.approx(1.0)
+    assert lightness("#000000") == 0.0
+    assert lightness("#00FF00") == pytest.approx(0.7152)
+
+
+def test_a_state_has_the_same_colour_in_every_figure(material: Material) -> None:
+    for name in ("memory", "causes"):
+        text = str(themed(drawn(name, material).chart))
+        assert STATES["Active"] in text
+        assert STATES["Mastered"] in text
+
+
+def test_exact_fractions_reach_the_material(material: Material) -> None:
+    assert [facts.z for facts in material.rounds] == [
+        Fraction(1),
+        Fraction(5, 4),
+        Fraction(5, 4),
+        Fraction(3, 4),
+    ]

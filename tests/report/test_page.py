@@ -1,0 +1,79 @@
+import csv
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from diagevo.report.figure import Figure
+from diagevo.report.figures import FIGURES, draw
+from diagevo.report.material import Material
+from diagevo.report.page import Drawn, page, write_figure
+
+CHROMIUM = next(
+    (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None
+)
+HOSTILE = "</script><script>window.broken = true</script><!-- \u2028 <img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def built(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the played run, with a cause whose description tries to break out of it."""
+    causes = tuple(replace(cause, description=HOSTILE) for cause in material.causes)
+    hostile = replace(material, causes=causes)
+    drawn = [Drawn(entry, draw(entry.name, [hostile])) for entry in FIGURES]
+    file = tmp_path_factory.mktemp("page") / "index.html"
+    file.write_text(page(hostile, drawn, {}), encoding="utf-8")
+    return file
+
+
+class Outside(HTMLParser):
+    """Collects every address that the page would load, and its script elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.loads += [v for k, v in attrs if k == "src" and v]
+        self.loads += [v for k, v in attrs if k == "href" and v and tag == "link"]
+
+
+def test_the_page_loads_nothing_from_anywhere(built: Path) -> None:
+    parser = Outside()
+    parser.feed(built.read_text(encoding="utf-8"))
+    assert parser.loads == ["data:,"]  # the empty icon
+    assert parser.scripts == 2  # the specifications and the code: a hostile text made no third
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
+def test_the_page_draws_every_figure_in_a_browser_without_an_error(built: Path, tmp_path: Path) -> None:
+    assert CHROMIUM is not None
+    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    options += ["--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom"]
+    done = subprocess.run(
+        [CHROMIUM, *options, built.as_uri()], capture_output=True, text=True, timeout=300, check=False
+    )
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert console == []
+    ready = re.findall(r'id="figure-([a-z]+)"', built.read_text(encoding="utf-8"))
+    assert f'data-drawn="{len(ready)}"' in done.stdout
+    for name in ready:
+        shown = done.stdout.split(f'id="figure-{name}"', 1)[1]
+        assert "<svg" in shown.split("<figcaption", 1)[0], name
+
+
+def test_a_figure_is_written_with_its_data_beside_it(material: Material, tmp_path: Path) -> None:
+    figure = draw("filter", [material])
+    assert isinstance(figure, Figure)
+    files = write_figure(tmp_path, "filter", figure)
+    assert sorted(f.name for f in files) == [f"filter.{s}" for s in ("csv", "png", "svg", "txt", "vl.json")]
+    assert (tmp_path / "filter.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "filter.svg").read_text(encoding="utf-8")
+    rows = list(csv.DictReader((tmp_path / "filter.csv").open(encoding="utf-8")))
+    assert [row["verdict"] for row in rows] == [row["verdict"] for row in figure.rows]
