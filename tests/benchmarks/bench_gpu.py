@@ -7,7 +7,7 @@ measured to do just before: a large matrix product for arithmetic, a large copy 
   of memory traffic.
 - update: forward and backward with gradient checkpointing of one micro-batch, 8 FLOP a weight and token (the
   forward pass is done twice). The optimizer is left out: for 8B its float32 state is sharded over GPUs.
-- GRPO step: the whole of `train` on the 0.6B shape, 8 questions × 8 completions, optimizer, reference and all.
+- GRPO step: the whole of `train` on the 0.6B shape, 8 questions × 8 completions, optimizer and all.
 """
 
 import tempfile
