@@ -67,7 +67,8 @@ def _struct(name: str, model: type[BaseModel], without: frozenset[str]) -> type[
             given = msgspec.field(default_factory=list) if default == [] else msgspec.field(default=default)
             fields.append((field, _plain(info.annotation), given))
     fields.sort(key=lambda f: len(f) == 3)
-    return msgspec.defstruct(name, fields, frozen=True)
+    # They hold values only and cannot be part of a cycle: the collector need not walk a million of them.
+    return msgspec.defstruct(name, fields, frozen=True, gc=False)
 
 
 STRUCTS = {

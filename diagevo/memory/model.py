@@ -53,7 +53,7 @@ def _known(section: type[MemoryConfig] | type[ScheduleConfig], values: Mapping[s
     return {key: value for key, value in values.items() if key in section.model_fields}
 
 
-class Cause(msgspec.Struct, frozen=True):
+class Cause(msgspec.Struct, frozen=True, gc=False):
     """An error cause: e = (description, state, frequency) under a node, Equation 4. `promotion` is the
     event_id of its last promotion."""
 
@@ -68,7 +68,7 @@ class Cause(msgspec.Struct, frozen=True):
     promotion: str | None = None
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """A skill node and its causes, in the order in which they came."""
 
     node_id: str
