@@ -206,7 +206,9 @@ class Round:
                 **common, votes=[], first=0, second=0, label=None, verdict="invalid", reference=None
             )
         truth = None if self.kit.world is None else self.kit.world.answer(question)
-        known = truth is not None and votes.label is not None
+        label_true = None
+        if truth is not None and votes.label is not None:
+            label_true = self.kit.checker.agree(votes.label, truth)
         return CandidateScored(
             **common,
             votes=list(votes.votes),
@@ -216,7 +218,7 @@ class Round:
             verdict=verdict(votes, self.kit.config.filter),
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
-            label_true=self.kit.checker.agree(votes.label, truth) if known else None,
+            label_true=label_true,
         )
 
     def _diagnosis_progress(self, progress: Progress) -> None:

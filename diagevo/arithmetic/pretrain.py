@@ -2,8 +2,8 @@
 
 Four phases over fresh documents of the corpus. First nearly right (slips at 0.35, then at 0.2 of their rates,
 hard families and then joined questions more often), so that the model knows; last with slips at full rate and
-the learning rate falling to 0, so that it slips. Loss on completions alone. Documents are sorted by length into batches of equal token counts, so that causal attention
-needs no mask.
+the learning rate falling to 0, so that it slips. Loss on completions alone. Documents are sorted by length
+into batches of equal token counts, so that causal attention needs no mask.
 
 On one thread the four phases took 1,540 CPU s. Measured on the shipped weights (arithmetic world,
 held-out questions): greedy 0.995, mean@8 at T = 1 0.68; of round-1 candidates 0.76 kept, 0.99 of their

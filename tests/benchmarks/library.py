@@ -1,4 +1,4 @@
-"""What a user of the eventsourcing library would write for the same failures: one aggregate, an event each."""
+"""What a user of the eventsourcing library writes for the same failures: one aggregate, an event each."""
 
 from eventsourcing.domain import Aggregate, event
 
