@@ -176,7 +176,9 @@ def run(
     limit: Limit = None,
     samples: Samples = None,
     temperature: Temperature = None,
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1, help="Longest response.")] = 4096,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", min=1, help="Longest response of --model. [4096]")
+    ] = None,
     seed: Seed = 0,
     batch: Batch = 64,
     judge: JudgeModel = None,

@@ -106,13 +106,14 @@ def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]
 
 @contextmanager
 def model(
-    name: str, base_url: str | None, key_env: str, prompts: Path | None, max_new_tokens: int
+    name: str, base_url: str | None, key_env: str, prompts: Path | None, max_new_tokens: int | None
 ) -> Iterator[Measured]:
     """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
     from diagevo.evaluation.evaluate import Subject
     from diagevo.selfplay.questions import PromptTemplates
 
     templates = PromptTemplates.load(prompts)
+    longest = 4096 if max_new_tokens is None else max_new_tokens
     if base_url is not None:
         sampler, revision = endpoint(name, base_url, key_env), base_url
     else:
@@ -125,9 +126,13 @@ def model(
             from diagevo.arithmetic import PROMPTS, WEIGHTS
 
             folder, templates = WEIGHTS, PromptTemplates.load(prompts or PROMPTS)
+            if max_new_tokens is None:
+                from diagevo.config.loading import resolve
+
+                longest = resolve(profile="embedded").config.sampling.max_new_tokens
         sampler, revision = TransformersSampler(check_model_folder(folder)), sha256_of(folder)
     try:
-        yield Measured(sampler, templates, Subject(name, revision), 0.99, max_new_tokens)
+        yield Measured(sampler, templates, Subject(name, revision), 0.99, longest)
     finally:
         sampler.close()
 

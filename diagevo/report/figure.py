@@ -79,14 +79,14 @@ def lines(
     """
     alt = altair()
     names = [name for name in family if any(row[field] == name for row in rows)]
-    legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=2) if len(names) > 1 else None
+    legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=0) if len(names) > 1 else None
     scale = alt.Scale(zero=zero)
     base = alt.Chart(data(rows)).encode(x=x_round(), y=alt.Y(f"{y}:Q", title=title, scale=scale))
     colour = alt.Color(f"{field}:N", title=None, legend=legend, scale=colours(family, names))
     by, told, dash_legend = field, names, legend
     if runs > 1 and field != "run":
         by, told = "run", list(dict.fromkeys(row["run"] for row in rows))
-        dash_legend = alt.Legend(orient="bottom", symbolSize=130)
+        dash_legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=0)
     dashes = alt.Scale(domain=told, range=[DASHES[i % len(DASHES)] for i in range(len(told))])
     shapes = alt.Scale(domain=told, range=[SHAPES[i % len(SHAPES)] for i in range(len(told))])
     dash = alt.StrokeDash(f"{by}:N", title=None, legend=dash_legend, scale=dashes)

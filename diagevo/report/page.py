@@ -29,6 +29,7 @@ window.drawReport = async function (specs) {
     }
   }
   document.body.dataset.drawn = Object.keys(window.drawn).length;
+  document.body.dataset.drawnAfterMs = Math.round(performance.now());
 };
 """
 CSS = """
@@ -128,7 +129,7 @@ def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[str, str]) 
     body = [
         f"<h1>DiagEvo: run {_text(material.run_id)}</h1>",
         f'<p class="note">{_text(_about(material))}</p>',
-        "<nav>" + "".join(f'<a href="#{d.entry.name}">{_text(d.entry.title)}</a>' for d in drawn) + "</nav>",
+        "<nav>" + " ".join(f'<a href="#{d.entry.name}">{_text(d.entry.title)}</a>' for d in drawn) + "</nav>",
         "<h2>Rounds</h2>",
         html_table(_rounds(material)) if material.rounds else "<p>No round is committed yet.</p>",
     ]
