@@ -262,12 +262,16 @@ class Log:
             conditions.append(EVENT.c.cause_id == cause_id)
         if causation_id is not None:
             conditions.append(EVENT.c.causation_id == causation_id)
-        order = EVENT.c.position.desc() if newest_first else EVENT.c.position
+        conditions.append(EVENT.c.position > after)
+        if until is not None:
+            conditions.append(EVENT.c.position <= until)
+        # Within a run sequence and position rise together, and the index on run and sequence gives each page
+        # in order; asked for by position, SQLite would sort the whole run again for every page.
+        key = EVENT.c.position if run_id is None else EVENT.c.sequence
+        order = key.desc() if newest_first else key
         left = limit
+        bounds: list[Any] = []
         while left is None or left > 0:
-            bounds = [EVENT.c.position > after]
-            if until is not None:
-                bounds.append(EVENT.c.position <= until)
             size = PAGE if left is None else min(left, PAGE)
             page = self._page(select(*_COLUMNS).where(and_(*conditions, *bounds)).order_by(order).limit(size))
             for row in page:
@@ -275,10 +279,8 @@ class Log:
             if len(page) < size:
                 return
             left = None if left is None else left - size
-            if newest_first:
-                until = page[-1].position - 1
-            else:
-                after = page[-1].position
+            last = page[-1].position if run_id is None else page[-1].sequence
+            bounds = [key < last if newest_first else key > last]
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DatabaseError
 
 from diagevo.errors import ConfigError, ConflictError, StaleWriterError
@@ -14,7 +15,7 @@ from diagevo.memory.database import Database
 from diagevo.memory.events import CheckpointEvaluated, StageStarted
 from diagevo.memory.log import Log
 from diagevo.memory.records import GENESIS, Pending, pending
-from tests.contracts.databases import PostgresStores, Store
+from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.contracts.writers import write
 
 
@@ -248,3 +249,18 @@ def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> Non
     database = Database(store.url)
     assert [r.event for r in Log(database).read("a")] == [StageStarted(stage="solver", attempt=1)]
     database.close()
+
+
+def test_reading_a_run_page_by_page_sorts_nothing(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    """Sorting the run for every page made verifying a million events quadratic."""
+    plans: list[str] = []
+    with sqlite_stores.new(tmp_path).log() as log:
+        log.append("a", 0, [_event(1)])
+
+        @listens_for(log.database.engine, "before_cursor_execute")
+        def explain(connection, cursor, statement, parameters, *_) -> None:
+            plans.extend(str(row) for row in cursor.execute("EXPLAIN QUERY PLAN " + statement, parameters))
+
+        assert len(list(log.read("a"))) == len(list(log.read("a", after=0, until=9, newest_first=True))) == 1
+    assert any("event" in plan for plan in plans)
+    assert [plan for plan in plans if "TEMP B-TREE" in plan] == []
