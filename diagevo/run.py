@@ -241,16 +241,20 @@ class Run:
         return best_round(scores) if scores else None
 
     def rotate(self) -> None:
-        """Remove the weights of rounds that are neither among the newest nor the best."""
+        """Remove old rounds' weights, but for the best solver and for what the next round starts from.
+
+        The latter may be old: a round that retains no question leaves the solver as it was.
+        """
         keep = self.kit.config.round.keep_checkpoints
         if keep is None:
             return
-        best = self.best()
+        needed = {self.policy("challenger"), self.policy("solver")}
+        if (best := self.best()) is not None:
+            needed.add(round_folder(self.folder, best) / "solver")
         for number in range(1, self.memory.state.round - keep + 1):
-            folder = round_folder(self.folder, number)
-            shutil.rmtree(folder / "challenger", ignore_errors=True)
-            if number != best:
-                shutil.rmtree(folder / "solver", ignore_errors=True)
+            for role in ("challenger", "solver"):
+                if (old := round_folder(self.folder, number) / role) not in needed:
+                    shutil.rmtree(old, ignore_errors=True)
 
     def _summary(
         self, committed: events.RoundCommitted, metrics: Mapping[str, float], seconds: Mapping[str, float]

@@ -11,6 +11,8 @@ import pytest
 from diagevo.arithmetic import WEIGHTS, answer, is_held_out
 from diagevo.memory import events
 from diagevo.memory.history import History, open_history
+from diagevo.progress import RoundSummary
+from diagevo.run import Run
 from tests.run.small import Watcher, play, small_config
 
 ROUNDS = 2
@@ -137,6 +139,22 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
     measured = [recorded.round for recorded in history.events(events.CheckpointEvaluated)]
     assert measured == [0, 1, 2]
     assert [summary.round for summary in watcher.rounds] == [1, 2]
+
+
+def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NothingRetainedAfter(Watcher):
+        def round_finished(self, round: int, summary: RoundSummary) -> None:
+            super().round_finished(round, summary)
+            monkeypatch.setattr("diagevo.round.verdict", lambda votes, settings: "contested")
+
+    monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason
+    config = small_config(round={"keep_checkpoints": 1, "candidates": 24}, challenger_grpo={"max_steps": 1})
+    watcher = play(tmp_path, config, rounds=3, watcher=NothingRetainedAfter())
+    assert [summary.verdicts.get("kept", 0) > 0 for summary in watcher.rounds] == [True, False, False]
+    left = {f.parent.relative_to(tmp_path / "a" / "rounds") for f in tmp_path.rglob("model.safetensors")}
+    assert left == {Path("001/solver"), Path("003/challenger")}
 
 
 def test_the_same_seed_plays_the_same_run(
