@@ -14,8 +14,8 @@ from .options import Call
 from .render import Column
 
 if TYPE_CHECKING:
-    from diagevo.evaluation.benchmarks import Loaded
     from diagevo.evaluation.judge import Judge
+    from diagevo.evaluation.questions import Loaded
     from diagevo.evaluation.store import Evaluation, EvaluationStore
     from diagevo.memory.database import Database
     from diagevo.memory.history import History
@@ -283,7 +283,8 @@ def _loaded(
 ) -> Iterator["Loaded"]:
     """The questions of every benchmark named; all of them are found before the first is asked."""
     from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
-    from diagevo.evaluation.benchmarks import benchmark, load
+    from diagevo.evaluation.benchmarks import benchmark
+    from diagevo.evaluation.loading import load
 
     sources: dict[str | None, list[Path]] = {}
     for given in data:

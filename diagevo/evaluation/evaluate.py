@@ -7,9 +7,9 @@ from importlib.metadata import version
 from typing import Any
 
 from diagevo.errors import ConfigError, StoppedSafely
-from diagevo.evaluation.benchmarks import Loaded, Question
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.evaluation.protocol import Estimate, PairedDifference, estimate, paired_difference
+from diagevo.evaluation.questions import Loaded, Question
 from diagevo.evaluation.reading import read_answer, right_by_rule
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
 from diagevo.sampling.sampler import Sampler, SamplingParams

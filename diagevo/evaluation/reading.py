@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from diagevo.evaluation.benchmarks import LETTERS, Question
+from diagevo.evaluation.questions import LETTERS, Question
 from diagevo.evaluation.validate import Checker
 from diagevo.selfplay.answers import boxed_answer, extract_choice
 

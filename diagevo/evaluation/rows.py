@@ -27,26 +27,49 @@ def rows_of_file(path: Path) -> Sequence[Row]:
     """Every row of a local file, by its suffix. Raises ConfigError where it cannot be read."""
     if not path.is_file():
         raise ConfigError(f"no such data file: {path}", hint="name a .jsonl, .json, .csv or .parquet file")
+    try:
+        rows = _read(path)
+    except (OSError, ValueError, csv.Error) as error:  # ValueError: bad JSON, and bytes that are not UTF-8
+        raise ConfigError(
+            f"{path} cannot be read: {error}", hint="is it of the format its name says?"
+        ) from error
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise ConfigError(f"{path}, row {number}: not an object with columns but {str(row)[:60]!r}")
+    return rows
+
+
+def _read(path: Path) -> list[Any]:
     match path.suffix:
         case ".jsonl":
             return list(_json_lines(path))
         case ".json":
             rows = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(rows, list):
-                raise ConfigError(f"{path} does not hold a list of rows")
+                raise ValueError("it does not hold a list of rows")
             return rows
         case ".csv":
             with path.open(encoding="utf-8", newline="") as file:
                 return list(csv.DictReader(file))
         case ".parquet":
-            import polars
-
-            return polars.read_parquet(path).to_dicts()
+            return _parquet(path)
         case suffix:
-            raise ConfigError(f"{path}: rows cannot be read from {suffix or 'a file without a suffix'}")
+            raise ConfigError(
+                f"{path}: rows cannot be read from {suffix or 'a file without a suffix'}",
+                hint="name a .jsonl, .json, .csv or .parquet file",
+            )
 
 
-def _json_lines(path: Path) -> Iterator[Row]:
+def _parquet(path: Path) -> list[Any]:
+    import polars
+
+    try:
+        return polars.read_parquet(path).to_dicts()
+    except polars.exceptions.PolarsError as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+
+
+def _json_lines(path: Path) -> Iterator[Any]:
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():

@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 
 from diagevo.errors import NotFoundError
-from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question
 from diagevo.evaluation.oracle import Oracle
+from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.memory.database import Database
 from diagevo.memory.events import CandidateScored, StageCompleted
 from diagevo.memory.history import History, expect

@@ -8,7 +8,9 @@ import polars
 import pytest
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark, load, shuffled_gpqa, spread
+from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
+from diagevo.evaluation.columns import shuffled_gpqa
+from diagevo.evaluation.loading import load, spread
 from diagevo.evaluation.rows import Hub
 
 DATA = Path(__file__).parents[2] / "../shared/data"

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
-from diagevo.evaluation.benchmarks import Benchmark, Loaded, Question, benchmark, load
+from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.evaluate import Procedure, Subject, compare, different_conditions, evaluate
 from diagevo.evaluation.judge import Case, Judge
+from diagevo.evaluation.loading import load
+from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.database import Database

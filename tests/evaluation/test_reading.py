@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.evaluation.benchmarks import Question
+from diagevo.evaluation.questions import Question
 from diagevo.evaluation.reading import plain_text, read_answer, right_by_rule
 
 from .scripted import SameText
