@@ -127,7 +127,7 @@ def _parameters(extra: dict[str, tuple[Any, Any]]) -> list[inspect.Parameter]:
 def _with_signature(function: Callable[..., None], parameters: list[inspect.Parameter]) -> None:
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters)]
-    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    function.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]  (where inspect looks)
     function.__annotations__ = {p.name: p.annotation for p in parameters}
 
 

@@ -178,7 +178,7 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
         for path in keys()
     }
     try:
-        settings = Settings()  # type: ignore[call-arg]
+        settings = Settings()  # pyright: ignore[reportCallIssue]  (its sources give every field)
     except ValidationError as error:
         raise _explained(error, sources) from error
     config = Config.model_validate({name: getattr(settings, name) for name in Config.model_fields})

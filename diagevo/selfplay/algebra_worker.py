@@ -22,7 +22,7 @@ MEMORY_BYTES = 4 << 30
 @lru_cache(maxsize=4096)
 def parsed(text: str) -> tuple[Any, ...]:
     """What math-verify reads in a text: an expression and the text it came from, or nothing."""
-    return tuple(parse(text, parsing_timeout=None))  # pyright: ignore[reportArgumentType]
+    return tuple(parse(text, parsing_timeout=None))  # pyright: ignore[reportArgumentType]  (None is off, as its docs say)
 
 
 def _value(side: tuple[Any, ...]) -> tuple[Any, ...]:

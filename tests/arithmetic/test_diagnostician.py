@@ -139,8 +139,8 @@ def test_duplicates_are_wordings_of_one_kind() -> None:
     assert (same.duplicate, same.cause_id) == (True, "c3")
     assert judge(CAUSES[ROW][1], others).duplicate is False
     assert judge(CAUSES[ROW][1], others).cause_id is None
-    foreign = SimpleNamespace(cause_id="c9", state="active", description="something else")
-    assert judge("something", [foreign]).duplicate is False  # pyright: ignore[reportArgumentType]
+    foreign: Any = SimpleNamespace(cause_id="c9", state="active", description="something else")
+    assert judge("something", [foreign]).duplicate is False
 
 
 def test_a_node_is_chosen_by_skill_and_made_where_none_fits() -> None:

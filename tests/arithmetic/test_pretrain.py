@@ -10,7 +10,7 @@ from diagevo.arithmetic import pretrain as recipe
 from diagevo.arithmetic.model import build_model, build_tokenizer
 from diagevo.arithmetic.muon import Muon, orthogonalised
 from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, save
-from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
 TINY = (Phase(0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2), Phase(1.0, BATCH_TOKENS, 4e-3, 0.0))
@@ -29,8 +29,8 @@ def test_a_seed_gives_one_set_of_weights_and_a_folder_that_samples(tmp_path: Pat
     assert not torch.equal(first.lm_head.weight, other.lm_head.weight)
     save(first, tokenizer, tmp_path / "weights")
     sampler = TransformersSampler(tmp_path / "weights")
-    prompt = [{"role": "user", "content": "double 9 , add 4 and double again"}]
-    rows = sampler.sample([prompt], n=2, params=SamplingParams(max_new_tokens=5), seed=0)  # pyright: ignore[reportArgumentType]
+    prompt: Prompt = [{"role": "user", "content": "double 9 , add 4 and double again"}]
+    rows = sampler.sample([prompt], n=2, params=SamplingParams(max_new_tokens=5), seed=0)
     assert [len(row) for row in rows] == [2]
 
 

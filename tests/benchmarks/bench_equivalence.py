@@ -123,7 +123,8 @@ def accuracy() -> list[Row]:
             pair, expected = (case["pred"], case["gold"]), case["expected"]
             verdicts = (checker.agree(*pair), _by_mathruler(*pair), _by_math_verify(*pair))
             source = case["source"].partition("@")[0]
-            right.setdefault(source, []).append(tuple(v == expected for v in verdicts))  # pyright: ignore
+            first, second, third = (v == expected for v in verdicts)
+            right.setdefault(source, []).append((first, second, third))
     rows = []
     for source, results in {**right, "all": [r for part in right.values() for r in part]}.items():
         ours, mathruler, math_verify = (

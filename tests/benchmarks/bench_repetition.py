@@ -7,7 +7,9 @@ Ours includes the clustering, which the reference leaves out.
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
@@ -45,7 +47,8 @@ def _pairs(size: int) -> Iterator[tuple[int, int]]:
 def _by_nltk(tokens: list[list[str]], pairs: list[tuple[int, int]], out: np.ndarray) -> None:
     smoothing = SmoothingFunction().method1
     for i, j in pairs:
-        out[i, j] = out[j, i] = 1 - sentence_bleu([tokens[j]], tokens[i], smoothing_function=smoothing)  # pyright: ignore
+        bleu: Any = sentence_bleu([tokens[j]], tokens[i], smoothing_function=smoothing)  # typed as a list too
+        out[i, j] = out[j, i] = 1 - bleu
 
 
 def _partition(labels: np.ndarray) -> list[list[int]]:
@@ -79,10 +82,10 @@ def rows() -> list[Row]:
         thinning = 1 if size == 256 else THINNING
         sample = pairs[::thinning]
         theirs = np.zeros((len(batch), len(batch)))
-        reference = cpu_seconds(lambda: _by_nltk(tokens, sample, theirs)) * len(pairs) / len(sample)  # noqa: B023
-        ours = cpu_seconds(lambda: shares(batch), repeat=5)  # noqa: B023
+        reference = cpu_seconds(partial(_by_nltk, tokens, sample, theirs)) * len(pairs) / len(sample)
+        ours = cpu_seconds(partial(shares, batch), repeat=5)
         matrix = distances(batch)
-        whole = cpu_seconds(lambda: distances(batch))  # noqa: B023
+        whole = cpu_seconds(partial(distances, batch))
         worst = max(abs(matrix[i, j] - theirs[i, j]) for i, j in sample if len(tokens[i]) >= 4)
         note = f"{len(batch)} questions; largest difference {worst:.1e}; all pairs {whole:.3f} s; "
         if thinning == 1:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,9 @@ from diagevo.config.sources import keys, variable
 from diagevo.errors import ConfigError
 
 
-def _resolve(tmp_path: Path, environ: Mapping[str, str] | None = None, **options: object):
+def _resolve(tmp_path: Path, environ: Mapping[str, str] | None = None, **options: Any):
     quiet = {"XDG_CONFIG_HOME": str(tmp_path / "user")}
-    return resolve(environ=quiet | dict(environ or {}), folder=tmp_path, **options)  # type: ignore[arg-type]
+    return resolve(environ=quiet | dict(environ or {}), folder=tmp_path, **options)
 
 
 def _file(folder: Path, text: str, name: str = "mine.yaml") -> Path:
@@ -105,9 +106,9 @@ def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
     assert _resolve(tmp_path, {"DIAGEVO_SEED": ""}).sources["seed",].where == "default"
 
 
-def _refusal(tmp_path: Path, **where: object) -> ConfigError:
+def _refusal(tmp_path: Path, **where: Any) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
-        _resolve(tmp_path, **where)  # type: ignore[arg-type]
+        _resolve(tmp_path, **where)
     return caught.value
 
 

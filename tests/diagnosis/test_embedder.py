@@ -176,7 +176,7 @@ class TestSentenceTransformers:
 
 def small_model(folder: Path) -> Path:
     """An untrained BERT of width 16 with mean pooling, made here: no download."""
-    from sentence_transformers import SentenceTransformer, models  # pyright: ignore[reportMissingImports]
+    from sentence_transformers import SentenceTransformer, models  # pyright: ignore[reportMissingImports]  (an extra)
     from transformers import BertConfig, BertModel, BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "forgets", "the", "domain", "swaps", "a"]

@@ -5,7 +5,7 @@ import pytest
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from tests.sampling.tiny_model import make_tiny_model
 
@@ -63,6 +63,6 @@ def test_a_tokenizer_without_an_end_mark_is_refused(tmp_path: Path) -> None:
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny_model: Path) -> None:
     sampler = TransformersSampler(tiny_model)
-    prompt = [{"role": "user", "content": "a" * 500}]
+    prompt: Prompt = [{"role": "user", "content": "a" * 500}]
     with pytest.raises(ConfigError, match="512 tokens"):
-        sampler.sample([prompt], n=1, params=SamplingParams(max_new_tokens=32), seed=0)  # type: ignore[list-item]
+        sampler.sample([prompt], n=1, params=SamplingParams(max_new_tokens=32), seed=0)
