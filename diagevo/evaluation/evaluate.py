@@ -1,18 +1,18 @@
-"""Measure a model on a benchmark: batched, resumable by question, every answer and verdict kept."""
+"""Measure a model on a benchmark: side by side, resumable by question, every answer and verdict kept."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
 from diagevo.errors import ConfigError, StoppedSafely
+from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.judge import Case, Judge
-from diagevo.evaluation.protocol import Estimate, PairedDifference, estimate, paired_difference
 from diagevo.evaluation.questions import Loaded, Question
 from diagevo.evaluation.reading import read_answer, right_by_rule
+from diagevo.evaluation.scoring import figures, for_the_judge
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
-from diagevo.sampling.sampler import Sampler, SamplingParams
+from diagevo.sampling.sampler import Completion, Prompt, Sampler, SamplingParams
 from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 
@@ -30,12 +30,18 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """How a benchmark is asked. `batch` belongs to it: the draw of a sample depends on its batch."""
+    """How a benchmark is asked, `batch` questions at once.
+
+    `served`: the model is behind an endpoint, so each question is a request with a seed of its own, kept as
+    soon as it is answered. Otherwise a batch goes to the model in one call and is kept together, and the draw
+    of a sample depends on its batch.
+    """
 
     samples: int
     params: SamplingParams
     seed: int = 0
     batch: int = 64
+    served: bool = False
 
 
 def procedure_of(
@@ -45,6 +51,7 @@ def procedure_of(
     max_new_tokens: int,
     seed: int,
     batch: int,
+    served: bool = False,
     samples: int | None = None,
     temperature: float | None = None,
 ) -> Procedure:
@@ -59,7 +66,7 @@ def procedure_of(
         raise ConfigError(
             f"{n} greedy samples are one answer repeated", hint="give a temperature above 0: --temperature 1"
         )
-    return Procedure(n, SamplingParams(heat, top_p, max_new_tokens), seed=seed, batch=batch)
+    return Procedure(n, SamplingParams(heat, top_p, max_new_tokens), seed, batch, served)
 
 
 def conditions_of(
@@ -79,7 +86,7 @@ def conditions_of(
         "top_p": params.top_p,
         "max_new_tokens": params.max_new_tokens,
         "seed": procedure.seed,
-        "batch": procedure.batch,
+        "batch": None if procedure.served else procedure.batch,
         "prompts": {name: templates.digest(name) for name in ("solver_system", "solver_user")},
         "judge": None if judge is None else {"model": judge.name, "prompt": judge.prompt_digest},
         "model": subject.model,
@@ -105,7 +112,7 @@ def evaluate(
 ) -> Evaluation:
     """Ask what is not answered yet, judge what is not judged yet, and sum up. A finished one is only read.
 
-    Raises StoppedSafely between two batches once `should_stop`; the same call goes on from there.
+    Raises StoppedSafely once `should_stop`, with what was in flight kept; the same call goes on from there.
     """
     conditions = conditions_of(loaded, subject, procedure, templates, judge)
     key = store.begin(
@@ -118,76 +125,106 @@ def evaluate(
     )
     if store.find(key).metrics is not None:
         return store.find(key)
-    done = store.answered(key)
-    total = len(loaded.questions)
+    done, total = store.answered(key), len(loaded.questions)
     on_progress(len(done), total)
-    for start in range(0, total, procedure.batch):
-        numbers = [n for n in range(start, min(start + procedure.batch, total)) if n not in done]
-        if not numbers:
-            continue
-        if should_stop():
-            raise StoppedSafely(
-                f"stopped after {len(done)} of {total} questions", hint="give the same command again to go on"
-            )
-        asked = [loaded.questions[n] for n in numbers]
-        store.save(key, _ask(sampler, templates, checker, asked, numbers, procedure, start))
-        done.update(numbers)
+    prompts = {
+        number: templates.solver(question.text)
+        for number, question in enumerate(loaded.questions)
+        if number not in done
+    }
+    responses = (
+        _each(sampler, prompts, procedure, should_stop)
+        if procedure.served
+        else _batches(sampler, prompts, procedure, should_stop)
+    )
+    for groups in responses:
+        asked = {number: loaded.questions[number] for number in groups}
+        store.save(key, _read(asked, prompts, groups, checker))
+        done.update(groups)
         on_progress(len(done), total)
+    _stop_if(should_stop, f"{len(done)} of {total} questions are answered")
     texts = [question.text for question in loaded.questions]
     waiting = store.unsettled(key)
     for start in range(0, len(waiting), procedure.batch):
         store.settle(key, settled(waiting[start : start + procedure.batch], texts, judge))
-    results = store.results(key)
-    store.finish(key, figures(results, checker))
+        left = len(waiting) - start - procedure.batch
+        if left > 0:
+            _stop_if(should_stop, f"{left} of {total} questions wait for their verdict")
+    store.finish(key, figures(store.results(key), checker))
     return store.find(key)
 
 
-def _ask(
-    sampler: Sampler,
-    templates: PromptTemplates,
-    checker: AnswerChecker,
-    questions: Sequence[Question],
-    numbers: Sequence[int],
-    procedure: Procedure,
-    start: int,
-) -> list[Answered]:
-    """Responses to one batch and the rule's verdicts. The batch's place seeds its draw."""
-    prompts = [templates.solver(question.text) for question in questions]
-    groups = sampler.sample(
-        prompts, n=procedure.samples, params=procedure.params, seed=procedure.seed * 1_000_003 + start
+def _stop_if(should_stop: Callable[[], bool], stands: str) -> None:
+    if should_stop():
+        raise StoppedSafely(f"stopped: {stands}", hint="give the same command again to go on")
+
+
+Groups = dict[int, list[Completion]]
+
+
+def _each(
+    sampler: Sampler, prompts: dict[int, Prompt], procedure: Procedure, should_stop: Callable[[], bool]
+) -> Iterator[Groups]:
+    """Every question by itself; its number seeds its draw."""
+    asks = {number: (prompt, _seed(procedure, number)) for number, prompt in prompts.items()}
+    return as_answered(
+        sampler,
+        asks,
+        n=procedure.samples,
+        params=procedure.params,
+        at_once=procedure.batch,
+        should_stop=should_stop,
     )
-    extracted = [[read_answer(q, c.text) for c in group] for q, group in zip(questions, groups, strict=True)]
-    right = right_by_rule(questions, extracted, checker)
+
+
+def _batches(
+    sampler: Sampler, prompts: dict[int, Prompt], procedure: Procedure, should_stop: Callable[[], bool]
+) -> Iterator[Groups]:
+    """Fixed batches of the whole set, those that are not answered; the batch's place seeds its draw."""
+    for start in sorted({number - number % procedure.batch for number in prompts}):
+        if should_stop():
+            return
+        numbers = [n for n in range(start, start + procedure.batch) if n in prompts]
+        found = sampler.sample(
+            [prompts[n] for n in numbers],
+            n=procedure.samples,
+            params=procedure.params,
+            seed=_seed(procedure, start),
+        )
+        yield dict(zip(numbers, found, strict=True))
+
+
+def _seed(procedure: Procedure, place: int) -> int:
+    return procedure.seed * 1_000_003 + place
+
+
+def _read(
+    questions: dict[int, Question], prompts: dict[int, Prompt], groups: Groups, checker: AnswerChecker
+) -> list[Answered]:
+    """Responses with what they answer and the rule's verdicts."""
+    numbers = sorted(groups)
+    asked = [questions[number] for number in numbers]
+    extracted = [[read_answer(questions[n], c.text) for c in groups[n]] for n in numbers]
+    right = right_by_rule(asked, extracted, checker)
     return [
         Answered(
             question=number,
             category=question.category,
             kind=question.kind,
-            prompt=[dict(message) for message in prompt],  # pyright: ignore[reportArgumentType]
+            prompt=[dict(message) for message in prompts[number]],  # pyright: ignore[reportArgumentType]
             reference=question.reference,
-            responses=[c.text for c in group],
-            truncated=[c.truncated for c in group],
+            responses=[c.text for c in groups[number]],
+            truncated=[c.truncated for c in groups[number]],
             extracted=answers,
             by_rule=verdicts,
         )
-        for number, question, prompt, group, answers, verdicts in zip(
-            numbers, questions, prompts, groups, extracted, right, strict=True
-        )
+        for number, question, answers, verdicts in zip(numbers, asked, extracted, right, strict=True)
     ]
 
 
 def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | None) -> list[Answered]:
     """The verdicts, with the judge's word on what the rule refused: mathematical answers that were given."""
-
-    def asks(result: Answered, i: int) -> bool:
-        return (
-            judge is not None
-            and result.kind == "answer"
-            and not result.by_rule[i]
-            and bool(result.extracted[i])
-        )
-
-    places = [(result, i) for result in results for i in range(len(result.by_rule)) if asks(result, i)]
+    places = [] if judge is None else [(result, i) for result in results for i in for_the_judge(result)]
     said: dict[tuple[int, int], bool | None] = {}
     if judge is not None and places:
         cases = [Case(texts[r.question], r.reference, r.extracted[i] or "") for r, i in places]
@@ -206,75 +243,3 @@ def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | No
             )
         )
     return finished
-
-
-def figures(results: Sequence[Answered], checker: AnswerChecker | None = None) -> dict[str, float]:
-    """Shares in [0, 1] over the settled questions.
-
-    `score` with its standard error over questions; `by_rule` without the judge; `judge_changed`, the share of
-    responses that the judge turned; `no_answer` and `truncated` responses; with several samples also
-    `majority`, the accuracy of the majority answer (what a pseudo-label is).
-    """
-    score = estimate([result.score or 0.0 for result in results])
-    responses = sum(len(result.by_rule) for result in results)
-    turned = sum(verdict is True for result in results for verdict in result.judged or [])
-    by_rule = estimate([sum(result.by_rule) / len(result.by_rule) for result in results])
-    found = {
-        "score": score.value,
-        "score_se": score.standard_error,
-        "by_rule": by_rule.value,
-        "judge_changed": turned / responses,
-        "no_answer": sum(a is None for result in results for a in result.extracted) / responses,
-        "truncated": sum(t for result in results for t in result.truncated) / responses,
-    }
-    if checker is not None and len(results[0].by_rule) > 1 and results[0].kind == "answer":
-        majority = majorities(results, checker)
-        found |= {"majority": majority.value, "majority_se": majority.standard_error}
-    return found
-
-
-def majorities(results: Sequence[Answered], checker: AnswerChecker) -> Estimate:
-    """Accuracy of the answer that most samples of a question agree on; without one it is wrong."""
-    labels = [votes.label for votes in checker.group([result.extracted for result in results])]
-    pairs = [(label, r.reference) for label, r in zip(labels, results, strict=True) if label is not None]
-    agreed = iter(checker.agree_many(pairs))
-    return estimate([float(label is not None and next(agreed)) for label in labels])
-
-
-def by_category(results: Iterable[Answered]) -> dict[str, tuple[float, float, int]]:
-    """Score, standard error and number of questions of each category."""
-    scores: dict[str, list[float]] = defaultdict(list)
-    for result in results:
-        if result.score is not None:
-            scores[result.category or "–"].append(result.score)
-    return {
-        name: (e.value, e.standard_error, e.questions)
-        for name, s in sorted(scores.items())
-        for e in [estimate(s)]
-    }
-
-
-def compare(
-    store: EvaluationStore, first: Evaluation, second: Evaluation, confidence: float
-) -> PairedDifference:
-    """`second` against `first`, paired by question. Raises ConfigError where they asked other questions."""
-    if first.conditions["data"] != second.conditions["data"]:
-        raise ConfigError(
-            f"{first.evaluation_id} ({first.benchmark}) and {second.evaluation_id} ({second.benchmark}) did"
-            " not ask the same questions",
-            hint="compare evaluations of the same benchmark from the same source",
-        )
-    a, b = store.scores(first.evaluation_id), store.scores(second.evaluation_id)
-    shared = sorted(a.keys() & b.keys())
-    if len(shared) < 2:
-        raise ConfigError(
-            "fewer than two questions are settled in both", hint="finish them: diagevo eval run"
-        )
-    return paired_difference([a[n] for n in shared], [b[n] for n in shared], confidence=confidence)
-
-
-def different_conditions(first: Evaluation, second: Evaluation) -> dict[str, tuple[Any, Any]]:
-    """Conditions in which two evaluations differ: what a difference in score may come from."""
-    names = sorted(first.conditions.keys() | second.conditions.keys())
-    pairs = {name: (first.conditions.get(name), second.conditions.get(name)) for name in names}
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

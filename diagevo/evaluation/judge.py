@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diagevo.evaluation.asking import as_answered
 from diagevo.memory.artifacts import Artifacts, Reply, digest_of
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 
@@ -31,13 +32,13 @@ class Judge:
     """Asks `sampler` (any served model) at temperature 0, through the cache of replies in the database."""
 
     def __init__(
-        self, sampler: Sampler, model: str, artifacts: Artifacts, *, swapped: bool = False, batch: int = 64
+        self, sampler: Sampler, model: str, artifacts: Artifacts, *, swapped: bool = False, at_once: int = 64
     ) -> None:
         self.sampler = sampler
         self.model = model
         self.artifacts = artifacts
         self.swapped = swapped
-        self.batch = batch
+        self.at_once = at_once
         self.asked = 0
         """Requests that were not answered from the cache."""
 
@@ -67,14 +68,13 @@ class Judge:
         missing = [r for r, reply in replies.items() if reply is None]
         by_request = dict(zip(requests, prompts, strict=True))
         params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=16)
-        for start in range(0, len(missing), self.batch):
-            chunk = missing[start : start + self.batch]
-            answered = self.sampler.sample([by_request[r] for r in chunk], n=1, params=params, seed=0)
-            self.asked += len(chunk)
-            for request, group in zip(chunk, answered, strict=True):
-                reply = Reply(group[0].text, 0, group[0].tokens)
+        asks = {request: (by_request[request], 0) for request in missing}
+        for answered in as_answered(self.sampler, asks, n=1, params=params, at_once=self.at_once):
+            for request, [completion] in answered.items():
+                reply = Reply(completion.text, 0, completion.tokens)
                 self.artifacts.remember_reply(self.model, request, reply)
                 replies[request] = reply
+                self.asked += 1
         return [verdict_of(replies[request]) for request in requests]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from sqlalchemy import insert, select, update
 
 from diagevo.errors import ConfigError, NotFoundError
+from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.protocol import Estimate, estimate
 from diagevo.evaluation.tables import OracleRow
 from diagevo.memory.database import Database
@@ -108,27 +109,27 @@ class Oracle:
         *,
         params: SamplingParams,
         samples: int = 16,
-        batch: int = 16,
+        at_once: int = 16,
         seed: int = 0,
         on_progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> int:
         """Propose an answer for every drawn question that has none, by majority. Returns how many."""
         waiting = [item for item in self.items() if item.proposed is None and item.answer is None]
-        for start in range(0, len(waiting), batch):
-            chunk = waiting[start : start + batch]
-            prompts = [templates.solver(item.question) for item in chunk]
-            groups = sampler.sample(prompts, n=samples, params=params, seed=seed + start)
-            votes = checker.group([[extract_boxed(c.text) for c in group] for group in groups])
+        asks = {item: (templates.solver(item.question), seed + i) for i, item in enumerate(waiting)}
+        done = 0
+        for groups in as_answered(sampler, asks, n=samples, params=params, at_once=at_once):
+            votes = checker.group([[extract_boxed(c.text) for c in group] for group in groups.values()])
             with self.database.write() as connection:
-                for item, vote in zip(chunk, votes, strict=True):
+                for item, vote in zip(groups, votes, strict=True):
                     values = {
                         "proposed": vote.label or "",
                         "votes": f"{vote.first}/{samples}",
                         "proposer": name,
                     }
                     connection.execute(self._of(item).values(values))
-            on_progress(start + len(chunk), len(waiting))
-        return len(waiting)
+            done += len(groups)
+            on_progress(done, len(waiting))
+        return done
 
     def export(self, file: Path, round: int | None = None) -> int:
         """Write the unchecked questions as CSV for a human. The pseudo-label is left out: it must not sway.

@@ -6,10 +6,11 @@ import pytest
 
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.evaluation.benchmarks import benchmark
-from diagevo.evaluation.evaluate import Procedure, Subject, compare, different_conditions, evaluate
+from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.evaluation.loading import load
 from diagevo.evaluation.questions import Benchmark, Loaded, Question
+from diagevo.evaluation.scoring import compare, different_conditions
 from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.database import Database
@@ -70,7 +71,7 @@ def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(
 
 def test_a_stopped_evaluation_goes_on_without_asking_twice(store, checker) -> None:
     sampler = ScriptedSampler(adds)
-    with pytest.raises(StoppedSafely, match="after 2 of 5"):
+    with pytest.raises(StoppedSafely, match="2 of 5 questions are answered"):
         evaluate(
             store,
             sampler,

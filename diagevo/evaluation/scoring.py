@@ -1,0 +1,95 @@
+"""Figures of an evaluation: scores with standard errors, categories, paired comparisons."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from diagevo.errors import ConfigError
+from diagevo.evaluation.protocol import Estimate, PairedDifference, estimate, paired_difference
+from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
+from diagevo.selfplay.equivalence import AnswerChecker
+
+
+def for_the_judge(result: Answered) -> list[int]:
+    """The samples that a judge is asked about: mathematical answers that were given and the rule refused."""
+    if result.kind != "answer":
+        return []
+    return [i for i, right in enumerate(result.by_rule) if not right and result.extracted[i]]
+
+
+def figures(results: Sequence[Answered], checker: AnswerChecker | None = None) -> dict[str, float]:
+    """Shares in [0, 1] over the settled questions.
+
+    `score` with its standard error over questions; `by_rule` without the judge; `no_answer` and `truncated`
+    responses; with a judge, the share of responses that it was asked about (`judge_asked`), turned to right
+    (`judge_changed`) and gave no readable verdict on (`judge_unread`, counted as wrong); with several samples
+    `majority`, the accuracy of the majority answer (what a pseudo-label is).
+    """
+    score = estimate([result.score or 0.0 for result in results])
+    responses = sum(len(result.by_rule) for result in results)
+    by_rule = estimate([sum(result.by_rule) / len(result.by_rule) for result in results])
+    found = {
+        "score": score.value,
+        "score_se": score.standard_error,
+        "by_rule": by_rule.value,
+        "no_answer": sum(a is None for result in results for a in result.extracted) / responses,
+        "truncated": sum(t for result in results for t in result.truncated) / responses,
+    }
+    if any(result.judge is not None for result in results):
+        verdicts = [(r.judged or [])[i] for r in results for i in for_the_judge(r)]
+        found |= {
+            "judge_asked": len(verdicts) / responses,
+            "judge_changed": sum(verdict is True for verdict in verdicts) / responses,
+            "judge_unread": sum(verdict is None for verdict in verdicts) / responses,
+        }
+    if checker is not None and len(results[0].by_rule) > 1 and results[0].kind == "answer":
+        majority = majorities(results, checker)
+        found |= {"majority": majority.value, "majority_se": majority.standard_error}
+    return found
+
+
+def majorities(results: Sequence[Answered], checker: AnswerChecker) -> Estimate:
+    """Accuracy of the answer that most samples of a question agree on; without one it is wrong."""
+    labels = [votes.label for votes in checker.group([result.extracted for result in results])]
+    pairs = [(label, r.reference) for label, r in zip(labels, results, strict=True) if label is not None]
+    agreed = iter(checker.agree_many(pairs))
+    return estimate([float(label is not None and next(agreed)) for label in labels])
+
+
+def by_category(results: Iterable[Answered]) -> dict[str, tuple[float, float, int]]:
+    """Score, standard error and number of questions of each category."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for result in results:
+        if result.score is not None:
+            scores[result.category or "–"].append(result.score)
+    return {
+        name: (e.value, e.standard_error, e.questions)
+        for name, s in sorted(scores.items())
+        for e in [estimate(s)]
+    }
+
+
+def compare(
+    store: EvaluationStore, first: Evaluation, second: Evaluation, confidence: float
+) -> PairedDifference:
+    """`second` against `first`, paired by question. Raises ConfigError where they asked other questions."""
+    if first.conditions["data"] != second.conditions["data"]:
+        raise ConfigError(
+            f"{first.evaluation_id} ({first.benchmark}) and {second.evaluation_id} ({second.benchmark}) did"
+            " not ask the same questions",
+            hint="compare evaluations of the same benchmark from the same source",
+        )
+    a, b = store.scores(first.evaluation_id), store.scores(second.evaluation_id)
+    shared = sorted(a.keys() & b.keys())
+    if len(shared) < 2:
+        raise ConfigError(
+            "fewer than two questions are settled in both", hint="finish them: diagevo eval run"
+        )
+    return paired_difference([a[n] for n in shared], [b[n] for n in shared], confidence=confidence)
+
+
+def different_conditions(first: Evaluation, second: Evaluation) -> dict[str, tuple[Any, Any]]:
+    """Conditions in which two evaluations differ: what a difference in score may come from."""
+    names = sorted(first.conditions.keys() | second.conditions.keys())
+    pairs = {name: (first.conditions.get(name), second.conditions.get(name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
