@@ -1,13 +1,8 @@
 """`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
 
-import signal
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +13,7 @@ from diagevo.progress import STAGES, RoundSummary, StopFlag
 from . import options, render
 from .display import Kind, display_for
 from .options import Call
+from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -103,7 +99,7 @@ def train(
     if config is not None:
         _keep_config(root / run_id, config)
     try:
-        with _stopped_by_signals(stop), view.showing():
+        with stopped_by_signals(stop), view.showing():
             last = run.train(
                 config,
                 database=call.database,
@@ -251,24 +247,3 @@ def _keep_config(folder: Path, config: "Config") -> None:
             f"cannot write to the run's folder {folder}: {error.strerror}",
             hint="choose another place: DIAGEVO_HOME=/path or --db sqlite:////path/diagevo.db",
         ) from error
-
-
-@contextmanager
-def _stopped_by_signals(stop: StopFlag) -> Iterator[None]:
-    """The first SIGINT or SIGTERM asks for a safe stop, the second ends the run at once."""
-
-    def ask(number: int, _frame: FrameType | None) -> None:
-        if stop:
-            raise KeyboardInterrupt
-        stop.set()
-        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        print(
-            f"\n{name}: stopping at the next safe point; once more stops at once", file=sys.stderr, flush=True
-        )
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

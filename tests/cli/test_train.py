@@ -14,7 +14,7 @@ from tests.cli.program import STARTED, clean_environment, invoke, load
 from tests.memory_audit.played import play
 
 load()
-from diagevo.cli.train import _stopped_by_signals  # noqa: E402  # pyright: ignore[reportMissingImports]
+from diagevo.cli.stopping import stopped_by_signals  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 TINY = (
     "--set=round={candidates: 24, challenger_votes: 2}",
@@ -27,7 +27,7 @@ TINY = (
 def test_the_first_signal_asks_and_the_second_ends_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     stop = StopFlag()
     before = signal.getsignal(signal.SIGINT)
-    with _stopped_by_signals(stop):
+    with stopped_by_signals(stop):
         signal.raise_signal(signal.SIGINT)
         assert bool(stop)
         with pytest.raises(KeyboardInterrupt):
@@ -38,7 +38,7 @@ def test_the_first_signal_asks_and_the_second_ends_at_once(capsys: pytest.Captur
 
 def test_sigterm_is_the_same_question(capsys: pytest.CaptureFixture[str]) -> None:
     stop = StopFlag()
-    with _stopped_by_signals(stop):
+    with stopped_by_signals(stop):
         signal.raise_signal(signal.SIGTERM)
     assert bool(stop)
     assert "SIGTERM" in capsys.readouterr().err

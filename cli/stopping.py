@@ -1,0 +1,30 @@
+"""What Ctrl-C and SIGTERM do to a command that stops at a safe point."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from diagevo.progress import StopFlag
+
+
+@contextmanager
+def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
+    """The first SIGINT or SIGTERM asks for a safe stop, the second ends it at once."""
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        if stop:
+            raise KeyboardInterrupt
+        stop.set()
+        name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
+        print(
+            f"\n{name}: stopping at the next safe point; once more stops at once", file=sys.stderr, flush=True
+        )
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
