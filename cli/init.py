@@ -1,6 +1,7 @@
 """`diagevo init`: a commented configuration and a migrated database."""
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -59,5 +60,8 @@ def init(
     where = str(database.file or location)
     data = {"config": str(file), "written": made, "database": where}
     kept = "" if made else " (was there, left as it is)"
-    text = f"configuration  {file}{kept}\ndatabase       {where}\nnext           diagevo train --rounds 3"
+    into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    text = (
+        f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"
+    )
     render.document(call, data, text)
