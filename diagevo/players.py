@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from diagevo.config.models import Config, GRPOConfig
 from diagevo.errors import StoreError
 from diagevo.memory.schedule import Draw
-from diagevo.sampling.sampler import Completion, Sampler, SamplingParams
+from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
 from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.selfplay.repetition import shares
@@ -48,6 +48,8 @@ class Kit:
     world: World | None = None
     held_out: Callable[[str], bool] = lambda _: False
     """Whether a question belongs to the validation set, which must never be trained on."""
+    fits: Callable[[str], bool] = lambda _: True
+    """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
 
     @property
     def params(self) -> SamplingParams:
@@ -62,10 +64,11 @@ class Kit:
     def read_question(self, completion: str) -> str | None:
         """The question in a challenger's completion; None where there is none that may be used.
 
-        A question outside the world has no answer, and one of the validation set must not be trained on.
+        A question outside the world has no answer, one of the validation set must not be trained on, and one
+        that is longer than a prompt may be can be neither answered nor practised.
         """
         question = parse_question(completion)
-        if question is None or self.held_out(question):
+        if question is None or self.held_out(question) or not self.fits(question):
             return None
         if self.world is not None and self.world.answer(question) is None:
             return None
@@ -114,10 +117,12 @@ def play_phase(
     work: Path,
     seed: int,
     on_step: OnStep,
+    keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
     """GRPO from `start` to `output`, going on from what `work` holds: here, or in processes of its own.
 
-    `reward` is what this process computes; `spec` names the same reward for processes that build their own.
+    `reward` is what this process computes; `spec` names the same reward for processes that build their own,
+    and `keep_up` is called now and then for what serves them.
     """
     config = kit.config
     common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
@@ -127,7 +132,15 @@ def play_phase(
 
     logs = output.parent / f"{output.name}-logs"
     return train_in_processes(
-        start, rows, spec(), settings, config.sampling, hardware=config.hardware, logs=logs, **common
+        start,
+        rows,
+        spec(),
+        settings,
+        config.sampling,
+        hardware=config.hardware,
+        logs=logs,
+        keep_up=keep_up,
+        **common,
     )
 
 
@@ -155,6 +168,7 @@ class Challenger:
                 work=work,
                 seed=self.kit.seed(round_, "challenger"),
                 on_step=on_step,
+                **({"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}),
             )
 
     def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:

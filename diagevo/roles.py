@@ -5,6 +5,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, Kit, World
-from diagevo.sampling.model_folder import check_model_folder
-from diagevo.sampling.sampler import Sampler
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
+from diagevo.sampling.sampler import Sampler, Served
 from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.training.job import RewardSpec
@@ -57,6 +58,7 @@ class Roles:
             self.name_challenger_reward,
             self.world,
             self.is_held_out,
+            self.fits,
         )
 
     def name_challenger_reward(self, solver: Path, sampler: Sampler, round_: int) -> RewardSpec:
@@ -64,7 +66,7 @@ class Roles:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
-            "server": getattr(sampler, "url", None),
+            "server": sampler.url if isinstance(sampler, Served) else None,
             "round_": round_,
         }
         return RewardSpec("diagevo.roles:challenger_reward", arguments)
@@ -89,6 +91,16 @@ class Roles:
 
             return is_held_out(question)
         return question in self._held_out
+
+    def fits(self, question: str) -> bool:
+        """Whether the solver can be asked this: its prompt is not longer than the configuration allows."""
+        [ids] = encode_prompts(self._tokenizer, [self.templates.solver(question)])
+        return len(ids) <= self.config.sampling.max_prompt_tokens
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The solver's; training never changes it."""
+        return load_tokenizer(self.solver)
 
     def open_sampler(self, policy: Path) -> Sampler:
         hardware = self.config.hardware
@@ -116,10 +128,9 @@ def challenger_reward(
     kit = roles.kit(AnswerChecker())
     if server is None:
         return ChallengerReward(kit, kit.open_sampler(Path(solver)), round_)
-    from diagevo.sampling.openai_sampler import OpenAISampler
-    from diagevo.sampling.vllm_server import SERVED_NAME
+    from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(kit, OpenAISampler(f"{server}/v1", SERVED_NAME), round_)
+    return ChallengerReward(kit, VLLMClient(server), round_)
 
 
 def _arithmetic_world() -> World:
