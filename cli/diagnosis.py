@@ -1,16 +1,13 @@
 """`diagevo memory calibrate, recheck`: thresholds from judged pairs, and recorded decisions asked again."""
 
-import copy
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.errors import ConfigError
-
 from . import options, render, screen
-from .memory_common import app, opened
+from .memory_common import app, config_of, opened
 from .options import Call
 
 if TYPE_CHECKING:
@@ -75,7 +72,7 @@ def calibrate(call: Call) -> None:
     from diagevo.diagnosis.embedder import embedder_for
 
     with opened(call) as history:
-        config = _config(call, history)
+        config = config_of(call, history)
         found = propose(history.log, history.run_id, embedder_for(config.roles.embedder), config.memory)
     render.rows(call, CALIBRATIONS, [asdict(line) for line in found], run=history.run_id)
     for line in found:
@@ -115,7 +112,7 @@ def recheck(
     from diagevo.diagnosis.recheck import recheck as ask
 
     with opened(call) as history:
-        asked = _diagnostician(_config(call, history), history)
+        asked = _diagnostician(config_of(call, history), history)
         try:
             found = ask(history, asked, sample=sample, seed=seed, round=round)
         finally:
@@ -139,30 +136,6 @@ def _summary(found: "list[Recheck]") -> str:
         if line.asked
     ]
     return f"agrees on {', '.join(parts)}" if parts else "there is no decision to ask about"
-
-
-def _config(call: Call, history: "History") -> "Config":
-    """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
-    from pydantic import ValidationError
-
-    from diagevo.config.models import Config
-    from diagevo.config.sources import from_settings
-
-    if call.config is not None or call.profile is not None:
-        return call.load_config()
-    values = copy.deepcopy(history.configuration().config)
-    for path, value in from_settings(call.settings).values.items():
-        inner = values
-        for name in path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[path[-1]] = value
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(
-            f"run {history.run_id} has no configuration of this version: {error}",
-            hint="name one: -c FILE or --profile NAME",
-        ) from error
 
 
 def _diagnostician(config: "Config", history: "History") -> "Diagnostician":

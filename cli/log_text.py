@@ -58,9 +58,9 @@ def _says(type_: str, p: dict[str, Any]) -> str:
     match type_:
         case "RunConfigured":
             origin = p.get("origin")
-            return f"version {p['version']}" + (
-                f", forked from {origin['run']} at #{origin['position']}" if origin else ""
-            )
+            model = p["embedder"]
+            told = f"version {p['version']}, embeddings {model['name']} ({model['dimension']} numbers)"
+            return told + (f", forked from {origin['run']} at #{origin['position']}" if origin else "")
         case "RoundOpened":
             return f"ε = {p['epsilon']}, F = {p['failures']}, {len(p['weights'])} Active, seed {p['seed']}"
         case "StageStarted":

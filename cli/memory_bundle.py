@@ -2,16 +2,21 @@
 anew."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from diagevo.errors import ConfigError
 
 from . import options, render
-from .memory_common import At, Round, app, opened, where
+from .memory_common import At, Round, app, config_of, opened, where
 from .options import Call
 from .render import Column
+
+if TYPE_CHECKING:
+    from diagevo.config.models import EmbedderRole
+    from diagevo.memory.memory import Memory
+    from diagevo.memory.rebuilding import Rebuilding
 
 
 @options.command(
@@ -128,18 +133,73 @@ def import_(
     render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
 
 
+def _rebuilding() -> Any:
+    from diagevo.memory.rebuilding import Rebuilding
+
+    return Rebuilding
+
+
 @options.command(
     app,
     "rebuild",
     group="memory",
-    example="diagevo memory rebuild",
+    data=_rebuilding,
+    example="""diagevo memory rebuild
+    diagevo memory rebuild --embedder
+    diagevo memory rebuild --embedder --set roles.embedder.model=text-embedding-v4""",
 )
-def rebuild(call: Call) -> None:
-    """Make projections and snapshots again from the events."""
-    from diagevo.memory.rebuilding import rebuild_projections
+def rebuild(
+    call: Call,
+    *,
+    embedder: Annotated[
+        bool,
+        typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
+    ] = False,
+) -> None:
+    """Make projections, snapshots and the vector index again; the events stay as they are.
+
+    With --embedder the run goes over to the model that roles.embedder names, in its own configuration or by
+    --set roles.embedder.… or -c FILE: every cause and node is embedded, then an event records the change.
+    Interrupted, it goes on where it stood.
+    """
+    from diagevo.memory.opening import open_memory
+    from diagevo.memory.rebuilding import rebuild as make_again
 
     with opened(call) as history:
-        rounds = rebuild_projections(history)
-        end = history.end
-    text = f"{history.run_id}: projections and snapshots of {rounds} rounds written again\n"
-    render.document(call, {"rounds": rounds}, text, run=history.run_id, as_of=where(end))
+        run_id = history.run_id
+        role = config_of(call, history).roles.embedder if embedder else None
+        stored = history.configuration().config
+    with open_memory(call.database, run_id, create=False) as memory:
+        if role is not None:
+            _embed_anew(call, memory, role, stored)
+        done = make_again(memory)
+        where_ = (memory.state.round, memory.state.position)
+    render.document(call, done, _rebuilt_text(run_id, done), run=run_id, as_of=where_)
+
+
+def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
+    from diagevo.diagnosis.embedder import embedder_for, identity
+
+    model = embedder_for(role)
+    config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
+    changed = memory.state.embedder != tuple(identity(model).model_dump().values())
+    memory.change_embedder(
+        identity(model),
+        model.embed,
+        config=config,
+        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
+    )
+    if changed:
+        render.say(
+            call, "θ_dup and θ_merge belong to an embedding model: diagevo memory calibrate proposes new ones"
+        )
+
+
+def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
+    index = f"{done.indexed:,} causes" if done.indexed else "so few causes need none"
+    return (
+        f"{run_id}: projections and snapshots of {done.rounds} rounds written again\n"
+        f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
+        f" {done.embedder.dimension} numbers\n"
+        f"  vector index  {index}\n"
+    )

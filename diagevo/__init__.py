@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from diagevo.memory.events import (
         CandidateScored,
         DuplicateJudged,
+        Embedder,
         FailureDiagnosed,
         FailureObserved,
         NodeAssigned,
@@ -42,6 +43,7 @@ __all__ = [
     "CandidateScored",
     "Draw",
     "DuplicateJudged",
+    "Embedder",
     "FailureDiagnosed",
     "FailureObserved",
     "Memory",
@@ -61,6 +63,7 @@ _HOMES = {
     (
         "CandidateScored",
         "DuplicateJudged",
+        "Embedder",
         "FailureDiagnosed",
         "FailureObserved",
         "NodeAssigned",
@@ -78,17 +81,24 @@ def __getattr__(name: str) -> Any:
 
 
 def open(
-    url: str, run: str, *, create: bool = True, root: "Path | None" = None, config: "Config | None" = None
+    url: str,
+    run: str,
+    *,
+    create: bool = True,
+    root: "Path | None" = None,
+    config: "Config | None" = None,
+    embedder: "Embedder | None" = None,
 ) -> "Memory":
     """Open the memory of a run.
 
     `url` is a SQLAlchemy URL or the path of an SQLite file; a missing file is created and migrated where
     `create` allows it. `root` is the folder of the runs (default: the SQLite file's folder, else
     $DIAGEVO_HOME, else ./runs); the run's own folder in it holds the chain's heads and the vector index.
-    `config` is recorded when the first round opens, where `Memory.configure` was not called before. Raises
-    StoreError for a database of another revision and, with `create=False`, NotFoundError for a run that
-    does not exist.
+    `config` is recorded when the first round opens, where `Memory.configure` was not called before, and with
+    it `embedder`: the model whose vectors the run will hold. Raises StoreError for a database of another
+    revision, NotFoundError, with `create=False`, for a run that does not exist, and ConfigError where the
+    run's vectors are another model's than `embedder` (`Memory.change_embedder` embeds a run anew).
     """
     from diagevo.memory.opening import open_memory
 
-    return open_memory(url, run, create=create, root=root, config=config)
+    return open_memory(url, run, create=create, root=root, config=config, embedder=embedder)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
+from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
@@ -68,7 +69,9 @@ def train(
         with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
             kit = roles.kit(checker)
             run = Run(kit, roles, memory, root / run_id, observer, stop)
-            if not resume:
+            if resume:
+                memory.check_embedder(identity(roles.embedder))
+            else:
                 run.configure()
             return run.play(rounds or config.round.rounds, until)
 
@@ -110,7 +113,7 @@ class Run:
 
     def configure(self) -> None:
         """Record what the run is made of."""
-        config, embedder = self.kit.config, self.roles.embedder
+        config = self.kit.config
         models = {
             "challenger": events.Model(
                 name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger)
@@ -122,9 +125,7 @@ class Run:
             events.RunConfigured(
                 config=config.model_dump(mode="json"),
                 models=models,
-                embedder=events.Embedder(
-                    name=embedder.name, dimension=embedder.dimension, revision=embedder.revision
-                ),
+                embedder=identity(self.roles.embedder),
                 version=version("diagevo"),
             )
         )

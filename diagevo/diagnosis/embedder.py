@@ -17,6 +17,7 @@ import numpy as np
 from diagevo.config.models import EmbedderRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, Patience, RequestRefused
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
+from diagevo.memory import events
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -41,6 +42,11 @@ class Embedder(Protocol):
     def revision(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray: ...
+
+
+def identity(embedder: Embedder) -> events.Embedder:
+    """What the log keeps of an embedder: vectors of another identity are never compared with its own."""
+    return events.Embedder(name=embedder.name, dimension=embedder.dimension, revision=embedder.revision)
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:

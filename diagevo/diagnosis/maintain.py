@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.consolidation import consolidate
 from diagevo.diagnosis.diagnostician import Diagnostician
-from diagevo.diagnosis.embedder import Embedder
+from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.diagnosis.extraction import Diagnoser, OnProgress, ShouldStop
 from diagevo.diagnosis.settlement import settle
 from diagevo.memory.memory import Memory
@@ -53,8 +53,11 @@ def maintain(
 
     `ask_again` puts the unresolved failures of the round to the diagnostician once more, past stored replies.
     Call it when the `solver` stage is complete, after a `Diagnoser` that ran beside it was drained. Raises
-    ServiceError where a service is gone, StoppedSafely where a budget is spent or `should_stop` says so.
+    ServiceError where a service is gone, StoppedSafely where a budget is spent or `should_stop` says so,
+    ConfigError where the run's vectors are another embedder's (a run that named none takes any).
     """
+    if memory.names_embedder:
+        memory.check_embedder(identity(embedder))
     report = MaintenanceReport()
     clock = time.monotonic()
 

@@ -1,8 +1,8 @@
 """The derived vector index for very many causes: LanceDB, exact (flat) search, made again when in doubt.
 
-Written once a commit. A watermark beside the table says which causes of which embedding model it holds;
-where the folder is missing, damaged, behind or another model's, it is made again. Deleting it costs time and
-nothing else.
+Written once a commit. A watermark beside the table says which causes of which embedding model it holds, and
+the digest of its files; where the folder is missing, damaged, behind or another model's, it is made again.
+Deleting it costs time and nothing else.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from diagevo.errors import StoreError
 from diagevo.memory.model import Cause
 
 TABLE = "causes"
@@ -29,6 +30,10 @@ def _checksum(causes: Sequence[Cause]) -> str:
     for cause in causes:
         digest.update(f"{cause.cause_id} {len(cause.description)}:{cause.description}".encode())
     return digest.hexdigest()
+
+
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+"""What LanceDB and JSON raise over files that are missing or not as they were written."""
 
 
 class VectorIndex:
@@ -45,42 +50,67 @@ class VectorIndex:
         return self.folder / "watermark.json"
 
     def sync(self, causes: Sequence[Cause], load: Load) -> None:
-        """Hold exactly `causes`: open what is there, add what is new, or make it again."""
+        """Hold exactly `causes`: open what is there, add what is new, or make it again. Raises StoreError
+        where the folder cannot be written."""
         if self._table is not None and self.size == len(causes):
             return
-        if not self._reuse(causes):
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self._table, self.size = None, 0
-        while self.size < len(causes):
-            self._add(causes[self.size : self.size + CHUNK], load)
-        # One add is one version and one fragment: keep one of each, whatever the number of commits.
-        assert self._table is not None
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # it warns of other processes on the table: the run has one writer
-            self._table.optimize(cleanup_older_than=timedelta(0))
-        mark = {"model": self.model, "causes": self.size, "checksum": _checksum(causes)}
-        self._watermark.write_text(json.dumps(mark))
+        try:
+            if not self._reuse(causes):
+                self.clear()
+            if self._table is None or self.size < len(causes):
+                self._extend(causes, load)
+        except DAMAGE as error:
+            raise StoreError(
+                f"the vector index {self.folder} cannot be written: {error}",
+                hint="check that the folder may be written and has room; deleting it loses nothing",
+            ) from error
+
+    def clear(self) -> None:
+        """Remove the folder and all that is in it."""
+        self._table, self.size = None, 0
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder)
+        else:
+            self.folder.unlink(missing_ok=True)
 
     def _reuse(self, causes: Sequence[Cause]) -> bool:
-        """Whether the folder holds a beginning of `causes`, and can be read to its end."""
+        """Whether the folder holds a beginning of `causes`, every byte as it was written."""
         import lancedb
 
         try:
             mark = json.loads(self._watermark.read_text())
             size = int(mark["causes"])
-            known = list(causes[:size])
-            if mark["model"] != self.model or mark["checksum"] != _checksum(known) or size == 0:
+            if mark["model"] != self.model or mark["checksum"] != _checksum(causes[:size]) or size == 0:
+                return False
+            if size > len(causes) or mark["files"] != self._digest():
                 return False
             table = lancedb.connect(self.folder).open_table(TABLE)
-            numbers = table.to_arrow()["number"].to_pylist()
-            if sorted(numbers) != [c.number for c in known]:
-                return False
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError):
-            return False  # missing or damaged: SQL has it all
+        except DAMAGE:
+            return False  # SQL has it all
         self._table, self.size = table, size
         return True
+
+    def _digest(self) -> str:
+        """Of every file below the table's folder, by name: Lance itself does not see a changed byte."""
+        digest = hashlib.sha256()
+        for path in sorted(path for path in self.folder.glob(f"{TABLE}.lance/**/*") if path.is_file()):
+            digest.update(path.relative_to(self.folder).as_posix().encode() + b"\0")
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def _extend(self, causes: Sequence[Cause], load: Load) -> None:
+        """Add what is new. One add is one version and one fragment: one of each is kept, whatever the number
+        of commits."""
+        while self.size < len(causes):
+            self._add(causes[self.size : self.size + CHUNK], load)
+        assert self._table is not None
+        with warnings.catch_warnings():
+            # It warns of other processes on the table: the run has one writer.
+            warnings.simplefilter("ignore")
+            self._table.optimize(cleanup_older_than=timedelta(0))
+        mark = {"model": self.model, "causes": self.size, "checksum": _checksum(causes)}
+        self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
 
     def _add(self, causes: Sequence[Cause], load: Load) -> None:
         import lancedb

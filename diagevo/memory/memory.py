@@ -6,7 +6,7 @@ takes the lease with its first write, so that reading needs none. Thread-safe.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,13 @@ from diagevo.memory.records import event_id, payload_of, pending
 from diagevo.memory.schedule import Schedule
 from diagevo.memory.similarity import Similarity
 from diagevo.memory.state import advance, unsettled
-from diagevo.memory.vectors import Embed
+from diagevo.memory.vectors import Embed, Vectors
+
+UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
+"""The embedding model of a run that was never told one: whatever comes first, of whatever length."""
+
+PORTION = 256
+"""Texts that a change of the embedding model embeds and keeps at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,14 @@ class _Item:
 class Memory:
     """The event-sourced memory of one run. Made by `diagevo.open`."""
 
-    def __init__(self, database: Database, run_id: str, root: Path, config: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        run_id: str,
+        root: Path,
+        config: dict[str, Any],
+        embedder: Embedder | None = None,
+    ) -> None:
         self.run_id = run_id
         self.root = root
         self.database = database
@@ -78,6 +91,7 @@ class Memory:
         self.artifacts = Artifacts(database)
         self.state: MemoryState = projection.load(self.log, run_id)
         self._config = config
+        self._embedder = embedder or UNNAMED
         self._lock = threading.RLock()
         self._fence: int | None = None
         self._depth = 0
@@ -85,6 +99,8 @@ class Memory:
         self._broken: Exception | None = None
         self._after: list[Callable[[], None]] = []
         self._similarity = Similarity(self)
+        if embedder is not None:
+            self.check_embedder(embedder)
 
     @property
     def folder(self) -> Path:
@@ -179,6 +195,12 @@ class Memory:
                 return
             self._append([_Item(event)])
 
+    def _default_configuration(self) -> RunConfigured:
+        """What is recorded of a run whose consumer did not call `configure`."""
+        from diagevo import __version__
+
+        return RunConfigured(config=self._config, models={}, embedder=self._embedder, version=__version__)
+
     def _configuration(self) -> RunConfigured:
         """The run's latest configuration."""
         newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
@@ -203,7 +225,7 @@ class Memory:
                 )
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}")
             if state.config is None:
-                self._append([_Item(_unconfigured(self._config))])
+                self._append([_Item(self._default_configuration())])
             event = decide.opening(self.state, self.state.settings.seed if seed is None else seed)
             self._append([_Item(event, round=round)])
             return self.schedule(round)
@@ -433,6 +455,11 @@ class Memory:
         """The k nodes whose nearest member is nearest, best first."""
         return self._similarity.nodes(vector, k)
 
+    @property
+    def names_embedder(self) -> bool:
+        """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
+        return self.state.embedder not in (None, (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision))
+
     def check_embedder(self, embedder: Embedder) -> None:
         """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
         if self.state.embedder is None:
@@ -442,28 +469,57 @@ class Memory:
             raise ConfigError(
                 f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"
                 f" {_spelled(given)}",
-                hint="embed it anew: diagevo memory rebuild --embedder (and calibrate the thresholds)",
+                hint="go back to that model, or embed the run anew: diagevo memory rebuild --embedder"
+                f" --run {self.run_id} (and calibrate the thresholds: diagevo memory calibrate)",
             )
 
-    def change_embedder(self, embedder: Embedder, embed: Embed) -> int:
+    def change_embedder(
+        self,
+        embedder: Embedder,
+        embed: Embed,
+        *,
+        config: Mapping[str, Any] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
         """Embed every cause and node label with another model, and record that the run belongs to it now.
 
-        Between rounds only; decisions of the past stay. Returns the number of texts.
+        Between rounds only; decisions of the past stay. The vectors come first, in portions that are kept,
+        and the event that switches to them last: killed in between, the run is still the old model's, and
+        called again this goes on. `config` is the configuration that names the model, where one does. With
+        the run's own model it makes the vectors that are missing. Returns the number of texts.
         """
-        with self.atomic():
+        with self._lock:
+            self.claim()
             state = self.state
             if state.open is not None:
                 raise OutOfOrderError(
-                    f"round {state.open.number} is open: the embedder changes between rounds"
+                    f"round {state.open.number} is open: the embedder changes between rounds",
+                    hint=f"finish it with the old model, or go on from the last commit: diagevo runs fork"
+                    f" {self.run_id} --round {state.round}"
+                    if state.round
+                    else "finish it with the old model, or start another run",
                 )
             if state.config is None:
                 raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
-            last = self._configuration()
             texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
-            event = last.model_copy(update={"embedder": embedder, "number": last.number + 1})
-            self._append([_Item(event)])
-            self._similarity.vectors(texts, embed)
+            vectors = Vectors(self.database, embedder.name, embedder.dimension, embedder.revision)
+            for start in range(0, len(texts), PORTION):
+                vectors.embed(texts[start : start + PORTION], embed)
+                if on_progress is not None:
+                    on_progress(min(start + PORTION, len(texts)), len(texts))
+            last = self._configuration()
+            values = last.config if config is None else dict(config)
+            if (embedder, values) != (last.embedder, last.config):
+                changed = {"embedder": embedder, "config": values, "number": last.number + 1}
+                with self.atomic():
+                    self._append([_Item(last.model_copy(update=changed))])
             return len(texts)
+
+    def rebuild_index(self) -> int:
+        """Make the index of vectors again from SQL. The number of causes in it; 0 where so few need none."""
+        with self._lock:
+            self.claim()
+            return self._similarity.rebuild()
 
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
         """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
@@ -518,15 +574,9 @@ class Memory:
 
 def _spelled(embedder: tuple[str, int, str]) -> str:
     name, dimension, revision = embedder
+    if embedder == (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision):
+        return "a model that was never named"
     return f"{name} @ {revision or '-'} ({dimension} numbers)"
-
-
-def _unconfigured(config: dict[str, Any]) -> RunConfigured:
-    """The configuration of a run whose consumer gave none."""
-    from diagevo import __version__
-
-    nothing = Embedder(name="unnamed", dimension=0, revision="")
-    return RunConfigured(config=config, models={}, embedder=nothing, version=__version__)
 
 
 def _order(failure_id: str) -> tuple[int, ...]:

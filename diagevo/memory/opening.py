@@ -7,6 +7,7 @@ from pathlib import Path
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.database import Database
+from diagevo.memory.events import Embedder
 from diagevo.memory.log import Log
 from diagevo.memory.memory import Memory
 from diagevo.memory.migrate import prepare
@@ -24,7 +25,13 @@ def runs_folder(database: Database, root: Path | None = None) -> Path:
 
 
 def open_memory(
-    url: str, run: str, *, create: bool = True, root: Path | None = None, config: Config | None = None
+    url: str,
+    run: str,
+    *,
+    create: bool = True,
+    root: Path | None = None,
+    config: Config | None = None,
+    embedder: Embedder | None = None,
 ) -> Memory:
     """See `diagevo.open`."""
     if RUN_ID.fullmatch(run) is None:
@@ -37,4 +44,8 @@ def open_memory(
         known = ", ".join(Log(database).runs()) or "none"
         raise NotFoundError(f"there is no run {run}", hint=f"runs here: {known}")
     settings = {} if config is None else config.model_dump(mode="json")
-    return Memory(database, run, runs_folder(database, root), settings)
+    try:
+        return Memory(database, run, runs_folder(database, root), settings, embedder)
+    except BaseException:
+        database.close()
+        raise

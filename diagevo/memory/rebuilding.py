@@ -1,13 +1,38 @@
-"""Projections made again from events: they are disposable, the log is not."""
+"""Projections and the vector index made again: they are disposable, the log is not."""
+
+from dataclasses import dataclass
 
 from sqlalchemy import delete
 
 from diagevo.memory import projection
+from diagevo.memory.events import Embedder
 from diagevo.memory.history import History
+from diagevo.memory.memory import Memory
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import CAUSE, NODE, ROUND, SNAPSHOT
 from diagevo.memory.projection import HISTORY as CAUSE_HISTORY
 from diagevo.memory.state import advance
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """What was made again."""
+
+    rounds: int
+    embedder: Embedder
+    """The model whose vectors the run has."""
+    indexed: int
+    """Causes in the vector index; 0 where so few need none."""
+
+
+def rebuild(memory: Memory) -> Rebuilding:
+    """Projections, snapshots and the vector index of a run. Raises StoreError where another process writes to
+    it."""
+    memory.claim()
+    history = History(memory.database, memory.run_id, memory.root)
+    rounds = rebuild_projections(history)
+    indexed = memory.rebuild_index()
+    return Rebuilding(rounds, history.configuration().embedder, indexed)
 
 
 def rebuild_projections(history: History) -> int:

@@ -5,12 +5,13 @@ rounds are in the LanceDB index (`index.py`), only later ones in memory, and the
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from diagevo.memory.events import SimilarCause
-from diagevo.memory.index import VectorIndex
+from diagevo.memory.index import DAMAGE, VectorIndex
 from diagevo.memory.model import Cause, MemoryState
 from diagevo.memory.recall import PLACES, Matrix, NodeCandidate, best_first, cosines, pairs_above
 from diagevo.memory.vectors import Embed, Vectors
@@ -42,6 +43,16 @@ class Similarity:
             self._matrix = Matrix()
             self._sync()
 
+    def rebuild(self) -> int:
+        """Make the index again from SQL, whatever its folder holds; how many causes are in it, or 0."""
+        self.reset()
+        VectorIndex(self._folder, self.store().model).clear()
+        return self._sync()
+
+    @property
+    def _folder(self) -> Path:
+        return self._memory.folder / "vectors"
+
     def store(self) -> Vectors:
         """The vectors of the run's embedding model."""
         embedder = self._memory.state.embedder or ("unnamed", 0, "")
@@ -63,7 +74,7 @@ class Similarity:
         if len(committed) < INDEX_FROM or not committed:
             return 0
         if self._index is None:
-            self._index = VectorIndex(self._memory.folder / "vectors", self.store().model)
+            self._index = VectorIndex(self._folder, self.store().model)
         self._index.sync(committed, self._load)
         return len(committed)
 
@@ -78,10 +89,19 @@ class Similarity:
         recent = self._matrix.similarities(vector)
         if not indexed or self._index is None:
             return self._matrix.ids, recent
-        numbers, rows = self._index.nearest(vector, limit)
+        numbers, rows = self._nearest(self._index, vector, limit)
         order = np.argsort(numbers)
         ids = [f"c{number}" for number in numbers[order]]
         return [*ids, *self._matrix.ids], np.concatenate([cosines(rows[order], vector), recent])
+
+    def _nearest(self, index: VectorIndex, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            return index.nearest(vector, limit)
+        except DAMAGE:  # its files went away while it was open
+            self._index = None
+            self._sync()
+            assert self._index is not None
+            return self._index.nearest(vector, limit)
 
     def causes(self, vector: np.ndarray, above: float | None) -> list[SimilarCause]:
         ids, found = self._search(vector, NEAREST)

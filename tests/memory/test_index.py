@@ -63,7 +63,7 @@ def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
 
 
 @pytest.mark.usefixtures("indexed")
-@pytest.mark.parametrize("damage", ["deleted", "truncated", "watermark", "behind", "ahead"])
+@pytest.mark.parametrize("damage", ["deleted", "truncated", "watermark", "behind", "ahead", "a file"])
 def test_no_damage_to_its_folder_changes_a_result(tmp_path: Path, damage: str) -> None:
     with opened(tmp_path) as memory:
         _round(memory, 3)
@@ -82,10 +82,45 @@ def test_no_damage_to_its_folder_changes_a_result(tmp_path: Path, damage: str) -
     elif damage == "behind":
         shutil.rmtree(folder)
         shutil.copytree(tmp_path / "earlier", folder)
+    elif damage == "a file":
+        shutil.rmtree(folder)
+        folder.write_text("in its place")
     else:
         (folder / "watermark.json").write_text((folder / "watermark.json").read_text().replace("6", "9"))
     with opened(tmp_path) as memory:
         assert _answers(memory) == exact
+
+
+@pytest.mark.usefixtures("indexed")
+def test_no_changed_byte_in_any_of_its_files_changes_a_result(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 4)
+        folder = memory.folder / "vectors"
+        exact = _answers(memory)
+    intact = Path(shutil.copytree(folder, tmp_path / "intact"))
+    names = [path.relative_to(intact) for path in intact.rglob("*") if path.is_file()]
+    assert len(names) >= 3
+    for name in names:
+        for share in (0.0, 0.4, 0.999):
+            shutil.rmtree(folder)
+            shutil.copytree(intact, folder)
+            content = bytearray((folder / name).read_bytes())
+            content[int(share * len(content))] ^= 0x40
+            (folder / name).write_bytes(content)
+            with opened(tmp_path) as memory:
+                assert _answers(memory) == exact, (name, share)
+
+
+@pytest.mark.usefixtures("indexed")
+def test_a_folder_that_goes_away_while_it_is_open_changes_no_result(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 3)
+        exact = _answers(memory)
+        shutil.rmtree(memory.folder / "vectors")
+        assert _answers(memory) == exact
+        shutil.rmtree(memory.folder / "vectors")
+        _round(memory, 1)
+        assert len(memory.similar_causes(embed(["x"])[0])) == 4
 
 
 @pytest.mark.usefixtures("indexed")
@@ -113,7 +148,7 @@ def test_another_embedding_model_is_refused_until_everything_is_embedded_anew(
     other = Embedder(name="mirrored", dimension=8, revision="2")
     with opened(tmp_path) as memory:
         _round(memory, 3)
-        with pytest.raises(ConfigError, match="was embedded by unnamed") as caught:
+        with pytest.raises(ConfigError, match="was embedded by a model that was never named") as caught:
             memory.check_embedder(other)
         assert "diagevo memory rebuild --embedder" in (caught.value.hint or "")
         before = memory.state.hash(1, 3)

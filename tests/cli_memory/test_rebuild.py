@@ -1,0 +1,240 @@
+"""`diagevo memory rebuild`: what it makes again, and how a run goes over to another embedding model."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diagevo
+from diagevo.diagnosis.embedder import HashingEmbedder, identity
+from diagevo.errors import ConfigError
+from diagevo.memory import similarity
+from diagevo.memory.events import Embedder, SimilarCause
+from diagevo.memory.history import open_history
+from diagevo.memory.memory import Memory
+from tests.cli.program import clean_environment, run
+from tests.cli_memory.conftest import Ask
+from tests.contracts.databases import Store
+from tests.diagnosis.server import Answer, Server
+from tests.memory_audit.played import C1, C2, Player, embed
+
+BY_HAND = Embedder(name="by-hand", dimension=4, revision="1")
+"""The model that the hand-played run was embedded with."""
+TEXTS = 4 + 2
+"""Its causes, and the nodes that live: n3 was merged into n1."""
+
+
+def memory_of(home: Path, **options: Any) -> Memory:
+    return diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "played", root=home, create=False, **options)
+
+
+def nearest(memory: Memory) -> list[SimilarCause]:
+    return memory.similar_causes(embed([C2])[0])
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the index from the first cause on."""
+    monkeypatch.setattr(similarity, "INDEX_FROM", 1)
+
+
+@pytest.mark.usefixtures("indexed")
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "a byte", "a file"])
+def test_rebuild_makes_the_vector_index_again(change: Ask, home: Path, damage: str) -> None:
+    with memory_of(home) as memory:
+        exact = nearest(memory)
+    folder = home / "played" / "vectors"
+    data = max(folder.rglob("data/*.lance"), key=lambda path: path.stat().st_size)
+    if damage == "emptied":
+        data.write_bytes(b"")
+    elif damage == "a byte":
+        content = bytearray(data.read_bytes())
+        content[len(content) // 3] ^= 1
+        data.write_bytes(content)
+    else:
+        shutil.rmtree(folder)
+        if damage == "a file":
+            folder.write_text("in its place")
+    done = change("memory", "rebuild")
+    assert done.stdout == (
+        "played: projections and snapshots of 4 rounds written again\n"
+        "  embeddings    by-hand @ 1, 4 numbers\n"
+        "  vector index  4 causes\n"
+    )
+    mark = json.loads((folder / "watermark.json").read_text())
+    assert (mark["model"], mark["causes"]) == ("by-hand@1/4", 4)
+    with memory_of(home) as memory:
+        assert nearest(memory) == exact
+        assert [c.cause_id for c in exact] == ["c2", "c4", "c1", "c3"]
+
+
+def test_few_causes_need_no_index(change: Ask, home: Path) -> None:
+    assert "  vector index  so few causes need none\n" in change("memory", "rebuild").stdout
+    assert not (home / "played" / "vectors").exists()
+
+
+def test_a_run_that_somebody_writes_is_not_rebuilt(home: Path, tmp_path: Path) -> None:
+    with memory_of(home) as memory:
+        memory.claim()
+        done = run("memory", "rebuild", "--embedder", "--profile", "embedded", cwd=tmp_path, env=env(home))
+        assert (done.returncode, done.stdout) == (5, "")
+        assert "run played is being written by process" in done.stderr
+    assert run("memory", "rebuild", cwd=tmp_path, env=env(home)).returncode == 0
+
+
+def env(home: Path, **more: str) -> dict[str, str]:
+    return {"DIAGEVO_HOME": str(home), "OPENAI_API_KEY": "none", **more}
+
+
+def served(server: Server, name: str = "served-4") -> str:
+    role = {"engine": "openai", "model": name, "dimension": 4, "base_url": server.url}
+    return f"--set=roles.embedder={json.dumps(role)}"
+
+
+def turned(texts: list[str]) -> np.ndarray:
+    """The other model: every vector turned around."""
+    return embed(texts)[:, ::-1]
+
+
+def answering(request: dict[str, Any], _before: int) -> Answer:
+    rows = turned(request["input"]).tolist()
+    data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
+    usage = {"prompt_tokens": 1, "total_tokens": 1}
+    return Answer(body={"object": "list", "model": request["model"], "data": data, "usage": usage})
+
+
+def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes_on(
+    home: Path, tmp_path: Path
+) -> None:
+    other = Embedder(name="served-4", dimension=4, revision="served")
+    with pytest.raises(ConfigError, match=r"was embedded by by-hand @ 1 \(4 numbers\)") as refused:
+        memory_of(home, embedder=other)
+    assert "diagevo memory rebuild --embedder --run played" in (refused.value.hint or "")
+    with Server(answering) as server:
+        # The hand-played run has no roles of its own, so the profile gives them.
+        done = run(
+            "memory", "rebuild", "--embedder", "--profile", "embedded", served(server), "--json",
+            cwd=tmp_path, env=env(home),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["data"] == {
+            "rounds": 4,
+            "embedder": {"name": "served-4", "dimension": 4, "revision": "served"},
+            "indexed": 0,
+        }
+        assert sum(len(request["input"]) for request in server.requests) == TEXTS
+        assert f"{TEXTS} of {TEXTS} texts have their vectors\n" in done.stderr
+        assert "diagevo memory calibrate proposes new ones" in done.stderr
+    log = run("memory", "log", "--last", "1", cwd=tmp_path, env=env(home)).stdout
+    told = "#140  r4   RunConfigured                      version 0.1.0, embeddings served-4 (4 numbers)"
+    assert log.strip() == told
+    for command in (["memory", "verify", "--deep"], ["memory", "why", "c2"], ["memory", "replay", "--check"]):
+        assert run(*command, cwd=tmp_path, env=env(home)).returncode == 0
+
+    with pytest.raises(ConfigError, match="was embedded by served-4"):
+        memory_of(home, embedder=BY_HAND)
+    with memory_of(home, embedder=other) as memory:
+        found = memory.similar_causes(turned([C1])[0])
+        assert [(c.cause_id, c.similarity) for c in found[:2]] == [("c1", 1.0), ("c3", 0.6)]
+        player = Player(memory)
+        player.open(5)
+        player.score(player.question(0, [("1", 6)], "kept", "c1"))
+        player.fail("r5.q0.a0")
+        player.recurs("r5.q0.a0", "c1")
+        player.trained()
+        player.settle_recurrence("r5.q0.a0")
+        player.commit()
+    assert run("memory", "verify", cwd=tmp_path, env=env(home)).returncode == 0
+
+
+def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_embedded_twice(
+    home: Path, tmp_path: Path
+) -> None:
+    portions = 0
+
+    def stalling(request: dict[str, Any], before: int) -> Answer:
+        nonlocal portions
+        portions += 1
+        return Answer(stall=60) if portions > 2 else answering(request, before)
+
+    small = "import diagevo.memory.memory as m; m.PORTION = 2; from diagevo.cli.main import app; app()"
+    with Server(stalling) as server:
+        command = ["memory", "rebuild", "--embedder", "--profile", "embedded", served(server)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", small, *command],
+            cwd=tmp_path,
+            env=clean_environment(**env(home)),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while len(server.requests) < 3:
+            time.sleep(0.02)
+            assert process.poll() is None, process.stderr
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=60)
+
+        store = Store(f"sqlite:///{home / 'diagevo.db'}", home)
+        history = open_history(store.url, "played")
+        try:
+            assert history.end.sequence == 139
+            assert history.configuration().embedder == BY_HAND
+        finally:
+            history.close()
+        assert run("memory", "verify", "--deep", cwd=tmp_path, env=env(home)).returncode == 0
+        with memory_of(home, embedder=BY_HAND) as memory:
+            assert nearest(memory)[0].similarity == 1.0
+
+        server.behave, server.requests[:] = answering, []
+        again = run(*command, cwd=tmp_path, env=env(home))
+        assert again.returncode == 0, again.stderr
+        assert sum(len(request["input"]) for request in server.requests) == TEXTS - 4
+
+
+def test_a_round_that_is_open_keeps_its_embedding_model(home: Path, change: Ask) -> None:
+    with memory_of(home) as memory:
+        memory.open_round(5)
+    done = change("memory", "rebuild", "--embedder", "--profile", "embedded")
+    assert done.exit_code == 5, done.stderr
+    assert "round 5 is open: the embedder changes between rounds" in done.stderr
+    assert "diagevo runs fork played --round 4" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_resumed_run_of_another_embedding_model_is_refused_until_it_was_embedded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.run.small import SMALL
+
+    def ask(*arguments: str) -> Any:
+        from tests.cli.program import invoke
+
+        return invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path / "runs")})
+
+    (tmp_path / "small.yaml").write_text(json.dumps(SMALL), encoding="utf-8")
+    first = ask("train", "-c", "small.yaml", "--rounds", "1", "--run", "a")
+    assert first.exit_code == 0, first.stderr
+    monkeypatch.setattr(HashingEmbedder, "revision", "words-2")  # another version of the embedder
+    refused = ask("train", "--resume", "--rounds", "2")
+    assert refused.exit_code == 2
+    assert (
+        "run a was embedded by hashing @ words-bigrams-1 (256 numbers), the configuration names"
+        " hashing @ words-2 (256 numbers)" in refused.stderr
+    )
+    assert "diagevo memory rebuild --embedder --run a" in refused.stderr
+    assert ask("memory", "rebuild", "--embedder").exit_code == 0
+    resumed = ask("train", "--resume", "--rounds", "2")
+    assert resumed.exit_code == 0, resumed.stderr
+    history = open_history(f"sqlite:///{tmp_path / 'runs' / 'diagevo.db'}", "a")
+    try:
+        assert history.end.round == 2
+        assert history.configuration().embedder == identity(HashingEmbedder(256))
+    finally:
+        history.close()
+    assert ask("memory", "verify", "--deep").exit_code == 0
