@@ -16,7 +16,21 @@ from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError, StoppedSafely
 
-from . import ablate, config, db, doctor, evaluate, init, memory, options, oracle, report, runs, schema, train
+from . import (
+    ablate,
+    config,
+    db,
+    doctor,
+    evaluate_run,
+    init,
+    memory,
+    options,
+    oracle,
+    report,
+    runs,
+    schema,
+    train,
+)
 
 USAGE = 2
 BUG = 70
@@ -132,7 +146,7 @@ app.add_typer(runs.app)
 app.add_typer(memory.app)
 app.add_typer(db.app)
 schema.register(app)
-app.add_typer(evaluate.app)
-evaluate.app.add_typer(oracle.app)
+app.add_typer(evaluate_run.app)
+evaluate_run.app.add_typer(oracle.app)
 app.add_typer(report.app)
 app.add_typer(ablate.app)

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import evaluate, options, render
+from .evaluate_run import Batch, KeyEnv, Seed, measure
 from .options import Call
 from .render import Column
 
@@ -28,6 +30,32 @@ ACCURACY = (
     Column("source"),
 )
 Rounds = Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")]
+
+
+@dataclass(frozen=True)
+class AccuracyLine:
+    """How many of a round's pseudo-labels are right, as a share; null until some are checked."""
+
+    round: int
+    sampled: int
+    checked: int
+    accuracy: float | None
+    standard_error: float | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Exported:
+    questions: int
+    file: str
+
+
+def _accuracy_lines() -> Any:
+    return list[AccuracyLine]
+
+
+def _exported() -> Any:
+    return Exported
 
 
 @contextmanager
@@ -58,14 +86,16 @@ def _accuracy(call: Call, oracle: "Oracle") -> None:
 
 def _line(line: "LabelAccuracy") -> dict[str, Any]:
     known = line.accuracy
-    return {
-        "round": line.round,
-        "sampled": line.sampled,
-        "checked": line.checked,
-        "accuracy": None if known is None else known.value,
-        "standard_error": None if known is None else known.standard_error,
-        "source": line.source,
-    }
+    return asdict(
+        AccuracyLine(
+            round=line.round,
+            sampled=line.sampled,
+            checked=line.checked,
+            accuracy=None if known is None else known.value,
+            standard_error=None if known is None else known.standard_error,
+            source=line.source,
+        )
+    )
 
 
 @options.command(
@@ -73,6 +103,7 @@ def _line(line: "LabelAccuracy") -> dict[str, Any]:
     "sample",
     group="eval oracle",
     rows=True,
+    data=_accuracy_lines,
     example="""diagevo eval oracle sample --run a --round all
     diagevo eval oracle sample --run a --round 3 --questions 200""",
 )
@@ -80,7 +111,7 @@ def sample(
     call: Call,
     round: Rounds = "all",
     questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
-    seed: evaluate.Seed = 0,
+    seed: Seed = 0,
 ) -> None:
     """Draw questions of rounds to be answered. Where the world computes the truth, that is the answer."""
     with opened(call) as (history, oracle):
@@ -94,13 +125,14 @@ def sample(
     "propose",
     group="eval oracle",
     rows=True,
+    data=_accuracy_lines,
     example="diagevo eval oracle propose --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1",
 )
 def propose(
     call: Call,
     model: Annotated[str, typer.Option("--model", help="The model that proposes, as the endpoint names it.")],
     base_url: Annotated[str, typer.Option("--base-url", help="OpenAI-compatible endpoint.")],
-    key_env: evaluate.KeyEnv = "OPENAI_API_KEY",
+    key_env: KeyEnv = "OPENAI_API_KEY",
     samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
 ) -> None:
@@ -129,7 +161,11 @@ def propose(
 
 
 @options.command(
-    app, "export", group="eval oracle", example="diagevo eval oracle export to-check.csv --run a --round 3"
+    app,
+    "export",
+    group="eval oracle",
+    data=_exported,
+    example="diagevo eval oracle export to-check.csv --run a --round 3",
 )
 def export(
     call: Call,
@@ -137,7 +173,7 @@ def export(
     round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
 ) -> None:
     """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
-    with opened(call) as (_, oracle):
+    with opened(call) as (_, oracle), render.writing(file):
         written = oracle.export(file, round)
     text = f"{written} questions in {file}; write ok, the right answer or none into `answer`, then import it"
     render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
@@ -148,6 +184,7 @@ def export(
     "import",
     group="eval oracle",
     rows=True,
+    data=_accuracy_lines,
     example="diagevo eval oracle import checked.csv --run a",
 )
 def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")]) -> None:
@@ -163,8 +200,10 @@ def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")
     "selfplay",
     group="eval",
     rows=True,
+    data=evaluate.evaluation_lines,
     example="""diagevo eval selfplay --solver start --run a
-    diagevo eval selfplay --solver own --samples 12 --run a""",
+    diagevo eval selfplay --solver own --run a
+    diagevo eval selfplay --solver own --run free-only --of a""",
 )
 def selfplay(
     call: Call,
@@ -174,28 +213,36 @@ def selfplay(
             "--solver", help="The fixed starting model (difficulty), or each round's (label accuracy)."
         ),
     ] = "start",
+    of: Annotated[
+        str | None,
+        typer.Option("--of", metavar="RUN", help="Ask this run's questions, so that runs share them."),
+    ] = None,
     round: Rounds = "all",
-    questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Most questions a round.")] = 200,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
     temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
-    seed: evaluate.Seed = 0,
-    batch: evaluate.Batch = 64,
+    seed: Seed = 0,
+    batch: Batch = 64,
 ) -> None:
     """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
     from diagevo.evaluation.evaluate import procedure_of
     from diagevo.evaluation.sources import self_play_questions
     from diagevo.evaluation.store import EvaluationStore
+    from diagevo.memory.history import open_history
     from diagevo.selfplay.equivalence import AnswerChecker
 
     from . import subjects
 
-    with opened(call) as (history, _), AnswerChecker() as checker:
+    with opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
+        asked = history if of is None else open_history(call.database, of)
+        if of is not None:
+            stack.callback(asked.close)
         store, done = EvaluationStore(history.database), []
         for number in _committed(history, round):
             loaded = self_play_questions(
-                history.database,
-                history,
+                asked,
                 number,
+                of=None if asked.run_id == history.run_id else asked.run_id,
                 size=questions,
                 samples=samples,
                 temperature=temperature,
@@ -205,7 +252,7 @@ def selfplay(
                 procedure = procedure_of(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
-                done.append(evaluate.measure(call, store, ready, loaded, checker, procedure, None))
+                done.append(measure(call, store, ready, loaded, checker, procedure, None))
         render.rows(
             call, evaluate.EVALUATIONS, [evaluate.line_of(found) for found in done], run=history.run_id
         )

@@ -10,7 +10,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -293,9 +294,15 @@ def _write(call: Call, text: str) -> None:
 
 
 def _opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
-    try:
+    with writing(path, hint="name another file with -o"):
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open(mode, encoding=None if mode == "wb" else "utf-8")
+
+
+@contextmanager
+def writing(path: Path, hint: str = "name another place") -> Iterator[None]:
+    """Around what writes to a place that the user named: a place that takes nothing is their mistake."""
+    try:
+        yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigError(f"cannot write {path}: {reason}", hint="name another file with -o") from error
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}", hint=hint) from error

@@ -28,6 +28,8 @@ class Measured:
     subject: "Subject"
     top_p: float
     max_new_tokens: int
+    served: bool = False
+    """Whether it is a server's, which takes questions one by one and batches them itself."""
 
 
 def rounds_named(history: "History", config: "Config", named: str) -> list[int]:
@@ -132,7 +134,7 @@ def model(
                 longest = resolve(profile="embedded").config.sampling.max_new_tokens
         sampler, revision = TransformersSampler(check_model_folder(folder)), sha256_of(folder)
     try:
-        yield Measured(sampler, templates, Subject(name, revision), 0.99, longest)
+        yield Measured(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
     finally:
         sampler.close()
 

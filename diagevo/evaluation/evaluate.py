@@ -88,7 +88,7 @@ def conditions_of(
         "seed": procedure.seed,
         "batch": None if procedure.served else procedure.batch,
         "prompts": {name: templates.digest(name) for name in ("solver_system", "solver_user")},
-        "judge": None if judge is None else {"model": judge.name, "prompt": judge.prompt_digest},
+        "judge": None if judge is None else judge.conditions,
         "model": subject.model,
         "revision": subject.revision,
         "run": subject.run_id,

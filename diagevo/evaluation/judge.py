@@ -47,8 +47,9 @@ class Judge:
         return f"{self.model} (reference and answer swapped, as peers do)" if self.swapped else self.model
 
     @property
-    def prompt_digest(self) -> str:
-        return digest_of(INSTRUCTION)
+    def conditions(self) -> dict[str, object]:
+        """What its verdicts depend on, as an evaluation stores it."""
+        return {"model": self.name, "swapped": self.swapped, "prompt": digest_of(INSTRUCTION)}
 
     def prompt(self, case: Case) -> Prompt:
         reference, answer = case.reference, case.answer

@@ -58,12 +58,18 @@ def load(
         if entry.draw is not None:
             read = [read[i] for i in spread([q.category for q in read], entry.draw, seed)]
         questions.extend(read)
-    if limit is not None and limit < len(questions):
-        questions = [questions[i] for i in spread([q.category for q in questions], limit, seed)]
     if not questions:
         raise ConfigError(f"{entry.name}: the source holds no question")
     named = [path.name for path in files] or [f"{p.hub.id}@{p.hub.split}" for p in entry.parts]
-    return Loaded(entry, tuple(questions), ", ".join(named))
+    return limited(Loaded(entry, tuple(questions), ", ".join(named)), limit, seed)
+
+
+def limited(loaded: Loaded, limit: int | None, seed: int) -> Loaded:
+    """At most `limit` of the questions, as evenly over the categories as they allow."""
+    if limit is None or limit >= len(loaded.questions):
+        return loaded
+    chosen = spread([question.category for question in loaded.questions], limit, seed)
+    return Loaded(loaded.benchmark, tuple(loaded.questions[i] for i in chosen), loaded.source)
 
 
 def _files(entry: Benchmark, sources: Sequence[Path]) -> list[Path]:

@@ -56,17 +56,13 @@ def majorities(results: Sequence[Answered], checker: AnswerChecker) -> Estimate:
     return estimate([float(label is not None and next(agreed)) for label in labels])
 
 
-def by_category(results: Iterable[Answered]) -> dict[str, tuple[float, float, int]]:
-    """Score, standard error and number of questions of each category."""
+def by_category(results: Iterable[Answered]) -> dict[str, Estimate]:
+    """The score of each category, over its settled questions."""
     scores: dict[str, list[float]] = defaultdict(list)
     for result in results:
         if result.score is not None:
             scores[result.category or "–"].append(result.score)
-    return {
-        name: (e.value, e.standard_error, e.questions)
-        for name, s in sorted(scores.items())
-        for e in [estimate(s)]
-    }
+    return {name: estimate(of_category) for name, of_category in sorted(scores.items())}
 
 
 def compare(

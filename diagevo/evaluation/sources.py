@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.questions import Benchmark, Loaded, Question
-from diagevo.memory.database import Database
 from diagevo.memory.events import CandidateScored, StageCompleted
 from diagevo.memory.history import History, expect
 
 SELF_PLAY = "selfplay.r"
-"""Beginning of the name of a round's own questions as a benchmark; the round's number follows."""
+"""Beginning of the name of a round's questions as a benchmark: its number follows, and @RUN if another's."""
 
 
 def labelled(
@@ -29,42 +28,53 @@ def labelled(
 
 
 def self_play_questions(
-    database: Database,
     history: History,
     round: int,
     *,
+    of: str | None = None,
     size: int,
     samples: int,
     temperature: float,
     seed: int,
 ) -> Loaded:
-    """Questions of a round with reference answers: the oracle's where it was asked, else the world's truth.
+    """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
-    Raises NotFoundError where neither is there.
+    `of` names the run where the questions are another's than the solver's. A question that the oracle found
+    to have no answer is left out. Raises NotFoundError where no question has a reference answer.
     """
     pairs = [
-        (item.question, item.answer) for item in Oracle(database, history.run_id).items(round) if item.answer
+        (item.question, item.answer)
+        for item in Oracle(history.database, history.run_id).items(round)
+        if item.answer
     ]
     source = "oracle"
     if not pairs:
         source = "truth of the world"
         scored = (expect(r, CandidateScored) for r in history.events(CandidateScored, round=round))
         known = [event for event in scored if event.truth is not None and event.verdict != "invalid"]
-        chosen = random.Random(f"{seed}.selfplay.{round}").sample(known, min(size, len(known)))
-        pairs = [(history.text(event.question) or "", event.truth or "") for event in chosen]
+        pairs = [(history.text(event.question) or "", event.truth or "") for event in known]
     if not pairs:
         raise NotFoundError(
             f"round {round} of run {history.run_id} has no questions with reference answers",
-            hint=f"draw and check some: diagevo eval oracle sample --round {round}",
+            hint=f"draw and check some: diagevo eval oracle sample --run {history.run_id} --round {round}",
         )
+    chosen = random.Random(f"{seed}.selfplay.{round}").sample(pairs, min(size, len(pairs)))
     return labelled(
-        f"{SELF_PLAY}{round}",
-        f"Questions of round {round}",
-        pairs,
+        f"{SELF_PLAY}{round}" + ("" if of is None else f"@{of}"),
+        f"Questions of round {round}" + ("" if of is None else f" of run {of}"),
+        chosen,
         samples=samples,
         temperature=temperature,
         source=f"{history.run_id} round {round}, {source}",
     )
+
+
+def self_play_round(benchmark: str) -> tuple[int, str | None] | None:
+    """The round that a self-play benchmark is of, and the run where it is another's; None for any other."""
+    if not benchmark.startswith(SELF_PLAY):
+        return None
+    number, _, run = benchmark.removeprefix(SELF_PLAY).partition("@")
+    return int(number), run or None
 
 
 def checkpoint_of(history: History, role: str, round: int) -> str | None:

@@ -213,4 +213,4 @@ def _evaluation_of(row: Any) -> Evaluation:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

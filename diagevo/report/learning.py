@@ -5,7 +5,7 @@ from typing import Any
 
 from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import estimate
-from diagevo.evaluation.sources import SELF_PLAY
+from diagevo.evaluation.sources import self_play_round
 from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, percent, sized
 from diagevo.report.material import Material
 from diagevo.report.style import GREY, altair
@@ -132,12 +132,18 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                 )
                 rows.append(row | {"questions": label.checked})
         for evaluation in material.evaluations:
-            if _own_round(evaluation) and evaluation.metrics and "majority" in evaluation.metrics:
-                samples = evaluation.conditions["samples"]
+            asked = self_play_round(evaluation.benchmark)
+            if (
+                asked
+                and asked[0] == evaluation.round
+                and evaluation.metrics
+                and "majority" in evaluation.metrics
+            ):
+                samples, of = evaluation.conditions["samples"], asked[1]
                 row = _row(
                     material.run_id,
-                    evaluation.round or 0,
-                    "after training",
+                    evaluation.round,
+                    "after training" if of is None else f"after training, questions of {of}",
                     evaluation.metrics["majority"],
                     evaluation.metrics["majority_se"],
                 )
@@ -153,17 +159,14 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
     return Figure(sized(chart), rows, caption)
 
 
-def _own_round(evaluation: Any) -> bool:
-    return evaluation.benchmark == f"{SELF_PLAY}{evaluation.round}"
-
-
 def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
     rows: Rows = []
     samples: set[int] = set()
     for material in materials:
         for evaluation in material.evaluations:
-            if evaluation.round == 0 and evaluation.benchmark.startswith(SELF_PLAY) and evaluation.metrics:
-                number = int(evaluation.benchmark.removeprefix(SELF_PLAY))
+            asked = self_play_round(evaluation.benchmark)
+            if evaluation.round == 0 and asked and asked[1] is None and evaluation.metrics:
+                number = asked[0]
                 error = evaluation.metrics["score_se"]
                 row = _row(material.run_id, number, material.run_id, 1 - evaluation.metrics["score"], error)
                 row["error_rate"] = row.pop("accuracy")
