@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
+from urllib.parse import urlsplit
 
 from diagevo.errors import ServiceError
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
@@ -33,12 +34,20 @@ class OpenAISampler:
 
         `extra`: further fields of the request that a server understands.
         """
-        from openai import OpenAI
+        from openai import DefaultHttpxClient, OpenAI
 
         self._url = base_url
         self._model = model
         self._extra = extra or {}
-        self._client = OpenAI(base_url=base_url, api_key=api_key, timeout=timeout, max_retries=retries)
+        here = urlsplit(base_url).hostname in ("127.0.0.1", "localhost", "::1")
+        self._client = OpenAI(
+            base_url=base_url,
+            api_key=api_key,
+            timeout=timeout,
+            max_retries=retries,
+            # Not through the proxy of a cluster's environment to a server on this machine.
+            http_client=DefaultHttpxClient(trust_env=False) if here else None,
+        )
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="openai-sampler")
 
     def sample(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypedDict
+from typing import Literal, Protocol, TypedDict, runtime_checkable
 
 
 class Message(TypedDict):
@@ -44,3 +44,17 @@ class Sampler(Protocol):
     ) -> list[list[Completion]]: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Served(Sampler, Protocol):
+    """A sampler whose server other processes may ask as well."""
+
+    @property
+    def url(self) -> str:
+        """The server's address; it stays the same."""
+        ...
+
+    def keep_up(self) -> None:
+        """To be called now and then while others ask the server: what has died is started again."""
+        ...

@@ -1,24 +1,24 @@
 """A vLLM server that diagevo starts for a frozen model, watches, and ends with the stage."""
 
 import json
+import re
 import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from diagevo.errors import MissingDependencyError, ServiceError
-from diagevo.sampling.model_folder import check_model_folder
+from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
+from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, post
 
 # Not `vllm serve`: it looks up its distribution's name, which other builds of vLLM do not have.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
-SERVED_NAME = "policy"
+_DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
 _SHAPE = (
     "architectures",
     "hidden_size",
@@ -32,10 +32,11 @@ _SHAPE = (
 
 
 class VLLMServer:
-    """Implements `Sampler` over a server of its own on loopback, with a port that the system gives.
+    """Implements `Served` over a server of its own on loopback, with a port that the system gives.
 
-    A server that dies is started again with the same weights, `restarts` times in all, and the call that it
-    interrupted is made again; after that the error names its log file. `close` ends its process group only.
+    A server that dies is started again with the same weights on the same port, `restarts` times in all, and
+    the call that it interrupted is made again; after that the error names its log file. Other processes may
+    ask it too (vllm_client.py), while this one calls `keep_up`. `close` ends its process group only.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class VLLMServer:
         self._env = {"VLLM_SERVER_DEV_MODE": "1", **(env or {})}
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
+        self._port = _free_port()
         self._start()
 
     @property
@@ -88,6 +90,11 @@ class VLLMServer:
             except ServiceError as error:
                 self._restart_or_report(error)
 
+    def keep_up(self) -> None:
+        """Start the server again where it has died. Raises ServiceError where it died too often."""
+        if self._process is not None and (status := self._process.status()) is not None:
+            self._restart(f"The vLLM server {ending(status)}")
+
     def reload_weights(self, folder: Path) -> None:
         """Serve the weights in `folder` from now on, without a restart.
 
@@ -102,12 +109,11 @@ class VLLMServer:
                 hint="Start a server of its own for it.",
             )
         self._folder = folder
+        path = str(folder.resolve())
         try:
-            self._post(
-                "/collective_rpc",
-                {"method": "reload_weights", "kwargs": {"weights_path": str(folder.resolve())}},
-            )
-            self._post("/reset_prefix_cache", None)
+            body = {"method": "reload_weights", "kwargs": {"weights_path": path}}
+            post(f"{self.url}/collective_rpc", body, self._request_timeout)
+            post(f"{self.url}/reset_prefix_cache", None, self._request_timeout)
         except ServiceError as error:
             self._restart_or_report(error)  # A restarted server loads the new folder.
 
@@ -127,7 +133,6 @@ class VLLMServer:
         self.close()
 
     def _start(self) -> None:
-        self._port = _free_port()
         argv = [
             *self._command,
             "--model",
@@ -141,6 +146,7 @@ class VLLMServer:
             # vLLM's own defaults, or a top-k of the model's generation config would apply unasked.
             "--generation-config",
             "vllm",
+            *self._template(),
             *self._options,
         ]
         self._process = SupervisedProcess(argv, log=self._log, env=self._env)
@@ -151,52 +157,59 @@ class VLLMServer:
             raise
         self._sampler = OpenAISampler(f"{self.url}/v1", SERVED_NAME, timeout=self._request_timeout, retries=1)
 
+    def _template(self) -> list[str]:
+        """The option that gives a model without a chat template the plain one: vLLM has none of its own."""
+        if load_tokenizer(self._folder).chat_template != PLAIN_TEMPLATE:
+            return []
+        file = self._log.with_name("plain-template.jinja")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(PLAIN_TEMPLATE, encoding="utf-8")
+        return ["--chat-template", str(file)]
+
     def _wait_until_healthy(self, process: SupervisedProcess) -> None:
         deadline = time.monotonic() + self._startup_timeout
         while time.monotonic() < deadline:
             status = process.status()
             if status is not None:
                 raise self._failure(f"The vLLM server {ending(status)} before it was ready.")
-            try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=5):
-                    return
-            except OSError:
-                time.sleep(0.2)
+            if is_healthy(self.url):
+                return
+            time.sleep(0.2)
         raise self._failure(f"The vLLM server was not healthy after {self._startup_timeout:g} s.")
 
     def _restart_or_report(self, error: ServiceError) -> None:
-        """Start a dead server again; raise where it lives (the request is at fault) or died too often."""
+        """Start a server again that is dead or dying; raise where it is well (the request is at fault)."""
         if self._process is None:
             raise error
-        status = self._process.wait(2.0)  # The connection breaks a moment before the process is gone.
-        if status is None:
-            raise error
+        deadline = time.monotonic() + _DYING
+        while (status := self._process.wait(1.0)) is None:
+            if is_healthy(self.url):
+                raise error
+            if time.monotonic() > deadline:
+                self._restart("The vLLM server does not answer")
+                return
+        self._restart(f"The vLLM server {ending(status)}")
+
+    def _restart(self, reason: str) -> None:
         if self._restarts_left == 0:
-            raise self._failure(f"The vLLM server {ending(status)} and is not started again.") from error
+            raise self._failure(f"{reason} and is not started again.")
         self._restarts_left -= 1
         self.close()
         self._start()
 
-    def _post(self, path: str, body: Any) -> None:
-        data = b"" if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            f"{self.url}{path}", data=data, headers={"Content-Type": "application/json"}, method="POST"
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=self._request_timeout):
-                return
-        except urllib.error.HTTPError as error:
-            detail = error.read().decode(errors="replace")[:500]
-            message = f"vLLM refused {path}: {error.code} {detail}"
-            raise ServiceError(message, hint=f"Its log: {self._log}") from error
-        except OSError as error:
-            raise ServiceError(
-                f"vLLM did not answer {path}: {error}", hint=f"Its log: {self._log}"
-            ) from error
-
     def _failure(self, message: str) -> ServiceError:
-        tail = "" if self._process is None else self._process.tail()
-        return ServiceError(f"{message} The end of its log:\n{tail}", hint=f"The whole log: {self._log}")
+        tail = "" if self._process is None else _telling(self._process.tail(400))
+        return ServiceError(f"{message} Its log says:\n{tail}", hint=f"The whole log: {self._log}")
+
+
+def _telling(log: str) -> str:
+    """The lines of a log that name errors, the last few of them; without any, its end.
+
+    vLLM's processes go on writing for a while after the one that knew the cause.
+    """
+    lines = log.splitlines()
+    named = dict.fromkeys(line for line in lines if re.search(r"\b[A-Z]\w*(Error|Exception): ", line))
+    return "\n".join(list(named)[-5:] or lines[-15:])
 
 
 def _free_port() -> int:

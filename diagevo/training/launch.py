@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, Listener
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
@@ -43,10 +43,12 @@ def train_in_processes(
     resume: bool,
     hardware: HardwareConfig,
     logs: Path,
+    keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
     """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`/rank-*.log.
 
-    `on_step` is called here, in this process, while rank 0 waits. Raises what a rank raised where that is an
+    `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
+    server that the ranks ask. Raises what a rank raised where that is an
     error of diagevo's, ServiceError with the rank and its log where it died or hung.
     """
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
@@ -60,7 +62,7 @@ def train_in_processes(
         with Listener(address, authkey=key) as listener:
             ranks = _start(job_file, hardware, logs, key)
             try:
-                return _Supervision(listener, ranks, hardware.processes, on_step).run()
+                return _Supervision(listener, ranks, hardware.processes, on_step, keep_up).run()
             finally:
                 for rank in ranks:
                     rank.stop()
@@ -120,12 +122,18 @@ class _Supervision:
     """Listens to the ranks and watches their processes until the phase is done or one of them fails."""
 
     def __init__(
-        self, listener: Listener, processes: Sequence[SupervisedProcess], ranks: int, on_step: OnStep
+        self,
+        listener: Listener,
+        processes: Sequence[SupervisedProcess],
+        ranks: int,
+        on_step: OnStep,
+        keep_up: Callable[[], None],
     ) -> None:
         self._listener = listener
         self._processes = processes
         self._ranks = ranks
         self._on_step = on_step
+        self._keep_up = keep_up
         self._arrivals: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._open: list[Connection] = []
         self._rank_of: dict[Connection, int] = {}
@@ -137,6 +145,7 @@ class _Supervision:
         threading.Thread(target=self._accept, daemon=True).start()
         while True:
             self._listen(0.2)
+            self._keep_up()
             if self._errors:
                 self._fail()
             statuses = [process.status() for process in self._processes]

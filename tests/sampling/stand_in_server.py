@@ -1,8 +1,8 @@
 """Stands in for a vLLM server in tests of process handling: same routes, scripted answers, no model.
 
 Options that the tests pass in place of vLLM's own: --die-at-start, --never-healthy, --die-once FLAG_FILE
-(at the first completion where FLAG_FILE does not exist), --die-always, --spawn PID_FILE (a child that ignores
-SIGTERM).
+(at the first completion where FLAG_FILE does not exist), --die-always, --lose-engine FLAG_FILE (as
+--die-once, but the process stays, unhealthy), --spawn PID_FILE (a child that ignores SIGTERM).
 """
 
 import argparse
@@ -22,7 +22,9 @@ for name in (
     "--host",
     "--port",
     "--generation-config",
+    "--chat-template",
     "--die-once",
+    "--lose-engine",
     "--spawn",
 ):
     parser.add_argument(name)
@@ -30,12 +32,13 @@ for name in ("--die-at-start", "--never-healthy", "--die-always"):
     parser.add_argument(name, action="store_true")
 options = parser.parse_args()
 weights = options.model
+healthy = not options.never_healthy
 calls: list[str] = []
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self.reply(503 if options.never_healthy else 200, {})
+        self.reply(200 if healthy else 503, {})
 
     def do_POST(self) -> None:
         global weights
@@ -54,12 +57,22 @@ class Handler(BaseHTTPRequestHandler):
             self.complete(body)
 
     def complete(self, body: Any) -> None:
+        global healthy
+        if options.lose_engine and not Path(options.lose_engine).exists():
+            Path(options.lose_engine).touch()
+            healthy = False
+        if not body["messages"]:
+            self.reply(400, {"error": "no message"})
+            return
+        if not healthy:
+            self.reply(500, {"error": "EngineDeadError"})
+            return
         if options.die_always or (options.die_once and not Path(options.die_once).exists()):
             if options.die_once:
                 Path(options.die_once).touch()
-            print("the engine died", flush=True)
+            print("(EngineCore) RuntimeError: the engine died\n" + 30 * "leaked function\n", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        text = json.dumps({"weights": weights, "calls": calls[:-1]})
+        text = json.dumps({"weights": weights, "calls": calls[:-1], "template": options.chat_template})
         message = {"role": "assistant", "content": text}
         choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(body["n"])]
         usage = {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6}

@@ -1,9 +1,5 @@
-"""One contract for every sampler: n, seed, top-p, stop and truncation mean the same in all of them.
+"""One contract for every sampler: n, seed, top-p, stop and truncation mean the same in all of them."""
 
-`vllm` needs a real vLLM: DIAGEVO_VLLM_PYTHON names the interpreter of its environment.
-"""
-
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +10,7 @@ from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.sampling.loopback import chat_server
+from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM
 
 PROMPTS: list[Prompt] = [
     [{"role": "user", "content": "1+1?"}],
@@ -27,20 +24,15 @@ PROMPTS: list[Prompt] = [
     params=[
         "transformers",
         pytest.param("openai", marks=pytest.mark.server),
-        pytest.param("vllm", marks=pytest.mark.vllm),
+        pytest.param("vllm", marks=REAL_VLLM),
     ],
 )
 def sampler(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sampler]:
     if request.param == "vllm":
-        python = os.environ.get("DIAGEVO_VLLM_PYTHON")
-        if python is None:
-            pytest.skip("DIAGEVO_VLLM_PYTHON names no interpreter with vLLM")
-        options = ["--dtype", "float32", "--enforce-eager", "--max-model-len", "512"]
-        command = [python, "-m", "vllm.entrypoints.openai.api_server"]
         log = tmp_path_factory.mktemp("vllm") / "server.log"
-        with VLLMServer(tiny_model, log=log, options=options, command=command) as server:
+        with VLLMServer(tiny_model, log=log, options=CPU_OPTIONS) as server:
             yield server
         return
     local = TransformersSampler(tiny_model)

@@ -1,0 +1,78 @@
+"""How a vLLM server on loopback is asked, by the process that started it or by another one."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+from diagevo.errors import ServiceError
+from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+
+SERVED_NAME = "policy"
+# Not through the proxy that a cluster's environment may name: the server is on this machine.
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def is_healthy(url: str) -> bool:
+    """Whether the server at `url` (without /v1) answers and its engine lives."""
+    try:
+        with _direct.open(f"{url}/health", timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+def post(url: str, body: Any, timeout: float) -> None:
+    """Send JSON. Raises ServiceError where the server refuses or does not answer."""
+    data = b"" if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        url, data=data, headers={"Content-Type": "application/json"}, method="POST"
+    )
+    try:
+        with _direct.open(request, timeout=timeout):
+            return
+    except urllib.error.HTTPError as error:
+        detail = error.read().decode(errors="replace")[:500]
+        raise ServiceError(f"{url} refused: {error.code} {detail}") from error
+    except OSError as error:
+        raise ServiceError(f"{url} did not answer: {error}") from error
+
+
+class VLLMClient:
+    """Implements `Sampler` over a server that another process of ours started and keeps up.
+
+    A call that the server's death interrupts is made again once it is back.
+    """
+
+    def __init__(self, url: str, *, patience: float = 1200.0) -> None:
+        """`url`: without /v1. `patience`: seconds to wait for the server's return."""
+        self._url = url
+        self._patience = patience
+        self._sampler = OpenAISampler(f"{url}/v1", SERVED_NAME, timeout=1800.0, retries=1)
+
+    def sample(
+        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+    ) -> list[list[Completion]]:
+        while True:
+            try:
+                return self._sampler.sample(prompts, n=n, params=params, seed=seed)
+            except ServiceError:
+                if is_healthy(self._url):
+                    raise  # The server is well: the request is at fault.
+                self._wait()
+
+    def close(self) -> None:
+        self._sampler.close()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self._patience
+        while not is_healthy(self._url):
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"{self._url} has not answered for {self._patience:g} s.",
+                    hint="The log of the vLLM server, logs/vllm.log in the run's folder, says why.",
+                )
+            time.sleep(1.0)
