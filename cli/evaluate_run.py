@@ -254,18 +254,10 @@ def _held_out(history: "History | None") -> "Loaded":
 
     config = subjects.stored_config(history)
     logs = runs_folder(history.database) / history.run_id / "logs"
-    questions = Roles(config, logs).questions
-    if not questions:
+    validation = Roles(config, logs).validation
+    if validation is None:
         raise ConfigError("the run has no validation questions", hint="set validation.questions in a new run")
-    source = config.validation.questions or ""
-    world = f", {config.world} world" if config.world else ""
-    return labelled(
-        "held-out",
-        f"Held-out questions{world}",
-        questions,
-        samples=config.validation.samples,
-        source=source,
-    )
+    return validation
 
 
 def _judge(

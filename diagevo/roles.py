@@ -13,6 +13,10 @@ from diagevo.config.models import Config, PolicyRole
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
 from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.evaluation.benchmarks import benchmark
+from diagevo.evaluation.loading import limited, load
+from diagevo.evaluation.questions import Loaded
+from diagevo.evaluation.sources import labelled
 from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, Kit, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -22,6 +26,8 @@ from diagevo.selfplay.questions import PromptTemplates
 from diagevo.training.job import RewardSpec
 
 BUILTIN = "builtin:arithmetic"
+BENCHMARK = "benchmark:"
+"""Beginning of `validation.questions` where the set is a benchmark's."""
 
 
 class Roles:
@@ -44,8 +50,9 @@ class Roles:
         self.solver = _model_folder(config.roles.solver)
         self.prompts = _prompt_folder(config.prompts)
         self.templates = PromptTemplates.load(self.prompts)
-        self.questions = _validation_questions(config)
-        self._held_out = frozenset(question for question, _ in self.questions)
+        self.validation = _validation(config)
+        held_out = () if self.validation is None else self.validation.questions
+        self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
 
     def kit(self, checker: AnswerChecker) -> Kit:
@@ -172,22 +179,30 @@ def _prompt_folder(prompts: str | None) -> Path | None:
     return None if prompts is None else Path(prompts).expanduser()
 
 
-def _validation_questions(config: Config) -> list[tuple[str, str]]:
-    """Labelled questions that training never sees: the world's held-out set, or a JSONL file."""
-    source = config.validation.questions
-    if source is None:
-        return []
-    if source == BUILTIN:
+def _validation(config: Config) -> Loaded | None:
+    """Labelled questions that training never sees: the world's held-out set, a benchmark, or a JSONL file."""
+    settings = config.validation
+    if settings.questions is None:
+        return None
+    if settings.questions.startswith(BENCHMARK):
+        named = benchmark(settings.questions.removeprefix(BENCHMARK))
+        folder = [] if settings.data is None else [Path(settings.data).expanduser()]
+        return load(named, folder, limit=settings.limit)
+    world = f", {config.world} world" if config.world else ""
+    if settings.questions == BUILTIN:
         from diagevo.arithmetic import held_out
 
-        questions = held_out()
+        pairs = held_out()
     else:
-        questions = _read_questions(Path(source).expanduser())
-    limit = config.validation.limit
-    if limit is None or limit >= len(questions):
-        return questions
-    # Evenly spread, because such files are often sorted by subject.
-    return [questions[i * len(questions) // limit] for i in range(limit)]
+        pairs = _read_questions(Path(settings.questions).expanduser())
+    found = labelled(
+        "held-out",
+        f"Held-out questions{world}",
+        pairs,
+        samples=settings.samples,
+        source=settings.questions,
+    )
+    return limited(found, settings.limit, seed=0)
 
 
 def _read_questions(file: Path) -> list[tuple[str, str]]:

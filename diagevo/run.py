@@ -178,7 +178,8 @@ class Run:
 
     def measure(self, number: int) -> dict[str, float]:
         """Validate the solver of a committed round, once; round 0 is the model that the run starts from."""
-        if not self.roles.questions:
+        validation = self.roles.validation
+        if validation is None:
             return {}
         recorded = self.memory.log.read(
             self.memory.run_id, types=["CheckpointEvaluated"], rounds=(number, number)
@@ -196,7 +197,7 @@ class Run:
             metrics = validate(
                 sampler,
                 self.kit.templates,
-                self.roles.questions,
+                validation.questions,
                 self.kit.checker,
                 samples=settings.samples,
                 params=params,
@@ -213,8 +214,9 @@ class Run:
                 if inside
                 else self.kit.config.roles.solver.model,
                 benchmark="validation",
-                questions=len(self.roles.questions),
+                questions=len(validation.questions),
                 conditions={
+                    "data": validation.digest,
                     "samples": settings.samples,
                     "temperature": params.temperature,
                     "top_p": params.top_p,

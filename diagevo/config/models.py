@@ -301,9 +301,13 @@ class RolesConfig(Section):
 
 class ValidationConfig(Section):
     questions: str | None = Field(
-        default=None, description="JSONL of question and answer, or `builtin:arithmetic`."
+        default=None,
+        description="JSONL of question and answer, `builtin:arithmetic`, or `benchmark:` and the name of one.",
     )
-    limit: int | None = Field(default=None, ge=1, description="Only the first so many questions.")
+    data: str | None = Field(
+        default=None, description="Folder with the benchmark's files; without one it is read from the hub."
+    )
+    limit: int | None = Field(default=None, ge=1, description="Only so many questions, spread over the set.")
     metric: Literal["greedy", "mean_at_k"] = Field(
         default="greedy", description="What the best checkpoint is chosen by; ties go to the earlier round."
     )

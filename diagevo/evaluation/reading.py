@@ -2,13 +2,19 @@
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 from diagevo.evaluation.questions import LETTERS, Question
-from diagevo.evaluation.validate import Checker
 from diagevo.selfplay.answers import boxed_answer, extract_choice
 
 _STATED = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:is)?\s*:\s*(?P<answer>[^\n]+)", re.IGNORECASE)
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
+
+
+class Checker(Protocol):
+    """The part of the answer checker that compares an answer with its reference."""
+
+    def agree_many(self, pairs: Sequence[tuple[str, str]]) -> list[bool]: ...
 
 
 def read_answer(question: Question, response: str) -> str | None:

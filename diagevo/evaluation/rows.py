@@ -97,7 +97,8 @@ def rows_of_hub(hub: Hub) -> Sequence[Row]:
     ) as error:  # datasets raises its own, huggingface_hub's, the system's and the network's errors
         raise MissingDependencyError(
             f"{hub.id} ({hub.split}) could not be loaded: {type(error).__name__}: {error}",
-            hint="log in where the set is gated, unset HF_HUB_OFFLINE, or name a local copy with --data",
+            hint="log in where the set is gated, unset HF_HUB_OFFLINE, or name a local copy: --data FOLDER, "
+            "validation.data of a run",
         ) from error
 
 
@@ -112,6 +113,7 @@ def find_file(source: Path, name: str) -> Path:
     if len(found) != 1:
         listed = ", ".join(path.name for path in found) or "none"
         raise ConfigError(
-            f"{source} should hold one file for {name}; found {listed}", hint=f"name it: --data {name}=FILE"
+            f"{source} should hold one file for {name}; found {listed}",
+            hint=f"call it {name}.jsonl (.json, .csv, .parquet), or name it: --data {name}=FILE",
         )
     return found[0]

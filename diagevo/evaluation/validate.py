@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from diagevo.evaluation.protocol import Estimate, estimate
+from diagevo.evaluation.questions import Question
+from diagevo.evaluation.reading import Checker, read_answer, right_by_rule
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
-from diagevo.selfplay.equivalence import extract_boxed
 
 
 class SolverPrompts(Protocol):
@@ -15,16 +16,10 @@ class SolverPrompts(Protocol):
     def solver(self, question: str) -> Prompt: ...
 
 
-class Checker(Protocol):
-    """The part of the answer checker that compares an answer with its reference."""
-
-    def agree_many(self, pairs: Sequence[tuple[str, str]]) -> list[bool]: ...
-
-
 def validate(
     sampler: Sampler,
     templates: SolverPrompts,
-    questions: Sequence[tuple[str, str]],
+    questions: Sequence[Question],
     checker: Checker,
     *,
     samples: int,
@@ -34,22 +29,21 @@ def validate(
 ) -> dict[str, float]:
     """Ask every question `samples` times under `params`, and once greedily.
 
-    `questions` are (question, reference answer). An answer is right when the box of the response agrees
-    with the reference. Returns shares in [0, 1]: `mean_at_k` (mean over questions of the mean over samples),
-    `greedy`, each with its standard error over questions (`…_se`), `no_box` (responses without an answer)
-    and `truncated`. With `baseline_temperature`, also `mean_at_k_baseline`: the same samples drawn at that
-    temperature, because self-play partly sharpens the distribution and a colder draw of the untouched model
-    shows how much.
+    Answers are read and judged as `diagevo eval` does, by the rule alone. Returns shares in [0, 1]:
+    `mean_at_k` (mean over questions of the mean over samples), `greedy`, each with its standard error over
+    questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. With
+    `baseline_temperature`, also `mean_at_k_baseline`: the same samples drawn at that temperature, because
+    self-play partly sharpens the distribution and a colder draw of the untouched model shows how much.
     """
-    prompts = [templates.solver(question) for question, _ in questions]
-    references = [answer for _, answer in questions]
+    prompts = [templates.solver(question.text) for question in questions]
 
     def measured(n: int, how: SamplingParams) -> tuple[Estimate, float, float]:
         groups = sampler.sample(prompts, n=n, params=how, seed=seed)
-        answers = [[extract_boxed(completion.text) for completion in group] for group in groups]
-        pairs = [(a, r) for group, r in zip(answers, references, strict=True) for a in group if a is not None]
-        verdicts = iter(checker.agree_many(pairs))
-        right = [[answer is not None and next(verdicts) for answer in group] for group in answers]
+        answers = [
+            [read_answer(question, completion.text) for completion in group]
+            for question, group in zip(questions, groups, strict=True)
+        ]
+        right = right_by_rule(questions, answers, checker)
         total = n * len(prompts)
         no_box = sum(answer is None for group in answers for answer in group) / total
         truncated = sum(completion.truncated for group in groups for completion in group) / total

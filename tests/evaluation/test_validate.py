@@ -1,11 +1,12 @@
 import pytest
 
+from diagevo.evaluation.questions import Question
 from diagevo.evaluation.validate import validate
 from diagevo.sampling.sampler import SamplingParams
 
 from .scripted import BarePrompts, SameText, ScriptedSampler
 
-QUESTIONS = [("2+2?", "4"), ("3+3?", "6")]
+QUESTIONS = [Question("2+2?", "4", None, "answer"), Question("3+3?", "6", None, "answer")]
 
 
 def half_right_when_sampled(message: str, sample: int, params: SamplingParams) -> str:
@@ -44,3 +45,19 @@ def test_the_temperature_baseline_draws_the_same_samples_colder() -> None:
         baseline_temperature=0.77,
     )
     assert metrics["mean_at_k_baseline"] == 0.75
+
+
+def test_a_choice_is_read_as_a_letter_and_its_words_are_not_compared() -> None:
+    question = Question("Which?\n\n(A) 4\n(B) 5", "B", "geometry", "choice", options=2)
+    replies = {0: r"\boxed{B}", 1: "The answer is (B).", 2: r"\boxed{5}", 3: r"\boxed{A}"}
+    metrics = validate(
+        ScriptedSampler(lambda message, sample, params: replies[sample]),
+        BarePrompts(),
+        [question],
+        SameText(),
+        samples=4,
+        params=SamplingParams(),
+        seed=3,
+    )
+    assert metrics["mean_at_k"] == 0.5  # B twice; "5" is no letter, A is wrong
+    assert metrics["no_box"] == 0.25
