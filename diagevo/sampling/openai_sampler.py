@@ -108,7 +108,13 @@ class OpenAISampler:
             ) from error
         except OpenAIError as error:
             raise ServiceError(f"{self._url} gave a reply that cannot be read: {error}") from error
-        choices = [(choice.message.content or "", choice.finish_reason) for choice in reply.choices[:n]]
+        try:
+            choices = [(choice.message.content or "", choice.finish_reason) for choice in reply.choices[:n]]
+        except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
+            raise ServiceError(
+                f"{self._url} gave a reply that is no chat completion: {str(reply)[:80]!r}",
+                hint="Is base_url right? It ends in /v1 on most servers.",
+            ) from error
         total = reply.usage.completion_tokens if reply.usage is not None else 0
         shares = _shared_out(total, [len(text) + 1 for text, _ in choices])
         return [
