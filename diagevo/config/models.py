@@ -302,7 +302,7 @@ class RolesConfig(Section):
 class ValidationConfig(Section):
     questions: str | None = Field(
         default=None,
-        description="JSONL of question and answer, `builtin:arithmetic`, or `benchmark:` and the name of one.",
+        description="JSONL of question and answer, `builtin:arithmetic`, or `benchmark:` with its name.",
     )
     data: str | None = Field(
         default=None, description="Folder with the benchmark's files; without one it is read from the hub."
