@@ -14,7 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diagevo.errors import ConfigError, ConflictError, InconsistentError, NotFoundError, OutOfOrderError
+from diagevo.errors import (
+    ConfigError,
+    ConflictError,
+    InconsistentError,
+    NotFoundError,
+    OutOfOrderError,
+    StoreError,
+)
 from diagevo.memory import decide, heads, lease, projection
 from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.database import Database
@@ -568,8 +575,12 @@ class Memory:
     def __enter__(self) -> "Memory":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except StoreError:
+            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
+                raise
 
 
 def _spelled(embedder: tuple[str, int, str]) -> str:
