@@ -265,7 +265,7 @@ def why(
                 text = why_text.cause_screen(story, theta, columns=columns, everything=everything, full=full)
             case "node":
                 story = why_node(history, found.id, as_of, full=full)
-                text = why_text.node_screen(story, theta, columns)
+                text = why_text.node_screen(story, columns, everything=all)
             case "question":
                 story = question_story(history, found, as_of, full=full)
                 text = why_text.question_screen(story, theta, columns)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from diagevo.memory.failures import Asked, FailureStory
     from diagevo.memory.nodes import NodeStory
     from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.turns import CauseStory, Turn
+    from diagevo.memory.turns import CauseStory, Counted, Reactivated, Sampled, Turn
 
 _EARLIER = 14
 """Lines of turns that fit on one screen beside the head and the last lines."""
@@ -73,19 +73,15 @@ def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
             text = f"{mean} ≥ {number(turn.threshold, 2)} over {over}, closed f = {turn.closed_frequency}"
             yield Line("promoted", f"{when}  {text}", turn.position)
         case Counted():
-            parts = [
-                count(turn.recurrences, "recurrence") if turn.recurrences else "",
-                count(turn.deduplications, "deduplication") if turn.deduplications else "",
-            ]
-            what = ", ".join(part for part in parts if part)
-            text = f"{count(turn.failures, 'failure')} ({what}) → f = {turn.frequency}"
+            text = f"{count(turn.failures, 'failure')} ({_ways(turn)}) → f = {turn.frequency}"
             yield Line("counted", f"{when}  {text}", turn.position)
             yield from _evidence(turn.evidence, turn.failures, theta_dup)
         case Reactivated():
-            same = " by which it was promoted" if turn.promoted_round == turn.round else ""
-            undone = f", undoing the promotion of round {turn.promoted_round}" if not same else ""
-            new = count(turn.failures, "new failure")
-            text = f"{new} → Active, f = {turn.frequency}{undone or ', in the round that promoted it'}"
+            undone = f"undoing the promotion of round {turn.promoted_round}"
+            if turn.promoted_round == turn.round:
+                undone = "promoted this round"
+            new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
+            text = f"{new} → Active, f = {turn.frequency}, {undone}"
             yield Line("reactivated", f"{when}  {text}", turn.position)
             yield from _evidence(turn.evidence, turn.failures, theta_dup)
         case Merged():
@@ -94,7 +90,16 @@ def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
             yield Line("merged", text, turn.position)
 
 
-def _sampled(turn) -> str:
+def _ways(turn: "Counted | Reactivated") -> str:
+    """How the failures of a turn came to be counted: 2 recurrences, 1 deduplication."""
+    parts = (
+        count(turn.recurrences, "recurrence") if turn.recurrences else "",
+        count(turn.deduplications, "deduplication") if turn.deduplications else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _sampled(turn: "Sampled") -> str:
     p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
     share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
     if not turn.questions:
@@ -156,11 +161,14 @@ def _effect(story: "CauseStory") -> list[Line]:
     if story.state == "mastered":
         text = f"p{t}({story.cause_id}) = 0: a Mastered cause is not aimed at; it may be stitched to others"
         return [Line("effect", text)]
-    before, after = number(effect.epsilon_without, 2), number(effect.epsilon, 2)
-    moved = (
-        f"ε{t} {before} → {after}" if effect.epsilon != effect.epsilon_without else f"ε{t} {after} either way"
-    )
-    return [Line("effect", f"{moved}, p{t}({story.cause_id}) = {percent(effect.probability)}")]
+    p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
+    if effect.epsilon == effect.epsilon_without:
+        return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} with it and without it, {p}")]
+    digits = 2
+    while number(effect.epsilon, digits) == number(effect.epsilon_without, digits):
+        digits += 1
+    before, after = number(effect.epsilon_without, digits), number(effect.epsilon, digits)
+    return [Line("effect", f"ε{t} {before} without it → {after}, {p}")]
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
@@ -277,7 +285,7 @@ def question_screen(story: "QuestionStory", theta_dup: float, columns: int | Non
     )
 
 
-def node_screen(story: "NodeStory", theta_dup: float, columns: int | None) -> str:
+def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:
     """What made a node, what came under it, and which pairs were judged."""
     first = story.evidence
     lines = [
@@ -291,6 +299,9 @@ def node_screen(story: "NodeStory", theta_dup: float, columns: int | None) -> st
             for m in story.members
         ),
     ]
+    if not everything and len(story.members) > _EARLIER:
+        hidden = len(story.members) - _EARLIER + 1
+        lines[2 : 2 + hidden] = [Line("…", f"{count(hidden, 'earlier cause')}: --all")]
     for pair in story.pairs:
         said = "two skills" if not pair.merged else f"one skill: {pair.survivor} “{pair.label}”"
         text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"

@@ -76,7 +76,7 @@ class FailureStory:
     nearest: SimilarCause | None
     duplicate: bool | None
     judged: bool
-    """Whether a model was asked about duplicates, or no stored cause was near enough."""
+    """Whether a stored cause was near enough for the diagnostician to be asked about duplicates."""
     shortlist: tuple[SimilarNode, ...]
     node_id: str | None
     new_label: str | None
@@ -182,7 +182,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         candidates=tuple(judged.candidates) if judged else (),
         nearest=judged.nearest if judged else None,
         duplicate=judged.duplicate if judged else None,
-        judged=judged is not None and judged.call is not None,
+        judged=judged is not None and bool(judged.candidates),
         shortlist=tuple(assigned.shortlist) if assigned else (),
         node_id=created.node_id if created else assigned.node_id if assigned else None,
         new_label=assigned.new_label if assigned else None,

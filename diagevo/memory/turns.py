@@ -64,6 +64,8 @@ class Reactivated:
     """event_id of the promotion."""
     promoted_round: int | None
     failures: int
+    recurrences: int
+    deduplications: int
     frequency: int
     evidence: tuple[FailureStory, ...]
     event: Literal["reactivated"] = "reactivated"

@@ -183,10 +183,13 @@ class _Reader:
     def _matched(self, recorded: Recorded, event: CauseMatched) -> None:
         if self.state == "active":
             self.frequency += 1
+        kept, first = self.matches.kept, event.via not in self.matches.via
         self.matches.via[event.via] += 1
         self.matches.frequency, self.matches.position = self.frequency, recorded.position
-        if self.evidence is None or len(self.matches.kept) < self.evidence:
-            self.matches.kept.append(recorded)
+        if self.evidence is None or len(kept) < self.evidence:
+            kept.append(recorded)
+        elif first and kept:  # recurrence or deduplication: one of each is told
+            kept[-1] = recorded
 
     def _close_matches(self) -> None:
         """Tell the matches of the round that ended: as a reactivation if they undid a promotion."""
@@ -195,6 +198,7 @@ class _Reader:
         total = matches.via.total()
         if total == 0:
             return
+        recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
         evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
         if reactivation is not None:
             recorded, event = reactivation
@@ -205,12 +209,13 @@ class _Reader:
                     event.promotion,
                     self.promoted_rounds.get(event.promotion),
                     total,
+                    recurrences,
+                    deduplications,
                     matches.frequency,
                     evidence,
                 )
             )
             return
-        recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
         self.turns.append(
             Counted(
                 self.match_round,

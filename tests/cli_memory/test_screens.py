@@ -1,25 +1,30 @@
 """What an auditor sees in a pipe, word for word; the figures are worked by hand in memory_audit/played.py."""
 
+from pathlib import Path
+
 import pytest
 
+import diagevo
+import diagevo.memory.events
 from tests.cli_memory.conftest import Ask
+from tests.memory_audit.played import C1, C2, CONFIG, Player
 
 WHY_C2 = """\
 c2  drops the minus sign of one factor when a product of negative numbers is formed      MASTERED in round 4
  in n2  Signs and powers
- created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50)        #38
- sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70    #45
- counted      r2  2 failures (2 recurrences) → f = 3                                                  #71
-   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2                                #70
-   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2                                #71
- sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70   #79
- promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                          #89
- reactivated  r3  3 new failures → Active, f = 3, in the round that promoted it                      #108
-   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2                               #107
-   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2                               #109
-   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same                                     #111
- sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70   #117
- promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                          #127
+ created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50)           #38
+ sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70       #45
+ counted      r2  2 failures (2 recurrences) → f = 3                                                     #71
+   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2                                   #70
+   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2                                   #71
+ sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70      #79
+ promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                             #89
+ reactivated  r3  3 new failures (2 recurrences, 1 deduplication) → Active, f = 3, promoted this round  #108
+   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2                                  #107
+   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2                                  #109
+   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same                                        #111
+ sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70      #117
+ promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                             #127
  effect       p₅(c2) = 0: a Mastered cause is not aimed at; it may be stitched to others
  --full: trajectories, prompts and replies
 """
@@ -45,7 +50,8 @@ def test_why_of_a_stitched_recurrence_names_both_causes(ask: Ask) -> None:
     assert "recurrence: the question was stitched (c1 + c3), the reply chose c3" in out
     assert "undoing the promotion of round 3" in out
     assert "merged       r2  node n3 into n1 “Column arithmetic”, cosine 0.66, judged one skill" in out
-    assert "effect       ε₅ 0.50 → 0.40, p₅(c3) = 33.3%" in out  # 4/(4 + 2·2) without c3's one failure
+    # 4/(4 + 2·2) without c3's one failure
+    assert "effect       ε₅ 0.50 without it → 0.40, p₅(c3) = 33.3%" in out
 
 
 def test_why_of_one_kind_of_event_shows_only_that(ask: Ask) -> None:
@@ -169,3 +175,48 @@ def test_what_is_wrong_is_said_with_its_exit_code(
     assert result.exit_code == code
     assert said in result.stderr
     assert result.stdout == ""
+
+
+def test_a_near_cause_that_was_judged_another_one_is_said_to_be_so(change: Ask, home: Path) -> None:
+    """Also where no model was asked: the rule diagnostician judges without a call."""
+    with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "near", root=home) as memory:
+        player = Player(memory)
+        player.configure(CONFIG)
+        player.open(1)
+        player.score(player.question(0, [("1", 6)], "kept"))
+        for number in (0, 1):
+            player.fail(f"r1.q0.a{number}")
+            player.diagnose(f"r1.q0.a{number}", "new_cause", description=(C1, C2)[number])
+        player.trained()
+        player.settle_new("r1.q0.a0", label="one")
+        near = diagevo.memory.events.SimilarCause(cause_id="c1", similarity=0.8)
+        memory.settle(
+            "r1.q0.a1",
+            judged=diagevo.DuplicateJudged(
+                failure_id="r1.q0.a1", candidates=[near], nearest=near, duplicate=False, cause_id=None
+            ),
+            assigned=diagevo.NodeAssigned(failure_id="r1.q0.a1", shortlist=[], node_id="n1", new_label=None),
+        )
+        player.commit()
+    out = change("memory", "why", "c2", "--run", "near").stdout
+    assert "new cause under n1 (nearest: c1 at 0.80, above 0.50, judged another)" in out
+
+
+def test_a_long_node_fits_on_one_screen_unless_all_is_asked_for(change: Ask, home: Path) -> None:
+    with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "wide", root=home) as memory:
+        player = Player(memory)
+        player.configure(CONFIG)
+        player.open(1)
+        player.score(player.question(0, [("1", 6)], "kept"))
+        for number in range(20):
+            player.fail(f"r1.q0.a{number}")
+            player.diagnose(f"r1.q0.a{number}", "new_cause", description=f"cause {number} of twenty")
+        player.trained()
+        for number in range(20):
+            label = None if number else "one skill"
+            player.settle_new(f"r1.q0.a{number}", label=label, node=None if label else "n1")
+        player.commit()
+    short = change("memory", "why", "n1", "--run", "wide").stdout.splitlines()
+    assert "7 earlier causes: --all" in short[3]
+    assert [line.split()[2] for line in short[4:]] == [f"c{number}" for number in range(9, 21)]
+    assert len(change("memory", "why", "n1", "--run", "wide", "--all").stdout.splitlines()) == 22

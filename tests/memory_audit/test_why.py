@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+import diagevo
 from diagevo.memory.failures import failure_story
 from diagevo.memory.history import History
 from diagevo.memory.nodes import why_node
@@ -12,6 +13,8 @@ from diagevo.memory.questions import question_story
 from diagevo.memory.references import Reference
 from diagevo.memory.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
 from diagevo.memory.why import chosen, why_cause
+from tests.contracts.databases import Store
+from tests.memory_audit.played import C1, C2, Player
 
 
 def story(history: History, cause: str, round_: int | None = None, **more):
@@ -188,3 +191,38 @@ def test_a_node_tells_its_members_and_the_pairs_that_were_judged(history: Histor
         ("n3", True, 0.66),
     ]
     assert why_node(history, "n3", history.end).merged_into == "n1"
+
+
+def test_of_many_matches_one_of_each_way_is_told(store: Store) -> None:
+    """Four deduplications before the first recurrence: with three told, the recurrence is one of them."""
+    with diagevo.open(store.url, "ways", root=store.root) as memory:
+        player = Player(memory)
+        player.configure()
+        player.open(1)
+        player.score(player.question(0, [("1", 6)], "kept"))
+        player.fail("r1.q0.a0")
+        player.diagnose("r1.q0.a0", "new_cause", description=C1)
+        player.trained()
+        player.settle_new("r1.q0.a0", label="one")
+        player.commit()
+        player.open(2)
+        player.score(player.question(0, [("1", 6)], "kept"), player.question(1, [("2", 6)], "kept", "c1"))
+        failures = [f"r2.q0.a{sample}" for sample in range(4)] + ["r2.q1.a0", "r2.q1.a1"]
+        for failure in failures:
+            player.fail(failure)
+            if failure.startswith("r2.q1"):
+                player.recurs(failure, "c1")
+            else:
+                player.diagnose(failure, "new_cause", description=C2)
+        player.trained()
+        for failure in failures:
+            if failure.startswith("r2.q1"):
+                player.settle_recurrence(failure)
+            else:
+                player.settle_duplicate(failure, "c1", 0.7)
+        player.commit()
+        history = History(memory.database, "ways")
+        [counted] = chosen(story(history, "c1").turns, "counted")
+    assert isinstance(counted, Counted)
+    assert [e.failure_id for e in counted.evidence] == ["r2.q0.a0", "r2.q0.a1", "r2.q1.a0"]
+    assert (counted.failures, counted.recurrences, counted.deduplications) == (6, 2, 4)
