@@ -3,10 +3,13 @@
 import importlib.util
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +19,7 @@ from diagevo.errors import DiagEvoError
 
 from . import options, render
 from .options import Call
+from .plan import disk_bytes, gigabytes
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -79,6 +83,8 @@ def doctor(
         config = _configuration(call, findings)
         if config is not None:
             findings += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
+            if purpose == "train":
+                findings += _room(call, config)
     render.rows(call, COLUMNS, [render.plain(finding) for finding in findings])
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(4)
@@ -121,9 +127,7 @@ def _store(call: Call) -> Iterator[Finding]:
         yield Finding("database", "missing", error.message, (error.hint or "").removeprefix("run: "))
     finally:
         database.close()
-    folder = call.home
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
+    folder = _existing(call.home)
     if os.access(folder, os.W_OK):
         free = shutil.disk_usage(folder).free
         few = free < 2e9
@@ -131,6 +135,13 @@ def _store(call: Call) -> Iterator[Finding]:
         yield Finding("disk", "note" if few else "well", f"{free / 1e9:.1f} GB free at {folder}", mend)
     else:
         yield Finding("disk", "missing", f"{folder} cannot be written", "set DIAGEVO_HOME to another folder")
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def _stack() -> Iterator[Finding]:
@@ -154,28 +165,83 @@ def _configuration(call: Call, findings: list[Finding]) -> "Config | None":
 
 
 def _devices(config: "Config") -> Iterator[Finding]:
-    hardware = config.hardware
     if importlib.util.find_spec("torch") is None:
         return
     import torch
 
+    hardware = config.hardware
     gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     names = f"{gpus} × {torch.cuda.get_device_name(0)}" if gpus else f"none; {os.cpu_count()} CPU cores"
-    if hardware.device == "cuda" and gpus < hardware.processes:
-        mend = (
-            f"--set hardware.processes={gpus}"
-            if gpus
-            else "--set hardware.device=cpu, or a machine with GPUs"
-        )
-        yield Finding("GPU", "missing", f"{names}; {hardware.processes} wanted", mend)
+    if not gpus and hardware.device == "cuda" and torch.version.cuda is None:
+        names += ", and torch was built without CUDA"
+    training = set(hardware.train_gpus or range(hardware.processes)) if hardware.device == "cuda" else set()
+    wanted = training | set(hardware.serve_gpus)
+    if len(wanted) > gpus or not wanted <= set(range(gpus)):
+        mend = "name others in hardware.train_gpus and serve_gpus" if gpus else "a machine with GPUs"
+        if hardware.device == "cuda" and not gpus:
+            mend = f"--set hardware.device=cpu, or {mend}"
+        listed = ", ".join(map(str, sorted(wanted)))
+        yield Finding("GPU", "missing", f"{names}; GPUs {listed} wanted", mend)
     else:
         yield Finding("GPU", "well", names)
+    if gpus and hardware.device != "cpu" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        yield Finding("bfloat16", "missing", "this GPU has none", "an Ampere GPU or a newer one")
     if hardware.attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
         mend = "pip install 'diagevo[flash]', or --set hardware.attention=sdpa"
         yield Finding("flash-attn", "missing", "not installed", mend)
-    if hardware.colocate_vllm and importlib.util.find_spec("vllm") is None:
-        mend = "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false"
-        yield Finding("vllm", "missing", "not installed", mend)
+    yield from _vllm(config, training)
+
+
+def _vllm(config: "Config", training: set[int]) -> Iterator[Finding]:
+    """vLLM in the trainer and as a server: is it here, and do both fit on their GPUs?"""
+    hardware = config.hardware
+    uses = {"hardware.colocate_vllm=false": hardware.colocate_vllm}
+    uses["hardware.serve=transformers"] = hardware.serve == "vllm"
+    without = [setting for setting, used in uses.items() if used]
+    if without and importlib.util.find_spec("vllm") is None:
+        options = " ".join(f"--set {setting}" for setting in without)
+        yield Finding("vllm", "missing", "not installed", f"pip install 'diagevo[vllm]', or {options}")
+    if hardware.serve != "vllm":
+        return
+    try:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+        yield Finding("vLLM server: port", "well", "a free one is there")
+    except OSError as error:
+        yield Finding("vLLM server: port", "missing", f"127.0.0.1: {error}", "allow listening on loopback")
+    if hardware.device != "cuda":
+        return
+    options = dict(pairwise(" ".join(hardware.serve_options).replace("=", " ").split()))
+    sizes = (options.get(f"--{kind}-parallel-size", "1") for kind in ("data", "tensor", "pipeline"))
+    copies = prod(int(size) for size in sizes if size.isdecimal())
+    named = len(hardware.serve_gpus)
+    if named and copies != named:
+        few = "more than there are" if copies > named else "the others stay idle"
+        mend = "let data × tensor parallel size in hardware.serve_options be the number of serve_gpus"
+        state: State = "missing" if copies > named else "note"
+        yield Finding("vLLM server: GPUs", state, f"it uses {copies} of {named}: {few}", mend)
+    shared = training & set(hardware.serve_gpus or range(copies))
+    if shared and "--gpu-memory-utilization" not in options:
+        listed = ", ".join(map(str, sorted(shared)))
+        mend = "other hardware.serve_gpus, or --gpu-memory-utilization in hardware.serve_options"
+        yield Finding(
+            "vLLM server: memory", "missing", f"it takes nearly all of GPUs {listed}, which train", mend
+        )
+
+
+def _room(call: Call, config: "Config") -> Iterator[Finding]:
+    """Whether the weights of the whole run fit on the disk."""
+    needed = disk_bytes(config)
+    if needed is None:
+        return
+    folder = _existing(call.home)
+    free = shutil.disk_usage(folder).free
+    found = f"the run takes up to {gigabytes(needed)}, {gigabytes(free)} are free at {folder}"
+    if needed <= free:
+        yield Finding("disk for the run", "well", found)
+    else:
+        mend = "set DIAGEVO_HOME to a larger disk, or --set round.keep_checkpoints=1"
+        yield Finding("disk for the run", "missing", found, mend)
 
 
 def _models(config: "Config") -> Iterator[Finding]:
@@ -189,15 +255,25 @@ def _models(config: "Config") -> Iterator[Finding]:
         if model == "builtin:arithmetic":
             folder = Path(str(files("diagevo.arithmetic") / "weights"))
         elif not folder.exists() and model.count("/") == 1:
-            yield Finding(
-                f"{role} model", "note", f"{model} is a hub id", f"download it first: hf download {model}"
-            )
+            if _downloaded(model):
+                yield Finding(f"{role} model", "well", f"{model}, downloaded")
+            else:
+                mend = f"download it first: hf download {model}"
+                yield Finding(f"{role} model", "note", f"{model} is a hub id", mend)
             continue
         try:
             check_model_folder(folder)
             yield Finding(f"{role} model", "well", str(model))
         except DiagEvoError as error:
             yield Finding(f"{role} model", "missing", error.message, error.hint or "")
+
+
+def _downloaded(model: str) -> bool:
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
 def _services(config: "Config") -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """`train --plan`: what a run would do, before it does it."""
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,8 +35,12 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
         f"profile {config.profile}, {config.round.rounds} rounds; each round at most:",
         "",
         render.aligned(STAGE, rows),
+    ]
+    if whole["gpus"]:
+        lines += ["GPUs, stage by stage:", "", render.aligned(_gpu_columns(config), whole["gpus"])]
+    lines += [
         f"whole run     at most {amount}",
-        f"disk          {_gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
+        f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
         f"time          {_time(whole['seconds'])}",
     ]
@@ -43,42 +48,71 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
 
 
 def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
-    rounds, size = config.round.rounds, _bytes(config)
-    keep = config.round.keep_checkpoints
-    policies = 2 if config.round.train_challenger else 1
-    kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
-    # Inside a phase: weights, and AdamW's two moments in float32.
-    resumable = 5 * (size or 0)
-    hardware = config.hardware
-    devices = f"{hardware.processes} × {hardware.device}" + (
-        f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each" if hardware.colocate_vllm else ""
-    )
+    from diagevo.config.workload import gpu_schedule
+
+    rounds, hardware = config.round.rounds, config.hardware
+    trained = f"{hardware.processes} × {hardware.device}"
+    if hardware.colocate_vllm:
+        trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
+    served = ", beside it a vLLM server" if hardware.serve == "vllm" else ""
     known = all(row["seconds"] is not None for row in rows)
     return {
         "rounds": rounds,
         "completions": rounds * sum(row["completions"] for row in rows),
         "calls": rounds * sum(row["calls"] for row in rows),
-        "disk_bytes": None if size is None else kept * size + resumable,
-        "devices": devices,
+        "disk_bytes": disk_bytes(config),
+        "devices": trained + served,
+        "gpus": [render.plain(use) for use in gpu_schedule(config)],
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }
 
 
-def _bytes(config: "Config") -> int | None:
-    """Size of one policy: its folder's, or two bytes a parameter of the size in a hub id's name."""
+def _gpu_columns(config: "Config") -> tuple[render.Column, ...]:
+    hardware = config.hardware
+    training = hardware.train_gpus or tuple(range(hardware.processes))
+    serving = hardware.serve_gpus if hardware.serve == "vllm" else training[:1]
+    named = ", ".join(map(str, serving)) if serving else "every one"
+    return (
+        render.Column("stage"),
+        render.Column("train", f"on {', '.join(map(str, training))}"),
+        render.Column("serve", f"on {named}"),
+    )
+
+
+def disk_bytes(config: "Config") -> int | None:
+    """Bytes that the weights of a whole run take at most; None where a model's size is not known.
+
+    Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
+    can hold. A resumable checkpoint adds AdamW's two moments; one is written before the oldest is removed.
+    """
+    from diagevo.training.checkpoints import KEEP
+
+    numbers = _parameters(config)
+    if numbers is None:
+        return None
+    rounds, keep = config.round.rounds, config.round.keep_checkpoints
+    policies = 2 if config.round.train_challenger else 1
+    kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
+    return 4 * numbers * (kept + 3 * (KEEP + 1))
+
+
+def _parameters(config: "Config") -> int | None:
+    """Numbers in one policy: from its weight files, or from the size in a hub id's name."""
+    from importlib.resources import files
+
     model = config.roles.solver.model
     folder = Path(model).expanduser()
     if model == "builtin:arithmetic":
-        from importlib.resources import files
-
         folder = Path(str(files("diagevo.arithmetic") / "weights"))
-    if folder.is_dir():
-        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
+    if weights:
+        dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
+        return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)
     named = re.search(r"(\d+(?:\.\d+)?)B\b", model)
-    return None if named is None else int(float(named[1]) * 2e9)
+    return None if named is None else int(float(named[1]) * 1e9)
 
 
-def _gigabytes(size: int | None) -> str:
+def gigabytes(size: int | None) -> str:
     if size is None:
         return "unknown (the model is not here)"
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

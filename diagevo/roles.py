@@ -112,15 +112,11 @@ class Roles:
     def open_sampler(self, policy: Path) -> Sampler:
         hardware = self.config.hardware
         if hardware.serve == "vllm":
+            from diagevo.sampling.supervised import only_gpus
             from diagevo.sampling.vllm_server import VLLMServer
 
-            gpus = ",".join(map(str, hardware.serve_gpus))
-            return VLLMServer(
-                policy,
-                log=self.logs / "vllm.log",
-                options=hardware.serve_options,
-                env={"CUDA_VISIBLE_DEVICES": gpus} if gpus else None,
-            )
+            log, gpus = self.logs / "vllm.log", only_gpus(hardware.serve_gpus)
+            return VLLMServer(policy, log=log, options=hardware.serve_options, env=gpus)
         from diagevo.sampling.transformers_sampler import TransformersSampler
         from diagevo.training.grpo import uses_cpu
 

@@ -229,7 +229,7 @@ class HardwareConfig(Section):
         description="Who samples a frozen policy: this process, or a vLLM server of ours.",
     )
     train_gpus: tuple[int, ...] = Field(
-        default=(), description="GPUs that training may use; none named: all."
+        default=(), description="GPUs that training may use, counted among the visible; none named: all."
     )
     serve_gpus: tuple[int, ...] = Field(
         default=(), description="GPUs that the vLLM server may use; as above."
@@ -246,8 +246,13 @@ class HardwareConfig(Section):
 
     @property
     def own_processes(self) -> bool:
-        """Whether a phase runs in processes of its own: several ranks, or a GPU to give back."""
-        return self.processes > 1 or self.device == "cuda" or self.accelerate_config is not None
+        """Whether a phase runs in processes of its own: several ranks, or a GPU or an engine to give back."""
+        return (
+            self.processes > 1
+            or self.device == "cuda"
+            or self.accelerate_config is not None
+            or self.colocate_vllm
+        )
 
 
 class PolicyRole(Section):

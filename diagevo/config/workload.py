@@ -22,6 +22,43 @@ class StageWork:
     about: str
 
 
+@dataclass(frozen=True, slots=True)
+class GPUUse:
+    """What the two sets of GPUs do in one stage; None where they are idle."""
+
+    stage: str
+    train: str | None
+    serve: str | None
+
+
+def gpu_schedule(config: Config) -> list[GPUUse]:
+    """Who holds which GPUs, stage by stage; empty where nothing asks for one."""
+    hardware = config.hardware
+    if hardware.device != "cuda":
+        return []
+    own = "vLLM" if hardware.colocate_vllm else "transformers"
+    trains = f"GRPO of the {{}}, rollouts by {own}"
+    if hardware.accelerate_config is not None:
+        trains += f", {hardware.accelerate_config.name}"
+    server = "vLLM" if hardware.serve == "vllm" else "transformers in the run's own process"
+    votes = f"{server}: the frozen solver votes"
+    beside = trains.format("challenger")
+    if hardware.serve != "vllm":
+        beside, votes = f"{beside}; each process holds the frozen solver too", None
+    rows = [
+        GPUUse("challenger", beside, votes)
+        if config.round.train_challenger
+        else GPUUse("challenger", None, None),
+        GPUUse("candidates", None, f"{server}: the challenger writes"),
+        GPUUse("votes", None, f"{server}: the frozen solver answers"),
+        GPUUse("solver", trains.format("solver"), None),
+        GPUUse("diagnosis", None, None),
+    ]
+    if config.validation.questions is not None:
+        rows.append(GPUUse("validation", None, f"{server}: the updated solver answers"))
+    return rows
+
+
 def rollouts(settings: GRPOConfig) -> int:
     """Completions of one policy's phase, at most."""
     return settings.max_steps * settings.batch_questions * settings.group

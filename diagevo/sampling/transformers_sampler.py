@@ -73,7 +73,11 @@ class TransformersSampler:
 
     def close(self) -> None:
         """Drop the model, so that its memory is given back."""
+        import torch
+
         self._model = None
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()  # Others hold the GPU after us: ranks, servers.
 
     def _decoding(self, params: SamplingParams) -> Decoding:
         # A token holds a byte or more, so a stop string that just ended lies in so many last tokens.

@@ -21,7 +21,7 @@ from typing import Any
 from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError
-from diagevo.sampling.supervised import SupervisedProcess, ending
+from diagevo.sampling.supervised import SupervisedProcess, ending, only_gpus
 from diagevo.training.job import KEY, Job, RewardSpec, free_port
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
@@ -71,9 +71,7 @@ def train_in_processes(
 def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> list[SupervisedProcess]:
     """One supervised process a rank, or accelerate's launcher as the only one."""
     worker = ["-m", "diagevo.training.worker", str(job_file)]
-    common = {KEY: key.hex()}
-    if hardware.train_gpus:
-        common["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, hardware.train_gpus))
+    common = {KEY: key.hex(), **only_gpus(hardware.train_gpus)}
     if hardware.accelerate_config is not None:
         file = accelerate_file(hardware.accelerate_config)
         launcher = ["-m", "accelerate.commands.launch", "--config_file", str(file)]

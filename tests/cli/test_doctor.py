@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,6 +66,58 @@ def test_training_needs_endpoints_that_answer_and_take_the_key(
     monkeypatch.setenv("MY_KEY", "wrong")
     found = _findings("--for", "train", *settings, code=4)
     assert found["diagnostician"]["mend"] == "export MY_KEY=…"
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node as the paper's, as torch tells of it."""
+    for name, value in {"is_available": True, "device_count": 8, "is_bf16_supported": True}.items():
+        monkeypatch.setattr(f"torch.cuda.{name}", lambda *_, value=value, **__: value)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: "Card")
+
+
+def test_without_gpus_the_papers_profile_misses_them_and_vllm_and_flash_attention() -> None:
+    found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
+    assert found["GPU"]["state"] == "missing"
+    assert found["GPU"]["found"].endswith("GPUs 0, 1, 2, 3, 4, 5, 6, 7 wanted")
+    assert found["flash-attn"]["mend"].startswith("pip install 'diagevo[flash]'")
+    assert found["vllm"]["mend"] == (
+        "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false --set hardware.serve=transformers"
+    )
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
+    found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
+    assert (found["GPU"]["state"], found["GPU"]["found"]) == ("well", "8 × Card")
+    assert found["vLLM server: port"]["state"] == "well"
+    assert not {"bfloat16", "vLLM server: GPUs", "vLLM server: memory"} & set(found)
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_a_server_on_gpus_that_are_not_there_or_that_train_is_found() -> None:
+    def about(*settings: str) -> dict[str, dict[str, str]]:
+        return _findings("--for", "train", "--profile", "qwen3-8b", *settings, code=4)
+
+    assert about("--set=hardware.serve_gpus=[5,6,7,8]")["GPU"]["state"] == "missing"
+    assert about("--set=hardware.serve_gpus=[4,5]")["vLLM server: GPUs"]["state"] == "missing"
+    idle = about("--set=hardware.serve_options=[--data-parallel-size=2]")["vLLM server: GPUs"]
+    assert (idle["state"], idle["found"]) == ("note", "it uses 2 of 4: the others stay idle")
+    shared = about("--set=hardware.serve_gpus=[3,4,5,6]")["vLLM server: memory"]
+    assert "GPUs 3, which train" in shared["found"]
+    options = "[--data-parallel-size, 4, --gpu-memory-utilization, 0.3]"
+    settings = ("--set=hardware.serve_gpus=[3,4,5,6]", f"--set=hardware.serve_options={options}")
+    assert "vLLM server: memory" not in about(*settings)
+
+
+def test_a_disk_that_the_weights_of_a_run_will_fill_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8e9 numbers of 4 bytes: five rounds of two policies, and three checkpoints of three times that."""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=607e9))
+    few = _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]
+    assert few["state"] == "missing"
+    assert "up to 608.0 GB, 607.0 GB are free" in few["found"]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=608e9))
+    assert _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]["state"] == "well"
 
 
 def test_the_hashing_embedder_with_a_language_models_words_is_called_useless() -> None:

@@ -1,6 +1,7 @@
 """The train command around the run: names, resuming, plans, signals. The rounds are tests/run's."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -100,10 +101,10 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert done.exit_code == 0, done.stderr
     plan = json.loads(done.stdout)["data"]
     assert plan["completions"] == 5 * (135_168 + 8_000 + 96_000 + 24_576)
-    assert plan["devices"].startswith("8 × cuda")
+    assert plan["devices"] == "4 × cuda, vLLM in the trainer with 30% of each, beside it a vLLM server"
     assert plan["seconds"] is None
-    # Five rounds of two policies of 16 GB, and what resuming inside a phase needs.
-    assert plan["disk_bytes"] == (10 + 5) * 16_000_000_000
+    # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
+    assert plan["disk_bytes"] == (10 + 3 * 3) * 32_000_000_000
     assert list(Path().iterdir()) == []
 
 
@@ -122,6 +123,21 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
     assert plan["seconds"] == 3 * 20.0
     other = json.loads(invoke("train", "--plan", "--set", "round.candidates=7", "--json").stdout)["data"]
     assert other["seconds"] is None
+
+
+def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:
+    lines = invoke("train", "--plan", "--profile", "qwen3-8b").stdout.splitlines()
+    at = lines.index("GPUs, stage by stage:")
+    table = [re.split(r"\s{2,}", line.strip()) for line in lines[at + 2 : at + 8]]
+    assert table[0] == ["stage", "on 0, 1, 2, 3", "on 4, 5, 6, 7"]
+    assert table[1:] == [
+        ["challenger", "GRPO of the challenger, rollouts by vLLM, fsdp", "vLLM: the frozen solver votes"],
+        ["candidates", "–", "vLLM: the challenger writes"],
+        ["votes", "–", "vLLM: the frozen solver answers"],
+        ["solver", "GRPO of the solver, rollouts by vLLM, fsdp", "–"],
+        ["diagnosis", "–", "–"],
+    ]
+    assert "GPUs" not in invoke("train", "--plan").stdout
 
 
 def test_a_plan_for_people_has_a_line_a_stage() -> None:
