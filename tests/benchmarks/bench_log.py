@@ -1,134 +1,186 @@
 """Rows 1 to 3 of the promises: append in batches, append one a transaction, replay.
 
-The reference of the appends is the bare driver, `executemany` of finished tuples into a table of the same
-columns and indexes, without triggers. Ours adds what the log promises: expected version, unique ids, chain,
-hashes, triggers. (What it takes to wrap an event object is a row of its own.)
+Every side of an append starts from a copy of the same empty, migrated file, is opened with the same pragmas,
+has the same columns and indexes, and writes the same number of events a transaction. What is counted:
+
+- raw: BEGIN IMMEDIATE, the bare driver's `executemany` of finished rows, COMMIT; no triggers.
+- SQLModel: an `EventRow` an event, `Session.add_all`, `Session.commit`; no triggers. The engine is ours.
+- ours: `Log.append` of wrapped events (`Pending`: id and payload made). It adds to raw what the log promises:
+  the heads, expected version, unique ids, positions and sequences, chain, triggers.
+- eventsourcing: from a call to the log on both sides, in that library's own SQLite tables (one index, no
+  chain, no triggers). It: `Failures.observe(...)` an event, `Application.save` a batch. Ours:
+  `FailureObserved(...)` of the same fields, `pending`, `Log.append`.
+
+A replay is, raw: the bare driver over type and payload in the table's order, msgspec into dictionaries,
+counted by type. Ours: the memory's state, every consequence checked.
 """
 
+import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from diagevo.memory.database import Database
+from diagevo.memory.events import FailureObserved
 from diagevo.memory.log import Log
 from diagevo.memory.migrate import prepare
 from diagevo.memory.projection import load
-from diagevo.memory.records import Pending, Recorded
+from diagevo.memory.records import Pending, Recorded, pending
 from tests.benchmarks.long_run import DIGEST, LongRun, played_events
-from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster
+from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster, side_by_side
 
 BATCH = 500
 EVENTS = 20_000
 SINGLE = 1_500
+REPEAT = 7
 LONG = 1_000_000
-
-
-def _database(folder: Path, name: str) -> Database:
-    database = Database(str(folder / name))
-    prepare(database, create=True)
-    return database
-
-
-def _bare_copy(folder: Path, name: str) -> sqlite3.Connection:
-    """The migrated schema in a file of its own, without triggers, written by the bare driver."""
-    _database(folder, name).close()
-    connection = sqlite3.connect(folder / name, isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    for (trigger,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-        connection.execute(f"DROP TRIGGER {trigger}")
-    return connection
-
-
 _INSERT = f"INSERT INTO event VALUES ({', '.join('?' * 13)})"
 
 
-def _append_raw(connection: sqlite3.Connection, rows: Sequence[tuple], size: int) -> None:
-    for start in range(0, len(rows), size):
-        connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(_INSERT, rows[start : start + size])
-        connection.execute("COMMIT")
+class _Appends:
+    """The sides of an append: `count` events, `size` a transaction. Each prepares and gives its work."""
 
+    def __init__(self, folder: Path, size: int, count: int, closing: ExitStack) -> None:
+        self._folder, self._size, self._count, self._closing = folder, size, count, closing
+        self._made = 0
+        template = Database(str(folder / "template.db"))
+        prepare(template, create=True)
+        template.close()
+        self._events = played_events(count)
+        log = self._log()
+        log.append("a", 0, self._events)
+        self._records: list[Recorded] = list(log.read("a"))
 
-def _append_ours(log: Log, events: Sequence[Pending], size: int) -> None:
-    sequence = 0
-    for start in range(0, len(events), size):
-        sequence = log.append("a", sequence, events[start : start + size]).sequence
+    def _database(self, *, triggers: bool) -> Database:
+        self._made += 1
+        copy = self._folder / f"{self._made}.db"
+        shutil.copy(self._folder / "template.db", copy)
+        database = Database(str(copy))
+        self._closing.callback(database.close)
+        if not triggers:
+            with database.write() as connection:
+                query = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+                for (name,) in connection.exec_driver_sql(query).fetchall():
+                    connection.exec_driver_sql(f"DROP TRIGGER {name}")
+        return database
 
+    def _log(self) -> Log:
+        return Log(self._database(triggers=True))
 
-def _append_orm(folder: Path, records: Sequence[Recorded], size: int) -> Callable[[], None]:
-    from sqlmodel import Session
+    def _batches(self, given: Sequence[Any]) -> list[Sequence[Any]]:
+        return [given[start : start + self._size] for start in range(0, len(given), self._size)]
 
-    from diagevo.memory.tables import EventRow
+    def raw(self) -> Callable[[], None]:
+        driver: Any = self._database(triggers=False).engine.raw_connection().driver_connection
+        batches = self._batches([msgspec.structs.astuple(record) for record in self._records])
 
-    database = _database(folder, "orm.db")
-    engine = database.engine
+        def work() -> None:
+            for batch in batches:
+                driver.execute("BEGIN IMMEDIATE")
+                driver.executemany(_INSERT, batch)
+                driver.execute("COMMIT")
 
-    def work() -> None:
-        for start in range(0, len(records), size):
-            with Session(engine) as session:
-                session.add_all(
-                    EventRow(**msgspec.structs.asdict(record)) for record in records[start : start + size]
-                )
-                session.commit()
+        return work
 
-    return work
+    def ours(self) -> Callable[[], None]:
+        log, batches = self._log(), self._batches(self._events)
 
+        def work() -> None:
+            sequence = 0
+            for batch in batches:
+                sequence = log.append("a", sequence, batch).sequence
 
-def _append_eventsourcing(folder: Path, count: int, size: int) -> Callable[[], None]:
-    """One aggregate, `size` events a save, its SQLite store: what that library's user would write."""
-    from eventsourcing.application import Application
+        return work
 
-    from tests.benchmarks.library import Failures
+    def sqlmodel(self) -> Callable[[], None]:
+        from sqlmodel import Session
 
-    application = Application(
-        env={"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(folder / "library.db")}
-    )
+        from diagevo.memory.tables import EventRow
 
-    def work() -> None:
-        aggregate = Failures()
-        for start in range(0, count, size):
-            for number in range(start, min(start + size, count)):
-                aggregate.observe(f"r1.q{number}.a0", f"r1.q{number}", "solver", 1, number, DIGEST, DIGEST)
-            application.save(aggregate)
+        engine = self._database(triggers=False).engine
+        batches = self._batches([msgspec.structs.asdict(record) for record in self._records])
 
-    return work
+        def work() -> None:
+            for batch in batches:
+                with Session(engine) as session:
+                    session.add_all(EventRow(**fields) for fields in batch)
+                    session.commit()
 
+        return work
 
-def _appends(folder: Path, size: int, count: int) -> Iterator[tuple[str, float]]:
-    events = played_events(count)
-    seed = Log(_database(folder, "rows.db"))
-    _append_ours(seed, events, BATCH)
-    records = list(seed.read("a"))
-    rows = [msgspec.structs.astuple(record) for record in records]
-    yield "raw", cpu_seconds(lambda: _append_raw(_bare_copy(folder, "raw.db"), rows, size)) - _made(folder)
-    ours = Log(_database(folder, "ours.db"))
-    yield "ours", cpu_seconds(lambda: _append_ours(ours, events, size))
-    yield "orm", cpu_seconds(_append_orm(folder, records, size))
-    yield "library", cpu_seconds(_append_eventsourcing(folder, len(records), size))
+    def library(self) -> Callable[[], None]:
+        from eventsourcing.application import Application
 
+        from tests.benchmarks.library import Failures
 
-def _made(folder: Path) -> float:
-    """What making an empty database costs, to be taken off where it is inside a measurement."""
-    return cpu_seconds(lambda: _bare_copy(folder, "made.db").close())
+        self._made += 1
+        store = {
+            "PERSISTENCE_MODULE": "eventsourcing.sqlite",
+            "SQLITE_DBNAME": str(self._folder / f"{self._made}.db"),
+        }
+        application = Application(env=store)
+        self._closing.callback(application.close)
+
+        def work() -> None:
+            aggregate = Failures()
+            for numbers in self._batches(range(self._count)):
+                for n in numbers:
+                    aggregate.observe(f"r1.q{n}.a0", f"r1.q{n}", "solver", 1, n, DIGEST, DIGEST)
+                application.save(aggregate)
+
+        return work
+
+    def ours_from_calls(self) -> Callable[[], None]:
+        log = self._log()
+
+        def work() -> None:
+            sequence = 0
+            for numbers in self._batches(range(self._count)):
+                batch: list[Pending] = []
+                for n in numbers:
+                    event = FailureObserved(
+                        failure_id=f"r1.q{n}.a0",
+                        question_id=f"r1.q{n}",
+                        stage="solver",
+                        attempt=1,
+                        step=n,
+                        trajectory=DIGEST,
+                        reference=DIGEST,
+                    )
+                    batch.append(pending("a", 1, event))
+                sequence = log.append("a", sequence, batch).sequence
+
+        return work
 
 
 def _append_rows() -> list[Row]:
-    rows = []
-    for size, count, target in ((BATCH, EVENTS, 0.5), (1, SINGLE, 0.3)):
-        with tempfile.TemporaryDirectory() as folder:
-            seconds = {name: s / count * 1e6 for name, s in _appends(Path(folder), size, count)}
-        what = f"append, {size} a transaction" if size > 1 else "append, one a transaction"
-        rows.append(faster(what, seconds["ours"], seconds["raw"], "raw executemany", target, "µs an event"))
-        if size > 1:
-            rows.append(faster(what, seconds["ours"], seconds["orm"], "SQLModel add_all", 5, "µs an event"))
-            name = "eventsourcing Application.save"
-            rows.append(faster(what, seconds["ours"], seconds["library"], name, 2.5, "µs an event"))
-    return rows
+    unit = "µs an event"
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
+        batched = _Appends(Path(folder), BATCH, EVENTS, closing)
+        sides = {
+            "raw": batched.raw,
+            "ours": batched.ours,
+            "sqlmodel": batched.sqlmodel,
+            "library": batched.library,
+            "ours from calls": batched.ours_from_calls,
+        }
+        took = {name: s / EVENTS * 1e6 for name, s in side_by_side(sides, repeat=REPEAT).items()}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as closing:
+        single = _Appends(Path(folder), 1, SINGLE, closing)
+        sides = {"raw": single.raw, "ours": single.ours}
+        alone = {name: s / SINGLE * 1e6 for name, s in side_by_side(sides, repeat=REPEAT).items()}
+    what, library = f"append, {BATCH} a transaction", "eventsourcing observe + save"
+    return [
+        faster(what, took["ours"], took["raw"], "raw executemany", 0.5, unit),
+        faster(what, took["ours"], took["sqlmodel"], "SQLModel add_all", 5, unit),
+        faster(f"{what}, from a call", took["ours from calls"], took["library"], library, 2.5, unit),
+        faster("append, one a transaction", alone["ours"], alone["raw"], "raw executemany", 0.3, unit),
+    ]
 
 
 def _replay_raw(path: Path) -> int:
@@ -146,8 +198,12 @@ def _replay_raw(path: Path) -> int:
 def _replay_rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         run = LongRun(Path(folder), LONG)
-        raw = cpu_seconds(lambda: _replay_raw(run.path))
-        ours = cpu_seconds(lambda: load(run.log, "long", snapshots=False))
+        sides = {
+            "raw": lambda: lambda: _replay_raw(run.path),
+            "ours": lambda: lambda: load(run.log, "long", snapshots=False),
+        }
+        took = side_by_side(sides, repeat=3)
+        raw, ours = took["raw"], took["ours"]
         whole = load(run.log, "long", snapshots=False)
         snapshot = cpu_seconds(lambda: load(run.log, "long"), repeat=3) * 1e3
         assert load(run.log, "long") == whole
@@ -155,15 +211,7 @@ def _replay_rows() -> list[Row]:
         run.close()
     note = f"{events:,} events, {len(whole.causes)} causes"
     return [
-        faster(
-            "replay into the state",
-            ours / events * 1e6,
-            raw / events * 1e6,
-            "sqlite3 + msgspec",
-            0.5,
-            "µs an event",
-            note,
-        ),
+        faster("replay into the state", ours, raw, "sqlite3 + msgspec", 0.5, "CPU s", note),
         at_most("replay of a million events", ours / events * 1e6, "CPU s", 6, note),
         at_most("state from the last snapshot", snapshot, "ms", 50, note),
     ]

@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -34,6 +34,19 @@ def cpu_seconds(work: Callable[[], object], *, repeat: int = 1) -> float:
         began = time.process_time()
         work()
         best = min(best, time.process_time() - began)
+    return best
+
+
+def side_by_side(sides: Mapping[str, Callable[[], Callable[[], object]]], *, repeat: int) -> dict[str, float]:
+    """Least CPU seconds of each side over `repeat` rounds.
+
+    In a round every side runs once, one after the other, so that a machine that is busy for a while slows all
+    of them. A side prepares unmeasured and gives what is measured.
+    """
+    best = dict.fromkeys(sides, float("inf"))
+    for _ in range(repeat):
+        for name, prepare in sides.items():
+            best[name] = min(best[name], cpu_seconds(prepare()))
     return best
 
 
