@@ -25,7 +25,7 @@ from diagevo.memory.database import Database
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log import Log
 from diagevo.memory.opening import RUN_ID, runs_folder
-from diagevo.memory.records import GENESIS, Recorded, chain_hash
+from diagevo.memory.records import GENESIS, Recorded
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
 from diagevo.memory.vectors import VECTOR
 
@@ -155,22 +155,8 @@ def _events(folder: Path, manifest: Manifest) -> Iterator[Recorded]:
     previous, sequence = GENESIS, 0
     for row in read_rows(folder, "events", manifest.form):
         recorded = Recorded(**row)
-        expected = chain_hash(
-            recorded.previous_hash,
-            recorded.position,
-            recorded.event_id,
-            recorded.run_id,
-            recorded.sequence,
-            recorded.round,
-            recorded.type,
-            recorded.schema_version,
-            recorded.cause_id,
-            recorded.payload,
-            recorded.causation_id,
-            recorded.recorded_at,
-        )
         if (
-            recorded.hash != expected
+            recorded.hash != recorded.computed_hash
             or recorded.previous_hash != previous
             or recorded.sequence != sequence + 1
         ):

@@ -5,6 +5,7 @@ write fails at once, whatever the timeout. On PostgreSQL writers queue on the ro
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ from diagevo.errors import ConfigError, StoreError
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
+
+RESTART_SECONDS = 20
+"""How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
 
 
 def database_url(location: str) -> URL:
@@ -119,41 +123,45 @@ def insert_missing(database: Database, target: Table) -> Executable:
 
 
 class Prepared:
-    """A Core statement compiled once and run on the driver's own cursor.
+    """A Core statement compiled once and run on the driver's own cursor, with values in the order of `names`.
 
-    An append is five statements; building and wrapping one takes ten times what SQLite takes to run it.
+    An append is four statements; building and wrapping one takes ten times what SQLite takes to run it.
     """
 
-    def __init__(self, database: Database, statement: ClauseElement) -> None:
+    def __init__(self, database: Database, statement: ClauseElement, names: Sequence[str]) -> None:
         dialect = database.engine.dialect
         compiled = statement.compile(dialect=dialect)
         assert isinstance(compiled, SQLCompiler)
+        order = compiled.positiontup
+        assert order is not None  # both engines are made with a positional style
+        if order[: len(names)] != list(names):
+            raise ValueError(f"the statement takes {order}, not {list(names)}")
+        self._literals = tuple(compiled.params[name] for name in order[len(names) :])
         self._sql = str(compiled)
-        self._order = compiled.positiontup if compiled.positional else None
-        self._constants = {name: value for name, value in compiled.params.items() if value is not None}
         self._errors: type[Exception] = dialect.loaded_dbapi.Error
 
-    def __call__(self, connection: Connection, **values: Any) -> Any:
-        """Run it with a value for each bound name; the driver's cursor."""
-        values = self._constants | values
-        given = values if self._order is None else tuple(values[name] for name in self._order)
-        return self._run(connection, "execute", given)
-
-    def many(self, connection: Connection, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
-        """Run it for each row; `names` are the rows' columns, in the order of the statement's own."""
-        given: Any = rows if self._order is not None else [dict(zip(names, r, strict=True)) for r in rows]
-        if len(rows) == 1:
-            self._run(connection, "execute", given[0])
-        else:
-            self._run(connection, "executemany", given)
-
-    def _run(self, connection: Connection, how: str, given: Any) -> Any:
+    def __call__(self, connection: Connection, *values: Any) -> Any:
+        """Run it; the driver's cursor."""
         cursor = connection.connection.cursor()
         try:
-            getattr(cursor, how)(self._sql, given)
+            cursor.execute(self._sql, values + self._literals)
         except self._errors as error:
-            raise DBAPIError.instance(self._sql, None, error, self._errors) from error
+            raise self._wrapped(error) from error
         return cursor
+
+    def many(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run it for each row."""
+        if len(rows) == 1:
+            self(connection, *rows[0])
+            return
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(self._sql, rows)
+        except self._errors as error:
+            raise self._wrapped(error) from error
+
+    def _wrapped(self, error: Exception) -> Exception:
+        return DBAPIError.instance(self._sql, None, error, self._errors)
 
 
 def _sqlite(url: URL, synchronous: str) -> Engine:
@@ -179,7 +187,25 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
 
 def _postgres(url: URL) -> Engine:
     # A round trip before each checkout finds a restarted server; memories are opened for days.
-    return create_engine(url, pool_pre_ping=True)
+    engine = create_engine(url, pool_pre_ping=True, paramstyle="format")
+    answered = False
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+        nonlocal answered
+        deadline = time.monotonic() + (RESTART_SECONDS if answered else 0)
+        while True:
+            try:
+                connection = dialect.connect(*arguments, **options)
+            except dialect.loaded_dbapi.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+            else:
+                answered = True
+                return connection
+
+    return engine
 
 
 @contextmanager

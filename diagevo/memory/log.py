@@ -5,7 +5,6 @@ SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idemp
 linked to the run's last event by its hash.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import MsgspecError
+from msgspec.json import encode
 from sqlalchemy import (
     ARRAY,
     Connection,
@@ -21,6 +21,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    exists,
     func,
     insert,
     literal_column,
@@ -80,29 +81,28 @@ class Log:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = Prepared(database, insert(EVENT))
-        ids: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+        self._insert = Prepared(database, insert(EVENT), _NAMES)
+        self._queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
+        of_run = RUN.c.run_id == bindparam("run")
+        head = (RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
+        self._head = Prepared(database, select(*head).where(of_run), ["run"])
+        given: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
         if database.dialect == "postgresql":
-            ids = func.any(bindparam("ids", type_=ARRAY(Text)))
-            known = EVENT.c.event_id == ids
+            given = func.any(bindparam("ids", type_=ARRAY(Text)))
+            known = EVENT.c.event_id == given
         else:
-            known = EVENT.c.event_id.in_(ids)
-        self._taken = Prepared(database, select(EVENT.c.event_id).where(known))
-        facts = select(*_FACT_COLUMNS).where(
-            EVENT.c.run_id == bindparam("run"),
-            EVENT.c.sequence > bindparam("after"),
-            EVENT.c.sequence <= bindparam("until"),
-        )
-        size = bindparam("size", type_=Integer)
-        self._facts = Prepared(database, facts.order_by(EVENT.c.sequence).limit(size))
-        lock = select(LOG.c.position).where(LOG.c.id == ONE)
-        self._lock = Prepared(database, lock.with_for_update() if database.dialect == "postgresql" else lock)
-        head = select(RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
-        self._head = Prepared(database, head.where(RUN.c.run_id == bindparam("run")))
+            known = EVENT.c.event_id.in_(given)
+        taken = exists(select(ONE).where(known))
+        stand = select(LOG.c.position, taken, *head).select_from(LOG.outerjoin(RUN, of_run))
+        self._stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
         moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
-        self._move_log = Prepared(database, moved)
+        self._move_log = Prepared(database, moved, ["position"])
         new = {name: bindparam(name) for name in ("sequence", "hash", "renewed_at")}
-        self._move_run = Prepared(database, update(RUN).where(RUN.c.run_id == bindparam("run")).values(new))
+        self._move_run = Prepared(database, update(RUN).where(of_run).values(new), [*new, "run"])
+        bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
+        facts = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
+        page = facts.order_by(EVENT.c.sequence).limit(bindparam("size", type_=Integer))
+        self._facts = Prepared(database, page, ["run", "after", "until", "size"])
 
     def append(
         self,
@@ -125,53 +125,36 @@ class Log:
     def _append(
         self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending], fence: int | None
     ) -> Appended:
-        last = self.lock(connection)
-        head = self.head(run_id, connection)
+        self.lock(connection)
+        ids = [event.event_id for event in events]
+        given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
+        last, taken, *stored = self._stand(connection, given, run_id).fetchone()
+        head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
         if fence is not None and head.fence != fence:
             raise StaleWriterError(
                 f"the lease on run {run_id} was taken over by {head.holder}", hint="this writer must stop"
             )
         if expected != head.sequence:
             return self._all_known(connection, run_id, expected, head, events)
-        if self._some_are_taken(connection, events):
-            return self._append_unknown(connection, run_id, head, last, events)
-        rows, sequence, hash_ = _chained(run_id, head, last, events)
-        if rows:
-            self._insert.many(connection, _NAMES, rows)
-            self._advance(connection, run_id, last + len(rows), sequence, hash_)
-        positions = tuple(range(last + 1, last + 1 + len(rows)))
-        return Appended(positions, (True,) * len(rows), sequence, hash_)
-
-    def _some_are_taken(self, connection: Connection, events: Sequence[Pending]) -> bool:
-        """Whether an id is recorded already or comes twice. (Asking costs less than a savepoint would.)"""
-        ids = [event.event_id for event in events]
-        if len(set(ids)) < len(ids):
-            return True
-        given: Any = json.dumps(ids) if self.database.dialect == "sqlite" else ids
-        return self._taken(connection, ids=given).fetchone() is not None
-
-    def _append_unknown(
-        self, connection: Connection, run_id: str, head: Head, last: int, events: Sequence[Pending]
-    ) -> Appended:
-        """Some ids are taken: keep the old positions of equal events, append the rest."""
-        known = self._known(connection, events)
-        fresh: list[Pending] = []
-        slots: list[int | None] = []
+        known = self._known(connection, events) if taken or len(set(ids)) < len(ids) else {}
+        new: list[Pending] = []
+        positions: list[int] = []
+        fresh: list[bool] = []
         for event in events:
             position = known.get(event.event_id)
+            fresh.append(position is None)
             if position is None:
-                fresh.append(event)
-                known[event.event_id] = position = last + len(fresh)
-                slots.append(None)
-            else:
-                slots.append(position)
-        rows, sequence, hash_ = _chained(run_id, head, last, fresh)
-        if rows:
-            self._insert.many(connection, _NAMES, rows)
-            self._advance(connection, run_id, last + len(rows), sequence, hash_)
-        given = iter(range(last + 1, last + 1 + len(rows)))
-        positions = tuple(next(given) if slot is None else slot for slot in slots)
-        return Appended(positions, tuple(slot is None for slot in slots), sequence, hash_)
+                new.append(event)
+                known[event.event_id] = position = last + len(new)
+            positions.append(position)
+        sequence, hash_ = head.sequence, head.hash
+        if new:
+            written_at = now()
+            rows = _chained(run_id, head, last, new, written_at)
+            sequence, hash_ = sequence + len(rows), rows[-1][-1]
+            self._insert.many(connection, rows)
+            self._advance(connection, run_id, last + len(rows), sequence, hash_, written_at)
+        return Appended(tuple(positions), tuple(fresh), sequence, hash_)
 
     def _all_known(
         self, connection: Connection, run_id: str, expected: int, head: Head, events: Sequence[Pending]
@@ -186,30 +169,32 @@ class Log:
         return Appended(positions, (False,) * len(events), head.sequence, head.hash)
 
     def _known(self, connection: Connection, events: Sequence[Pending]) -> dict[str, int]:
-        """Positions of those events that are recorded. Raises ConflictError where the content differs."""
-        ids = [event.event_id for event in events]
+        """Positions of those events that are recorded. Raises ConflictError where the content differs, or
+        where an id comes twice with different content."""
+        given: dict[str, Pending] = {}
+        for event in events:
+            if given.setdefault(event.event_id, event) != event:
+                raise ConflictError(f"{event.type} {event.event_id} comes twice, with different content")
+        ids = list(given)
         stored: dict[str, Any] = {}
         for start in range(0, len(ids), 500):
             query = select(*_COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
             stored |= {row.event_id: row for row in connection.execute(query)}
-        for event in events:
-            row = stored.get(event.event_id)
-            if row is not None and any(
-                getattr(row, field) != getattr(event, field)
-                for field in ("round", "type", "schema_version", "cause_id", "payload", "causation_id")
-            ):
+        for event_id, row in stored.items():
+            event = given[event_id]
+            if Pending(*(getattr(row, name) for name in Pending.__struct_fields__)) != event:
                 raise ConflictError(
-                    f"{event.type} {event.event_id} is recorded at position {row.position} with"
-                    " other content",
+                    f"{event.type} {event_id} is recorded at position {row.position} with other content",
                     hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
                 )
         return {event_id: row.position for event_id, row in stored.items()}
 
-    def _advance(self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str) -> None:
+    def _advance(
+        self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str, written_at: str
+    ) -> None:
         """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
-        self._move_log(connection, position=position)
-        moved = self._move_run(connection, run=run_id, sequence=sequence, hash=hash_, renewed_at=now())
-        if moved.rowcount == 0:
+        self._move_log(connection, position)
+        if self._move_run(connection, sequence, hash_, written_at, run_id).rowcount == 0:
             self.create_run(connection, run_id, sequence, hash_)
 
     def create_run(
@@ -219,15 +204,18 @@ class Log:
         row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
         connection.execute(insert(RUN), row)
 
-    def lock(self, connection: Connection) -> int:
-        """Wait for the writers' lock; the last position given. (On SQLite BEGIN IMMEDIATE has the lock
-        already.)"""
-        return self._lock(connection).fetchone()[0]
+    def lock(self, connection: Connection) -> None:
+        """Wait for the writers' lock. (On SQLite BEGIN IMMEDIATE has it already.)
+
+        What PostgreSQL reads in one statement with the lock may be older than the lock: read after it.
+        """
+        if self.database.dialect == "postgresql":
+            self._queue(connection)
 
     def head(self, run_id: str, connection: Connection | None = None) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
         with nullcontext(connection) if connection is not None else self.database.read() as joined:
-            row = self._head(joined, run=run_id).fetchone()
+            row = self._head(joined, run_id).fetchone()
         return Head(0, GENESIS) if row is None else Head(*row)
 
     def runs(self) -> list[str]:
@@ -288,7 +276,7 @@ class Log:
         current, decoders = CURRENT, DECODERS
         while True:
             with self.database.read() as connection:
-                page = self._facts(connection, run=run_id, after=after, until=until, size=PAGE).fetchall()
+                page = self._facts(connection, run_id, after, until, PAGE).fetchall()
             for type_, version, round_, event_id, sequence, position, payload in page:
                 try:  # the usual case of `light`, without its call: this loop is half of a replay's time
                     event = decoders[type_](payload) if current.get(type_) == version else None
@@ -325,19 +313,17 @@ class Log:
 
 
 def _chained(
-    run_id: str, head: Head, last: int, events: Sequence[Pending]
-) -> tuple[list[tuple[Any, ...]], int, str]:
-    """The rows to insert, linked to each other; the new sequence and hash."""
-    at, previous, recorded_at = head.sequence, head.hash, now()
+    run_id: str, head: Head, last: int, events: Sequence[Pending], recorded_at: str
+) -> list[tuple[Any, ...]]:
+    """The rows to insert, a column a place, each linked to the one before it."""
+    previous = head.hash
     rows = []
     for offset, e in enumerate(events, 1):
-        position, sequence = last + offset, at + offset
-        hash_ = chain_hash(
-            previous,
-            position,
+        row = (
+            last + offset,
             e.event_id,
             run_id,
-            sequence,
+            head.sequence + offset,
             e.round,
             e.type,
             e.schema_version,
@@ -345,23 +331,8 @@ def _chained(
             e.payload,
             e.causation_id,
             recorded_at,
+            previous,
         )
-        rows.append(
-            (
-                position,
-                e.event_id,
-                run_id,
-                sequence,
-                e.round,
-                e.type,
-                e.schema_version,
-                e.cause_id,
-                e.payload,
-                e.causation_id,
-                recorded_at,
-                previous,
-                hash_,
-            )
-        )
-        previous = hash_
-    return rows, at + len(rows), previous
+        previous = chain_hash(*row)
+        rows.append((*row, previous))
+    return rows

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import uuid
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +19,7 @@ GENESIS = "0" * 64
 _canonical = msgspec.json.Encoder(order="sorted")
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True, gc=False):
     """An event that is ready to be appended: all of its envelope but what the log gives."""
 
     event_id: str
@@ -54,6 +52,11 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     def event(self) -> Event:
         """The payload as a model, upcast to the current version."""
         return full(self.type, self.schema_version, self.payload)
+
+    @property
+    def computed_hash(self) -> str:
+        """What `hash` must be where nobody changed the row."""
+        return chain_hash(*msgspec.structs.astuple(self)[:-1])
 
 
 @lru_cache(maxsize=64)
@@ -114,14 +117,13 @@ def pending(run_id: str, round: int, event: Event, causation_id: str | None = No
         round,
         name,
         event.schema_version,
-        getattr(event, "cause_id", None),
+        vars(event).get("cause_id"),
         payload_of(event),
         causation_id,
     )
 
 
 def chain_hash(
-    previous: str,
     position: int,
     event_id: str,
     run_id: str,
@@ -133,8 +135,9 @@ def chain_hash(
     payload: str,
     causation_id: str | None,
     recorded_at: str,
+    previous: str,
 ) -> str:
-    """SHA-256 in hex over every stored column.
+    """SHA-256 in hex over every stored column, given in the order of the table.
 
     Numbers first, each ended by a bar; then the texts, each after its length in characters, `-` for null:
     no two rows have the same text. One encoding of one text keeps this at a microsecond or two.

@@ -19,7 +19,7 @@ from diagevo.memory.decode import Fact, light
 from diagevo.memory.events import Event
 from diagevo.memory.log import EVENT, LOG, RUN, Log, now
 from diagevo.memory.model import MemoryState
-from diagevo.memory.records import GENESIS, Recorded, chain_hash, event_id, pending
+from diagevo.memory.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.state import advance
 
 BATCH = 2000
@@ -47,7 +47,8 @@ class Transcript:
             raise ConflictError(f"run {run_id} exists already", hint="give the new run another name")
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
-        self.position = log.lock(connection)
+        log.lock(connection)
+        self.position = log.last_position()
         self.hash = GENESIS
         self.heads: list[heads.ChainHead] = []
         self._rows: list[dict] = []
@@ -121,23 +122,11 @@ class Transcript:
     def _write(self, r: Recorded) -> None:
         self.position += 1
         sequence = self.state.sequence + 1
-        hash_ = chain_hash(
-            self.hash,
-            self.position,
-            r.event_id,
-            self.run_id,
-            sequence,
-            r.round,
-            r.type,
-            r.schema_version,
-            r.cause_id,
-            r.payload,
-            r.causation_id,
-            r.recorded_at,
+        moved = msgspec.structs.replace(
+            r, position=self.position, run_id=self.run_id, sequence=sequence, previous_hash=self.hash
         )
-        row = msgspec.structs.asdict(r)
-        row |= {"position": self.position, "sequence": sequence, "previous_hash": self.hash, "hash": hash_}
-        self.hash = hash_
+        row = msgspec.structs.asdict(moved)
+        row["hash"] = self.hash = hash_ = moved.computed_hash
         self._rows.append(row)
         if len(self._rows) >= BATCH:
             self._flush()

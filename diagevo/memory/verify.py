@@ -19,7 +19,7 @@ from diagevo.memory.artifacts import ARTIFACT, digest_of
 from diagevo.memory.log import EVENT, LOG, Log
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
-from diagevo.memory.records import GENESIS, Recorded, chain_hash
+from diagevo.memory.records import GENESIS, Recorded
 from diagevo.memory.state import advance
 
 
@@ -112,21 +112,7 @@ def _chain_fault(record: Recorded, previous: str, sequence: int, position: int) 
         return fault(f"event {missing} of the run is missing: #{record.position} is event {found}")
     if record.position <= position:
         return fault(f"#{record.position} follows #{position}")
-    expected = chain_hash(
-        record.previous_hash,
-        record.position,
-        record.event_id,
-        record.run_id,
-        record.sequence,
-        record.round,
-        record.type,
-        record.schema_version,
-        record.cause_id,
-        record.payload,
-        record.causation_id,
-        record.recorded_at,
-    )
-    if record.hash != expected:
+    if record.hash != record.computed_hash:
         return fault(f"the bytes of #{record.position} {record.type} are not those that were written")
     if record.previous_hash != previous:
         return fault(f"#{record.position} {record.type} does not follow the event before it")

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from sqlalchemy import text
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DatabaseError
@@ -64,6 +65,28 @@ def test_the_same_id_with_other_content_is_refused_and_nothing_is_written(store:
             log.append("a", 1, [_event(2), changed])
         assert _positions(log) == [1]
         assert log.append("a", 1, [_event(2)]).positions == (2,)
+
+
+def test_the_same_id_twice_in_one_batch_with_other_content_is_refused(store: Store) -> None:
+    once = _event(1)
+    changed = Pending(once.event_id, 1, "StageStarted", 1, None, '{"attempt":1,"stage":"other"}', None)
+    with store.log() as log:
+        with pytest.raises(ConflictError, match="comes twice, with different content"):
+            log.append("a", 0, [once, changed])
+        assert _positions(log) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("round", 2), ("type", "T"), ("schema_version", 2), ("cause_id", "c1"), ("causation_id", "e")],
+)
+def test_every_part_of_an_event_belongs_to_its_content(
+    sqlite_stores: SQLiteStores, tmp_path: Path, field: str, value: object
+) -> None:
+    with sqlite_stores.new(tmp_path).log() as log:
+        log.append("a", 0, [_event(1)])
+        with pytest.raises(ConflictError, match="with other content"):
+            log.append("a", 1, [structs.replace(_event(1), **{field: value})])
 
 
 @pytest.mark.parametrize(

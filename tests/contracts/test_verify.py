@@ -1,12 +1,13 @@
 """What tampering leads `verify` to say. Each damage is done behind the triggers' back."""
 
 import pytest
+from msgspec import structs
 from sqlalchemy import select, text
 
 from diagevo.memory import projection
 from diagevo.memory.log import EVENT
 from diagevo.memory.memory import Memory
-from diagevo.memory.records import GENESIS, chain_hash
+from diagevo.memory.records import GENESIS
 from diagevo.memory.verify import Verification, verify
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
@@ -104,20 +105,7 @@ def _rewrite(store: Store, change) -> None:
         rows = list(log.read("a"))
     for row in rows:
         payload = change(row.payload)
-        hash_ = chain_hash(
-            previous,
-            row.position,
-            row.event_id,
-            row.run_id,
-            row.sequence,
-            row.round,
-            row.type,
-            row.schema_version,
-            row.cause_id,
-            payload,
-            row.causation_id,
-            row.recorded_at,
-        )
+        hash_ = structs.replace(row, payload=payload, previous_hash=previous).computed_hash
         quoted = payload.replace("'", "''").replace("%", "%%")
         statements.append(
             f"UPDATE event SET payload = '{quoted}', previous_hash = '{previous}', hash = '{hash_}'"
