@@ -22,7 +22,7 @@ from diagevo.players import Answered, Challenger, Kit, Lesson, Solver, Written, 
 from diagevo.progress import Observer, StopFlag
 from diagevo.selfplay.filtering import verdict
 from diagevo.stages import Outcome, Stages
-from diagevo.training.grpo import Rollout, last_saved_step
+from diagevo.training.grpo import Rollout
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,15 @@ class Round:
             rewards: list[float] = []
 
             def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
-                self.stages.check_stop(f"in step {step} of the challenger's training")
                 rewards.append(sum(step_rewards) / len(step_rewards))
                 detail = f"mean reward {rewards[-1]:.3f}"
                 self.stages.progress("challenger", step, settings.max_steps, detail)
+                self.stages.check_stop(f"after step {step} of the challenger's training")
 
             summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
             return Outcome((output,), summary={"steps": summary.steps, "reward": _mean(rewards)})
 
-        self.stages.play(
-            "challenger", train, total=settings.max_steps, resumes_after=lambda: last_saved_step(work)
-        )
+        self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
         self.challenger = Challenger(output, self.kit)
 
@@ -146,13 +144,13 @@ class Round:
                 failed = FailureCapture(self.kit, self.memory, lessons)
 
                 def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
-                    self.stages.check_stop(f"in step {step} of the solver's training")
                     failures = failed.of_step(rollouts, step_rewards)
                     self.memory.observe(failures)
                     diagnoser.submit(failures)
                     rewards.append(sum(step_rewards) / len(step_rewards))
                     detail = f"mean reward {rewards[-1]:.3f}, {len(failures)} failures"
                     self.stages.progress("solver", step, steps, detail)
+                    self.stages.check_stop(f"after step {step} of the solver's training")
 
                 summary = self.solver.train(lessons, self.number, output, work, on_step)
                 diagnoser.drain()
@@ -165,7 +163,7 @@ class Round:
                 },
             )
 
-        self.stages.play("solver", train, total=steps, resumes_after=lambda: last_saved_step(work))
+        self.stages.play("solver", train, total=steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
         if steps:
             self.solver = Solver(output, self.kit)

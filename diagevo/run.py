@@ -25,7 +25,7 @@ from diagevo.roles import Roles
 from diagevo.round import Game, Round, round_folder, z_of
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.selfplay.equivalence import AnswerChecker
-from diagevo.stages import sha256_of
+from diagevo.stages import check_artifact, sha256_of
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,7 @@ class Run:
         self.observer = observer
         self.stop = stop
         self.diagnostician = roles.diagnostician(memory)
+        self._whole: set[str] = set()  # digests of policies that were read through once
 
     def configure(self) -> None:
         """Record what the run is made of."""
@@ -162,19 +163,26 @@ class Run:
         return self.memory.state.round
 
     def policy(self, role: str) -> Path:
-        """The policy that the last committed round left: the newest that a stage recorded, or the start."""
+        """The policy that the last committed round left: the newest that a stage recorded, or the start.
+
+        Raises StoreError where its folder is gone or has changed.
+        """
         found = self.memory.log.read(
             self.memory.run_id, types=["StageCompleted"], rounds=(1, self.memory.state.round)
         )
-        folders = [
-            artifact.path
+        left = [
+            (recorded.round, artifact)
             for recorded in found
             if isinstance(event := recorded.event, events.StageCompleted) and event.stage == role
             for artifact in event.artifacts
         ]
-        if folders:
-            return check_model_folder(self.folder / folders[-1])
-        return self.roles.challenger if role == "challenger" else self.roles.solver
+        if not left:
+            return self.roles.challenger if role == "challenger" else self.roles.solver
+        number, artifact = left[-1]
+        if artifact.sha256 not in self._whole:
+            check_artifact(self.folder, artifact, role, number)
+            self._whole.add(artifact.sha256)
+        return check_model_folder(self.folder / artifact.path)
 
     def measure(self, number: int) -> dict[str, float]:
         """Validate the solver of a committed round, once; round 0 is the model that the run starts from."""

@@ -1,5 +1,6 @@
 """Stages that resume: what is complete is read from its files, what was under way is voided and done anew."""
 
+import errno
 import hashlib
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +11,9 @@ from diagevo.errors import StoppedSafely, StoreError
 from diagevo.memory.events import Artifact
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StopFlag
+from diagevo.training.checkpoints import find
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,19 @@ def sha256_of(path: Path) -> str:
         return digest.hexdigest()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_artifact(run: Path, artifact: Artifact, stage: str, number: int) -> None:
+    """Raises StoreError where what a completed stage left is gone or has changed."""
+    path = run / artifact.path
+    if path.exists() and sha256_of(path) == artifact.sha256:
+        return
+    problem = "has changed" if path.exists() else "is gone"
+    anew = f"fork the run: diagevo runs fork --round {number - 1}" if number > 1 else "start another run"
+    raise StoreError(
+        f"round {number}: {path}, which the completed stage {stage} left behind, {problem}",
+        hint=f"put it back from a backup, or {anew}",
+    )
 
 
 class Stages:
@@ -59,13 +76,13 @@ class Stages:
         work: Callable[[], Outcome],
         *,
         total: int | None = None,
-        resumes_after: Callable[[], int] = lambda: 0,
+        checkpoints: Path | None = None,
     ) -> None:
         """Run `work` unless the stage is complete. Its files, events and completion are one transaction.
 
-        `resumes_after`: the last step that an interrupted attempt need not do again; observations past it are
-        voided. Raises StoppedSafely before a stage begins once a stop was asked for, and StoreError where a
-        completed stage's files are gone or changed.
+        `checkpoints`: where an interrupted attempt left them; it goes on from the newest whole one, and
+        observations of later steps are voided. Raises StoppedSafely before a stage begins once a stop was
+        asked for, and StoreError where a completed stage's files are gone or changed, or the disk is full.
         """
         status = self.memory.stage(name)
         if status.status == "completed":
@@ -73,14 +90,11 @@ class Stages:
             return
         self.check_stop(f"before the stage {name} of round {self.round}")
         if status.status == "running":
-            self.memory.abandon_stage(name, after_step=resumes_after())
-            self.observer.message(
-                f"round {self.round}: {name} was interrupted and goes on after step {resumes_after()}"
-            )
+            self._abandon(name, checkpoints)
         attempt = self.memory.start_stage(name)
         self.observer.stage_started(self.round, name, attempt, total)
         started = time.monotonic()
-        outcome = work()
+        outcome = self._done(name, work)
         seconds = time.monotonic() - started
         artifacts = [
             Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file))
@@ -95,6 +109,31 @@ class Stages:
         if name == self.last:
             self.stop.set()
 
+    def _abandon(self, name: str, checkpoints: Path | None) -> None:
+        """Void what the interrupted attempt observed past its newest whole checkpoint, and say so."""
+        if checkpoints is None:
+            self.memory.abandon_stage(name, after_step=0)
+            self.observer.message(f"round {self.round}: {name} was interrupted and is played again")
+            return
+        found = find(checkpoints)
+        self.memory.abandon_stage(name, after_step=found.step)
+        for fault in found.broken:
+            self.observer.message(f"round {self.round}: passed over: {checkpoints}/{fault}")
+        where = f"goes on after step {found.step}" if found.step else "begins again"
+        self.observer.message(f"round {self.round}: {name} was interrupted and {where}")
+
+    def _done(self, name: str, work: Callable[[], Outcome]) -> Outcome:
+        try:
+            return work()
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            raise StoreError(
+                f"round {self.round}: the stage {name} cannot write {error.filename or self.folder}: "
+                f"{error.strerror}",
+                hint="make room, or see who may write there; then: diagevo train --resume",
+            ) from error
+
     def progress(self, name: str, done: int, total: int | None, detail: str = "") -> None:
         self.observer.stage_progress(self.round, name, done, total, detail)
 
@@ -105,15 +144,4 @@ class Stages:
 
     def _check(self, name: str, artifacts: tuple[Artifact, ...]) -> None:
         for artifact in artifacts:
-            path = self.folder / artifact.path
-            if not path.exists():
-                problem = "is gone"
-            elif sha256_of(path) != artifact.sha256:
-                problem = "has changed"
-            else:
-                continue
-            raise StoreError(
-                f"round {self.round}: {path}, which the completed stage {name} left behind, {problem}",
-                hint="put it back from a backup, or fork the run from its last committed round: "
-                f"diagevo runs fork --round {self.round - 1}",
-            )
+            check_artifact(self.folder, artifact, name, self.round)

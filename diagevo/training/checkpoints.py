@@ -8,11 +8,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from diagevo.errors import StoreError
 
 MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
@@ -27,6 +30,20 @@ class Checkpoint:
     step: int
     folder: Path
     notes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What an interrupted phase left: its newest whole checkpoint, and what is newer and is not whole."""
+
+    checkpoint: Checkpoint | None
+    broken: tuple[str, ...]
+    """A line each: the folder's name and what is wrong with it."""
+
+    @property
+    def step(self) -> int:
+        """The step that the phase goes on from: 0 where there is no whole checkpoint."""
+        return 0 if self.checkpoint is None else self.checkpoint.step
 
 
 def staging_folder(target: Path) -> Path:
@@ -59,38 +76,56 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
     _flush_folder(target.parent)
 
 
-def notes_of(folder: Path) -> Mapping[str, Any] | None:
-    """The notes of a whole folder, None where a file is missing, cut short, changed or never listed."""
+def find(work: Path) -> Found:
+    """Look for the newest whole checkpoint. Broken ones are passed over, and each says why."""
+    folders = sorted(_checkpoints(work), reverse=True)
+    broken = [f"{folder.name} is half written" for folder in _staged(work)]
+    for step, folder in folders:
+        fault = fault_of(folder)
+        if fault is None:
+            return Found(Checkpoint(step, folder, _manifest(folder)["notes"]), tuple(broken))
+        broken.append(f"{folder.name} is not whole: {fault}")
+    return Found(None, tuple(broken))
+
+
+def fault_of(folder: Path) -> str | None:
+    """What is wrong with a published folder: a file that is missing, cut short or changed. None: nothing."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        entries: dict[str, dict[str, Any]] = manifest["files"]
-        paths = [folder / name for name in entries]
-        if any(
-            path.stat().st_size != entry["bytes"] for path, entry in zip(paths, entries.values(), strict=True)
-        ):
-            return None
-        with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-            digests = list(pool.map(_digest, paths))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if digests != [entry["sha256"] for entry in entries.values()]:
-        return None
-    return manifest["notes"]
-
-
-def newest_whole(work: Path) -> Checkpoint | None:
-    """The newest checkpoint of `work` that is whole; broken ones before it are passed over."""
-    for step, folder in sorted(_checkpoints(work), reverse=True):
-        notes = notes_of(folder)
-        if notes is not None:
-            return Checkpoint(step, folder, notes)
+        entries: dict[str, dict[str, Any]] = _manifest(folder)["files"]
+        sizes = {name: entry["bytes"] for name, entry in entries.items()}
+        digests = {name: entry["sha256"] for name, entry in entries.items()}
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return f"{MANIFEST} cannot be read"
+    for name, size in sizes.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if (found := (folder / name).stat().st_size) != size:
+            return f"{name} has {found} bytes, not {size}"
+    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
+        found_digests = pool.map(_digest, [folder / name for name in digests])
+    for name, digest in zip(digests, found_digests, strict=True):
+        if digests[name] != digest:
+            return f"{name} has changed"
     return None
 
 
-def last_saved_step(work: Path) -> int:
-    """The step a resumed phase goes on from: 0 where there is no whole checkpoint."""
-    checkpoint = newest_whole(work)
-    return 0 if checkpoint is None else checkpoint.step
+@contextmanager
+def writing(what: str, folder: Path) -> Iterator[None]:
+    """A block that writes `what` below `folder`. Raises StoreError where the disk does not take it."""
+    try:
+        yield
+    except Exception as error:
+        # torch and safetensors raise errors of their own where a write fails.
+        told = str(error)
+        if not isinstance(error, OSError) and "inline_container" not in told and "I/O error" not in told:
+            raise
+        free = shutil.disk_usage(folder).free / 1e6
+        raise StoreError(
+            f"{what} cannot be written to {folder}, where {free:,.1f} MB are free: {told.splitlines()[0]}",
+            hint="make room; what was saved before is whole, and diagevo train --resume goes on from it",
+        ) from error
 
 
 def checkpoint_folder(work: Path, step: int) -> Path:
@@ -108,9 +143,8 @@ def discard_after(work: Path, step: int) -> None:
     for found, folder in _checkpoints(work):
         if found > step:
             shutil.rmtree(folder)
-    if work.is_dir():
-        for folder in work.glob(f"{_STAGING}*"):
-            shutil.rmtree(folder)
+    for folder in _staged(work):
+        shutil.rmtree(folder)
 
 
 def _checkpoints(work: Path) -> list[tuple[int, Path]]:
@@ -118,6 +152,14 @@ def _checkpoints(work: Path) -> list[tuple[int, Path]]:
         return []
     names = ((folder.name.removeprefix(_PREFIX), folder) for folder in work.glob(f"{_PREFIX}*"))
     return [(int(number), folder) for number, folder in names if number.isdigit()]
+
+
+def _staged(work: Path) -> list[Path]:
+    return sorted(work.glob(f"{_STAGING}*")) if work.is_dir() else []
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
 
 
 def _files(folder: Path) -> list[Path]:

@@ -10,11 +10,10 @@ from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.training import checkpoints
-from diagevo.training.checkpoints import last_saved_step
 from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, TrainingSummary
 
-__all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "last_saved_step", "train"]
+__all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "train"]
 
 
 def train(
@@ -36,8 +35,9 @@ def train(
     `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints. `on_step` is
     called on rank 0 once a step, with the rollouts of all ranks, before that step's checkpoint is saved. With
     `resume`, the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
-    Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no
-    model, StoreError where a checkpoint cannot be written.
+    A StoppedSafely that `on_step` raises is raised here, on every rank, once the step's checkpoint is saved;
+    anything else at once. Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a
+    folder that is no model, StoreError where a checkpoint cannot be written.
     """
     hardware = hardware or HardwareConfig()
     check_model_folder(start)
@@ -71,7 +71,10 @@ def train(
     trainer = _build_trainer(start, plan, reward, settings, sampling, work, seed, on_step, notes, hardware)
     checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
     trainer.train(resume_from_checkpoint=checkpoint)
-    _write_output(trainer, output, notes)
+    if trainer.stopped is not None:
+        raise trainer.stopped
+    with checkpoints.writing("the weights of the phase", output.parent):
+        _write_output(trainer, output, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
     return TrainingSummary(steps=plan.steps, final=output, resumed_from=resumed_from, log=log)
 
@@ -217,9 +220,10 @@ def _start_afresh(work: Path) -> None:
 
 def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
-    checkpoint = checkpoints.newest_whole(work)
+    found = checkpoints.find(work)
+    checkpoint = found.checkpoint
     work.mkdir(parents=True, exist_ok=True)
-    checkpoints.discard_after(work, 0 if checkpoint is None else checkpoint.step)
+    checkpoints.discard_after(work, found.step)
     if checkpoint is None:
         return None
     for name, value in notes.items():

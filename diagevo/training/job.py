@@ -1,9 +1,9 @@
 """What a launched phase is told, as one JSON file, and how its ranks talk to the process that launched them.
 
 Messages of a rank, each a tuple that begins with its name:
-  ("hello", rank, processes)            the rank is up and sees so many ranks
+  ("hello", rank)                       the rank is up
   ("at", text)                          what it does now; the last one names a rank that hangs
-  ("step", step, rollouts, rewards)     from rank 0 alone; it waits for "ok" before it goes on
+  ("step", step, rollouts, rewards)     from rank 0 alone; it waits for the answer: None, or a StoppedSafely
   ("done", summary)                     from rank 0 alone
   ("error", kind, message, hint)        it ends after this
 """

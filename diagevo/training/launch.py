@@ -20,7 +20,7 @@ from typing import Any
 
 from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, DiagEvoError, ServiceError
+from diagevo.errors import ConfigError, DiagEvoError, ServiceError, StoppedSafely
 from diagevo.sampling.supervised import SupervisedProcess, ending, only_gpus
 from diagevo.training.job import KEY, Job, RewardSpec, free_port
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
@@ -185,14 +185,18 @@ class _Supervision:
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
         match message:
-            case ("hello", rank, _):
+            case ("hello", rank):
                 self._rank_of[connection] = rank
-                self._place[rank] = "building the trainer"
+                self._place[rank] = "meeting the other ranks"
             case ("at", text):
                 self._place[self._rank_of[connection]] = text
             case ("step", step, rollouts, rewards):
-                self._on_step(step, rollouts, rewards)
-                connection.send("ok")
+                try:
+                    self._on_step(step, rollouts, rewards)
+                except StoppedSafely as stop:
+                    connection.send(stop)  # The ranks save the step before they stop.
+                else:
+                    connection.send(None)
             case ("done", summary):
                 self._summary = summary
             case ("error", kind, text, hint):
@@ -208,10 +212,10 @@ class _Supervision:
         statuses = [process.status() for process in self._processes]
         if any(status not in (None, 0, 1) for status in statuses):
             self._report_dead(statuses)  # Killed: the others only report that it is gone.
-        silent = sorted(set(self._place) - set(self._errors))
+        silent = sorted(set(range(self._ranks)) - set(self._errors))
         rank, (_, text, _) = next(iter(self._errors.items()))
         if silent and ("Timed out" in text or "timeout" in text.lower()):
-            places = "; ".join(f"rank {r} was {self._place[r]}" for r in silent)
+            places = "; ".join(f"rank {r} was {self._place.get(r, 'starting')}" for r in silent)
             raise ServiceError(
                 f"Training rank {silent[0]} of {self._ranks} did not answer the others in time: {places}. "
                 f"Its log: {self._log(silent[0])}",
@@ -227,9 +231,12 @@ class _Supervision:
         status, rank = dead[0]
         assert status is not None
         place = self._place.get(rank, "starting")
+        # NCCL ends the ranks that wait; the one that hangs runs on.
+        others = [r for r in range(len(statuses)) if statuses[r] is None]
+        running = "".join(f" Rank {r} runs still, {self._place.get(r, 'starting')}." for r in others)
         tail = self._processes[rank].tail()
         raise ServiceError(
-            f"Training rank {rank} of {self._ranks} {ending(status)} while {place}. "
+            f"Training rank {rank} of {self._ranks} {ending(status)} while {place}.{running} "
             f"Its log: {self._log(rank)}; it ends with:\n{tail}",
             hint=_RESUME,
         )

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast_object_list, gather_object
 from torch.utils.data import DataLoader, Dataset
+from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
+from transformers.training_args import TrainingArguments
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from diagevo.errors import StoreError
+from diagevo.errors import StoppedSafely
 from diagevo.sampling.decoding import Decoding, decode
 from diagevo.training import checkpoints
 from diagevo.training.plan import PhasePlan
@@ -75,10 +77,13 @@ class PhaseTrainer(GRPOTrainer):
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
         self._staging: Path | None = None
+        self.stopped: StoppedSafely | None = None
+        """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._work = Path(trl["args"].output_dir)
         self._pad_id: int = trl["processing_class"].pad_token_id
         self._new_tokens: int = trl["args"].max_completion_length
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self.add_callback(_SavesAndStops(self))
         self._own_loop = not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     # Batches
@@ -207,13 +212,23 @@ class PhaseTrainer(GRPOTrainer):
             measures = self._reward.measure(rollouts)
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
-            if self.accelerator.is_main_process:
-                self._on_step(step, [r for r, _ in everyone], rewards)
+            self._report(step, [r for r, _ in everyone], rewards)
             found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}
             # None has no advantage; it stands for padding only.
             return [None if pad else found[r, g] for r, g, pad in zip(row_id, sample, padding, strict=True)]
 
         return reward
+
+    def _report(self, step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
+        """Call `on_step` on rank 0. A stop that it asks for waits, on every rank, until the step is saved."""
+        asked: list[StoppedSafely | None] = [None]
+        if self.accelerator.is_main_process:
+            try:
+                self._on_step(step, rollouts, rewards)
+            except StoppedSafely as stop:
+                asked = [stop]
+        broadcast_object_list(asked)
+        self.stopped = asked[0]
 
     # Checkpoints
 
@@ -227,21 +242,30 @@ class PhaseTrainer(GRPOTrainer):
         self._staging = checkpoints.staging_folder(target)
         written = self._staging / target.name
         try:
-            # Not TRL's, which writes a model card with a link to a hub first.
-            super(GRPOTrainer, self)._save_checkpoint(model, trial)
-            self.accelerator.wait_for_everyone()
-            if self.accelerator.is_main_process:
-                checkpoints.publish(written, target, self._notes | {"step": step})
-                shutil.rmtree(self._staging)
-                checkpoints.rotate(self._work)
-            self.accelerator.wait_for_everyone()
-        except OSError as error:
-            raise StoreError(
-                f"The checkpoint of step {step} cannot be written to {self._work}: {error}",
-                hint="Free space or name another folder; the last whole checkpoint is kept for --resume.",
-            ) from error
+            with checkpoints.writing(f"the checkpoint of step {step}", self._work):
+                # Not TRL's, which writes a model card with a link to a hub first.
+                super(GRPOTrainer, self)._save_checkpoint(model, trial)
+                self.accelerator.wait_for_everyone()
+                if self.accelerator.is_main_process:
+                    checkpoints.publish(written, target, self._notes | {"step": step})
+                    shutil.rmtree(self._staging)
+                    checkpoints.rotate(self._work)
+                self.accelerator.wait_for_everyone()
         finally:
             self._staging = None
+
+
+class _SavesAndStops(TrainerCallback):
+    """Ends training after a step in which a stop was asked for, and has the step saved before."""
+
+    def __init__(self, trainer: PhaseTrainer) -> None:
+        self._trainer = trainer
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if self._trainer.stopped is not None:
+            control.should_save = control.should_training_stop = True
 
 
 def sum_over_ranks(accelerator: Any, value: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ def _play(job: Job, connection: Connection) -> None:
         _let_ranks_load_each_others_files()
     # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
     state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=job.hardware.rank_timeout))
-    connection.send(("hello", state.process_index, state.num_processes))
+    connection.send(("at", "building the trainer"))
     if state.num_processes != job.hardware.processes:
         raise ConfigError(
             f"{job.hardware.processes} training processes were asked for, {state.num_processes} came up.",
@@ -58,7 +58,8 @@ def _play(job: Job, connection: Connection) -> None:
 
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
         connection.send(("step", step, rollouts, rewards))
-        connection.recv()
+        if (stop := connection.recv()) is not None:
+            raise stop
 
     summary = train(
         job.start,
@@ -91,6 +92,7 @@ def _let_ranks_load_each_others_files() -> None:
 def main() -> int:
     job = Job.read(Path(sys.argv[1]))
     connection = Client(job.address, authkey=connection_key())
+    connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
         _play(job, connection)
     except Exception as error:

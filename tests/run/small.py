@@ -90,6 +90,6 @@ def play(
         rounds=rounds,
         until=until,
         observer=watcher,
-        stop=stop or StopFlag(),
+        stop=StopFlag() if stop is None else stop,
     )
     return watcher

@@ -2,7 +2,7 @@
 
 `python -m tests.training.phase START FOLDER` plays it and notes each step in FOLDER/steps.jsonl. The variable
 KILL says where the process kills itself: "step:2" while the step is reported, "save:2" while its
-checkpoint is written.
+checkpoint is written, "rotate:2" when it is in its place and old ones are not yet removed.
 """
 
 import json
@@ -46,6 +46,10 @@ class LetterReward:
         return [measure - mean for measure in measures]
 
 
+def last_saved(work: Path) -> int:
+    return checkpoints.find(work).step
+
+
 def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
     folder.mkdir(parents=True, exist_ok=True)
     where, _, number = os.environ.get("KILL", "").partition(":")
@@ -53,7 +57,7 @@ def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
         with (folder / "steps.jsonl").open("a") as file:
             played = [asdict(rollout) for rollout in rollouts]
-            saved = checkpoints.last_saved_step(folder / "work")
+            saved = last_saved(folder / "work")
             file.write(json.dumps([step, played, rewards, saved]) + "\n")
         if where == "step" and step == int(number):
             os.kill(os.getpid(), signal.SIGKILL)
@@ -67,6 +71,15 @@ def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
             return flush(path)
 
         checkpoints._digest_and_flush = killed
+    if where == "rotate":
+        rotate = checkpoints.rotate
+
+        def killed_before(work: Path) -> None:
+            if last_saved(work) == int(number):
+                os.kill(os.getpid(), signal.SIGKILL)
+            rotate(work)
+
+        checkpoints.rotate = killed_before
     return train(
         start,
         ROWS,

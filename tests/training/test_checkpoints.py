@@ -18,10 +18,10 @@ def save(work: Path, step: int, **notes: object) -> Path:
 
 
 def test_the_newest_whole_checkpoint_is_found_with_its_notes(tmp_path: Path) -> None:
-    assert checkpoints.last_saved_step(tmp_path / "nowhere") == 0
+    assert checkpoints.find(tmp_path / "nowhere").step == 0
     save(tmp_path, 9, plan="a")
     save(tmp_path, 10, plan="b")
-    found = checkpoints.newest_whole(tmp_path)
+    found = checkpoints.find(tmp_path).checkpoint
     assert found is not None
     assert (found.step, found.notes) == (10, {"plan": "b"})
 
@@ -30,7 +30,7 @@ def test_the_newest_whole_checkpoint_is_found_with_its_notes(tmp_path: Path) -> 
 def test_a_checkpoint_that_misses_a_file_is_not_whole(tmp_path: Path, name: str) -> None:
     save(tmp_path, 1)
     (save(tmp_path, 2) / name).unlink()
-    assert checkpoints.last_saved_step(tmp_path) == 1
+    assert checkpoints.find(tmp_path).step == 1
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -40,7 +40,7 @@ def test_a_file_that_was_changed_or_cut_short_makes_a_checkpoint_not_whole(tmp_p
     changed.write_bytes(b"?" + changed.read_bytes()[1:])
     cut = save(tmp_path, 3) / name
     cut.write_bytes(cut.read_bytes()[:-1])
-    assert checkpoints.last_saved_step(tmp_path) == 1
+    assert checkpoints.find(tmp_path).step == 1
 
 
 def test_a_half_written_checkpoint_is_never_seen(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_half_written_checkpoint_is_never_seen(tmp_path: Path) -> None:
     staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(tmp_path, 2))
     staging.mkdir()
     (staging / "model.safetensors").write_bytes(b"w")
-    assert checkpoints.last_saved_step(tmp_path) == 1
+    assert checkpoints.find(tmp_path).step == 1
     checkpoints.discard_after(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
 
@@ -63,7 +63,7 @@ def test_rotation_keeps_the_newest_and_the_one_before_it(tmp_path: Path) -> None
 def test_what_comes_after_the_step_to_resume_from_is_cleared_away(tmp_path: Path) -> None:
     save(tmp_path, 1)
     (save(tmp_path, 2) / "optimizer.pt").unlink()
-    checkpoints.discard_after(tmp_path, checkpoints.last_saved_step(tmp_path))
+    checkpoints.discard_after(tmp_path, checkpoints.find(tmp_path).step)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
 
 
@@ -71,6 +71,9 @@ def test_publishing_replaces_a_folder_as_a_whole(tmp_path: Path) -> None:
     save(tmp_path, 1)
     (tmp_path / "checkpoint-1" / "stale").write_bytes(b"?")
     target = save(tmp_path, 1, again=True)
-    assert checkpoints.notes_of(target) == {"again": True}
+    assert checkpoints.fault_of(target) is None
+    found = checkpoints.find(tmp_path).checkpoint
+    assert found is not None
+    assert found.notes == {"again": True}
     assert not (target / "stale").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]

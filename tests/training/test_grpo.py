@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from diagevo.config.models import GRPOConfig, SamplingConfig
-from diagevo.errors import ConfigError, MissingDependencyError, StoreError
+from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, StoreError
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
-from diagevo.training.grpo import TrainingRow, TrainingSummary, last_saved_step, train
+from diagevo.training.grpo import TrainingRow, TrainingSummary, train
 from tests.training import phase
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ def test_the_starting_weights_stay_as_they_are_and_the_new_ones_differ(straight:
 
 def test_the_output_is_a_plain_model_folder(straight: Played) -> None:
     final = straight.summary.final
-    assert checkpoints.notes_of(final) is not None
+    assert checkpoints.fault_of(final) is None
     assert not list(final.parent.glob(".staging*"))
     sampler = TransformersSampler(final)
     [[completion]] = sampler.sample(
@@ -99,9 +99,9 @@ def test_only_the_newest_checkpoints_stay(straight: Played) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", ["step:2", "save:2"])
+@pytest.mark.parametrize(("moment", "saved"), [("step:2", 1), ("save:2", 1), ("rotate:3", 3)])
 def test_a_phase_that_was_killed_goes_on_as_if_it_had_not_been(
-    straight: Played, tiny_model: Path, tmp_path: Path, moment: str
+    straight: Played, tiny_model: Path, tmp_path: Path, moment: str, saved: int
 ) -> None:
     child = subprocess.run(
         [sys.executable, "-m", "tests.training.phase", str(tiny_model), str(tmp_path)],
@@ -111,10 +111,31 @@ def test_a_phase_that_was_killed_goes_on_as_if_it_had_not_been(
         check=False,
     )
     assert child.returncode == -signal.SIGKILL, child.stderr.decode()
-    assert last_saved_step(tmp_path / "work") == 1
+    assert phase.last_saved(tmp_path / "work") == saved
     summary = phase.play(tiny_model, tmp_path, resume=True)
-    assert (summary.steps, summary.resumed_from) == (3, 1)
+    assert (summary.steps, summary.resumed_from) == (3, saved)
     assert phase.steps(tmp_path) == straight.steps()
+    assert weights(tmp_path) == weights(straight.folder)
+
+
+def test_a_stop_waits_for_the_steps_checkpoint_and_no_step_is_played_twice(
+    straight: Played, tiny_model: Path, tmp_path: Path
+) -> None:
+    reported: list[int] = []
+
+    def on_step(step: int, rollouts: object, rewards: object) -> None:
+        reported.append(step)
+        if step == 2:
+            raise StoppedSafely("stopped")
+
+    seldom = phase.SETTINGS.model_copy(update={"save_steps": 9})  # no checkpoint is due at step 2
+    with pytest.raises(StoppedSafely):
+        attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom, resume=False)()
+    assert phase.last_saved(tmp_path / "work") == 2
+    assert not (tmp_path / "final").exists()
+    summary = attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom)()
+    assert summary.resumed_from == 2
+    assert reported == [1, 2, 3]
     assert weights(tmp_path) == weights(straight.folder)
 
 
@@ -124,7 +145,7 @@ def test_a_checkpoint_that_misses_its_state_is_passed_over(
 ) -> None:
     shutil.copytree(straight.folder / "work", tmp_path / "work")
     (tmp_path / "work/checkpoint-3" / name).unlink()
-    assert last_saved_step(tmp_path / "work") == 2
+    assert phase.last_saved(tmp_path / "work") == 2
     if name == "optimizer.pt":
         summary = phase.play(tiny_model, tmp_path, resume=True)
         assert summary.resumed_from == 2
@@ -163,7 +184,7 @@ def test_a_checkpoint_of_other_rows_is_not_resumed(
     shutil.copytree(straight.folder / "work", tmp_path / "work")
     with pytest.raises(ConfigError, match="another plan"):
         attempt(tiny_model, tmp_path, rows=phase.ROWS[:4])()
-    assert last_saved_step(tmp_path / "work") == 3  # Nothing is lost.
+    assert phase.last_saved(tmp_path / "work") == 3  # Nothing is lost.
 
 
 def test_rows_that_cannot_be_trained_on_are_refused(tiny_model: Path, tmp_path: Path) -> None:
@@ -190,7 +211,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_saved_is_reported(
     monkeypatch.setattr(checkpoints, "_digest_and_flush", full)
     with pytest.raises(StoreError, match=r"step 1 cannot be written.*No space left"):
         attempt(tiny_model, tmp_path, resume=False)()
-    assert last_saved_step(tmp_path / "work") == 0
+    assert phase.last_saved(tmp_path / "work") == 0
 
 
 def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None:

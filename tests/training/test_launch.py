@@ -10,6 +10,7 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout, TrainingSummary
 from diagevo.training.job import RewardSpec
 from diagevo.training.launch import train_in_processes
@@ -91,12 +92,14 @@ def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path
     assert "measuring the rollouts of step 2" in caught.value.message
 
 
-def test_what_a_step_report_raises_ends_the_ranks(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(tiny_model: Path, tmp_path: Path) -> None:
     def stop(step: int) -> None:
-        raise StoppedSafely("stopped")
+        raise StoppedSafely(f"stopped after step {step}", hint="go on")
 
-    with pytest.raises(StoppedSafely):
+    with pytest.raises(StoppedSafely) as caught:
         launch(tiny_model, tmp_path, on_step=stop)
+    assert (caught.value.message, caught.value.hint) == ("stopped after step 1", "go on")
+    assert checkpoints.find(tmp_path / "work").step == 1
     time.sleep(0.5)
     assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
 

@@ -1,0 +1,136 @@
+"""`diagevo train` as a program of its own, watched through its JSON lines, and where its run ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diagevo.memory import events
+from diagevo.memory.history import History, open_history
+from diagevo.memory.verify import verify
+from tests.run.small import small_config
+from tests.run.test_round import of, placements
+
+Line = dict[str, Any]
+Act = Callable[[subprocess.Popen[str]], object]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is done to the program when it tells of this event of this stage; it stands still meanwhile."""
+
+    stage: str
+    event: str
+    act: Act
+
+
+@dataclass(frozen=True)
+class Told:
+    """All lines that a program printed, its exit code, and its stderr."""
+
+    lines: list[Line]
+    code: int
+    stderr: str
+
+    def steps(self, stage: str) -> list[int]:
+        """The optimizer steps of a stage that were played, in order."""
+        return [n["done"] for n in self.lines if n["event"] == "stage_progress" and n["stage"] == stage]
+
+    def stages(self) -> list[str]:
+        return [line["stage"] for line in self.lines if line["event"] == "stage_started"]
+
+    def messages(self) -> str:
+        return "\n".join(line["text"] for line in self.lines if line["event"] == "message")
+
+    def error(self) -> dict[str, str]:
+        """What the program ended with."""
+        assert self.lines[-1]["event"] == "error", self.lines[-1]
+        return self.lines[-1]
+
+
+def first(home: Path, **changes: Mapping[str, object]) -> list[str]:
+    """The arguments that start the small run, of one round."""
+    config = small_config(**changes).model_dump(mode="json", exclude_unset=True)
+    (home / "small.yaml").write_text(json.dumps(config), encoding="utf-8")
+    return ["-c", str(home / "small.yaml"), "--rounds", "1"]
+
+
+RESUMED = ["--resume", "--rounds", "1"]
+
+
+def played(
+    home: Path, arguments: Sequence[str], *moments: Moment, prefix: Sequence[str] = (), database: str = ""
+) -> Told:
+    """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
+    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "train", "--run", "a"]
+    if database:
+        program += ["--db", database]
+    environment = {**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    lines: list[Line] = []
+    waiting = list(moments)
+    with subprocess.Popen(
+        [*prefix, *program, *arguments, "--display", "json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            for text in process.stdout:
+                line = json.loads(text)
+                lines.append({"event": "error", **line["error"]} if "error" in line else line)
+                met = [m for m in waiting if (m.event, m.stage) == (line.get("event"), line.get("stage"))]
+                for moment in met[:1]:
+                    waiting.remove(moment)
+                    process.send_signal(signal.SIGSTOP)
+                    moment.act(process)
+                    process.send_signal(signal.SIGCONT)
+            stderr = process.stderr.read()
+            return Told(lines, process.wait(timeout=60), stderr)
+        finally:
+            process.kill()
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+
+
+def terminated(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGTERM)
+
+
+def assert_same_end(home: Path, unbroken: Path, database: str = "") -> History:
+    """The run of `home` ends where the unbroken one does, each failure counted once. Open, to ask more."""
+    a = open_history(f"sqlite:///{unbroken / 'diagevo.db'}", "a", root=unbroken)
+    b = open_history(database or f"sqlite:///{home / 'diagevo.db'}", "a", root=home)
+    try:
+        assert b.commit(1).event.state_hash == a.commit(1).event.state_hash
+        assert b.commit(1).event.failures == a.commit(1).event.failures
+        assert _valid_failures(b) == _valid_failures(a)
+        placed = [event.failure_id for event in placements(b)]
+        assert max(Counter(placed).values()) == 1, "no failure is counted twice"
+        for history in (a, b):
+            assert history.root is not None
+            report = verify(history.log, history.run_id, history.root / "a", deep=True)
+            assert report.ok, report.faults
+    finally:
+        a.close()
+    for role in ("challenger", "solver"):
+        weights = f"a/rounds/001/{role}/model.safetensors"
+        assert (home / weights).read_bytes() == (unbroken / weights).read_bytes(), role
+    return b
+
+
+def _valid_failures(history: History) -> dict[str, str]:
+    """Observed failures that no abandonment voided, with their trajectory: read from the events by hand."""
+    after = {(event.stage, event.attempt): event.after_step for event in of(history, events.StageAbandoned)}
+    observed = of(history, events.FailureObserved)
+    return {f.failure_id: f.trajectory for f in observed if f.step <= after.get((f.stage, f.attempt), f.step)}

@@ -1,0 +1,104 @@
+"""What a run does with checkpoints and policies that are not as they were written."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from diagevo.errors import StoppedSafely, StoreError
+from diagevo.memory.history import open_history
+from diagevo.progress import StopFlag
+from tests.run.program import assert_same_end
+from tests.run.small import Watcher, play, small_config
+
+WORK = Path("a/rounds/001/solver-work")
+
+
+class StopsInSolver(Watcher):
+    """Asks for a stop when step 2 of 3 is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop = StopFlag()
+
+    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
+        if (stage, done) == ("solver", 2):
+            self.stop.set()
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            {"checkpoint-2/optimizer.pt": cut},
+            [
+                "checkpoint-2 is not whole: optimizer.pt has ",
+                "solver was interrupted and goes on after step 1",
+            ],
+        ),
+        (
+            {"checkpoint-2/rng_state.pth": Path.unlink, "checkpoint-1/model.safetensors": flip},
+            [
+                "checkpoint-2 is not whole: rng_state.pth is missing",
+                "checkpoint-1 is not whole: model.safetensors has changed",
+                "solver was interrupted and begins again",
+            ],
+        ),
+    ],
+    ids=["newest", "all"],
+)
+def test_a_damaged_checkpoint_is_passed_over_with_its_fault_and_the_run_ends_as_if_it_were_whole(
+    unbroken: Path, tmp_path: Path, damage: dict[str, Callable[[Path], None]], said: list[str]
+) -> None:
+    stopping = StopsInSolver()
+    with pytest.raises(StoppedSafely, match="stopped after step 2"):
+        play(tmp_path, small_config(), rounds=1, watcher=stopping, stop=stopping.stop)
+    for name, harm in damage.items():
+        harm(tmp_path / WORK / name)
+    told = play(tmp_path, None, resume=True, rounds=1).lines[: len(said)]
+    for line, expected in zip(told, said, strict=True):
+        assert expected in line
+    assert_same_end(tmp_path, unbroken).close()
+
+
+@pytest.mark.parametrize(
+    ("harm", "problem"),
+    [(lambda folder: flip(folder / "model.safetensors"), "has changed"), (shutil.rmtree, "is gone")],
+    ids=["changed", "gone"],
+)
+def test_a_policy_that_is_not_what_its_round_left_is_refused(
+    unbroken: Path, tmp_path: Path, harm: Callable[[Path], None], problem: str
+) -> None:
+    shutil.copytree(unbroken, tmp_path, dirs_exist_ok=True)
+    harm(tmp_path / "a/rounds/001/challenger")
+    with pytest.raises(StoreError, match=f"challenger left behind, {problem}"):
+        play(tmp_path, None, resume=True, rounds=2)
+    history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+    assert list(history.log.read("a", rounds=(2, 2))) == [], "nothing was played"
+    history.close()
+
+
+def test_the_best_by_validation_is_kept_and_of_equals_the_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = iter([0.9, 0.4, 0.6, 0.6, 0.5])  # of the start and of rounds 1 to 4
+    monkeypatch.setattr("diagevo.run.validate", lambda *_, **__: dict.fromkeys(METRICS, next(accuracy)))
+    few = {"max_steps": 1, "batch_questions": 2}
+    small = {"keep_checkpoints": 1, "candidates": 24}
+    play(tmp_path, small_config(round=small, challenger_grpo=few, solver_grpo=few), rounds=4)
+    left = {f.parent.relative_to(tmp_path / "a/rounds") for f in tmp_path.rglob("model.safetensors")}
+    assert left == {Path("002/solver"), Path("004/solver"), Path("004/challenger")}
+
+
+METRICS = ("mean_at_k", "greedy", "mean_at_k_baseline")
