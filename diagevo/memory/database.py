@@ -199,6 +199,7 @@ def _postgres(url: URL) -> Engine:
                 connection = dialect.connect(*arguments, **options)
             except dialect.loaded_dbapi.OperationalError:
                 if time.monotonic() > deadline:
+                    answered = False  # whoever tells of the end is not kept waiting again
                     raise
                 time.sleep(0.5)
             else:
