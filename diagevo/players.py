@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from diagevo.config.models import Config, GRPOConfig
+from diagevo.config.models import Config, GRPOConfig, HardwareConfig
 from diagevo.errors import StoreError
 from diagevo.memory.schedule import Draw
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
@@ -21,7 +21,7 @@ from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.selfplay.repetition import shares
 from diagevo.selfplay.rewards import challenger_rewards, solver_rewards
 from diagevo.selfplay.votes import Votes
-from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, train
+from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, train, uses_cpu
 from diagevo.training.job import RewardSpec
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
@@ -126,7 +126,7 @@ def play_phase(
     """
     config = kit.config
     common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
-    if not config.hardware.own_processes:
+    if _plays_here(config.hardware):
         return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
     from diagevo.training.launch import train_in_processes
 
@@ -142,6 +142,12 @@ def play_phase(
         keep_up=keep_up,
         **common,
     )
+
+
+def _plays_here(hardware: HardwareConfig) -> bool:
+    """One rank on the CPU. A GPU's memory, or an engine's, is given back by a process that ends."""
+    one = hardware.processes == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
+    return one and uses_cpu(hardware)
 
 
 class Challenger:

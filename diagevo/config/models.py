@@ -244,16 +244,6 @@ class HardwareConfig(Section):
             raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
         return self
 
-    @property
-    def own_processes(self) -> bool:
-        """Whether a phase runs in processes of its own: several ranks, or a GPU or an engine to give back."""
-        return (
-            self.processes > 1
-            or self.device == "cuda"
-            or self.accelerate_config is not None
-            or self.colocate_vllm
-        )
-
 
 class PolicyRole(Section):
     """The challenger or the solver: a model that trains."""

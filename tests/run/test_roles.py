@@ -1,10 +1,12 @@
 """Who plays: what is validated on, and which questions may be asked."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diagevo.errors import NotFoundError
+from diagevo.players import play_phase
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from diagevo.selfplay.equivalence import AnswerChecker
@@ -50,3 +52,38 @@ def test_a_limit_of_the_held_out_set_is_the_same_questions_each_time(tmp_path: P
     assert again is not None
     assert len(first.questions) == 5
     assert first.digest == again.digest
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpu", "expected"),
+    [
+        ({"device": "auto"}, False, "here"),
+        ({"device": "auto"}, True, "processes of its own"),
+        ({"device": "cpu"}, True, "here"),
+        ({"device": "cpu", "processes": 2}, False, "processes of its own"),
+        ({"device": "cuda"}, True, "processes of its own"),
+    ],
+)
+def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
+    hardware: dict[str, Any], gpu: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("diagevo.players.train", lambda *_, **__: "here")
+    monkeypatch.setattr("diagevo.training.launch.train_in_processes", lambda *_, **__: "processes of its own")
+    config = small_config(hardware=hardware)
+    with AnswerChecker() as checker:
+        kit = Roles(config, tmp_path).kit(checker)
+        nothing: Any = None
+        where = play_phase(
+            kit,
+            tmp_path,
+            [],
+            lambda: nothing,
+            lambda: nothing,
+            config.solver_grpo,
+            output=tmp_path / "solver",
+            work=tmp_path / "work",
+            seed=0,
+            on_step=lambda *_: None,
+        )
+    assert where == expected

@@ -29,6 +29,14 @@ def test_greedy_sampling_in_float32_is_that_of_the_cpu(tiny_model: Path) -> None
     assert found[0] == found[1]
 
 
+def test_a_closed_sampler_gives_its_memory_back(tiny_model: Path) -> None:
+    before = torch.cuda.memory_reserved()
+    sampler = TransformersSampler(tiny_model, device="cuda")
+    assert torch.cuda.memory_reserved() > before
+    sampler.close()
+    assert torch.cuda.memory_reserved() == before
+
+
 def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path: Path) -> None:
     played: list[int] = []
 
