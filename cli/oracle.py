@@ -24,6 +24,7 @@ app = options.group(
 ACCURACY = (
     Column("round", align="right"),
     Column("sampled", align="right"),
+    Column("proposed", align="right"),
     Column("checked", align="right"),
     Column("accuracy", align="right"),
     Column("standard_error", "± s.e.", "right"),
@@ -38,6 +39,8 @@ class AccuracyLine:
 
     round: int
     sampled: int
+    proposed: int
+    """Of those that are not checked: how many have a proposed answer."""
     checked: int
     accuracy: float | None
     standard_error: float | None
@@ -90,6 +93,7 @@ def _line(line: "LabelAccuracy") -> dict[str, Any]:
         AccuracyLine(
             round=line.round,
             sampled=line.sampled,
+            proposed=line.proposed,
             checked=line.checked,
             accuracy=None if known is None else known.value,
             standard_error=None if known is None else known.standard_error,

@@ -54,6 +54,8 @@ class LabelAccuracy:
 
     round: int
     sampled: int
+    proposed: int
+    """Of those that are not checked: how many have a proposed answer."""
     checked: int
     accuracy: Estimate | None
     source: str | None
@@ -201,10 +203,11 @@ class Oracle:
 
 def _accuracy(round_: int, items: Sequence[OracleItem], checker: AnswerChecker) -> LabelAccuracy:
     checked = [item for item in items if item.answer is not None]
+    proposed = sum(item.answer is None and item.proposed is not None for item in items)
     if not checked:
-        return LabelAccuracy(round_, len(items), 0, None, None)
+        return LabelAccuracy(round_, len(items), proposed, 0, None, None)
     answered = [item for item in checked if item.answer]
     right = sum(checker.agree_many([(item.label, item.answer or "") for item in answered]))
     scores = [1.0] * right + [0.0] * (len(checked) - right)
     sources = ", ".join(sorted({item.source or "–" for item in checked}))
-    return LabelAccuracy(round_, len(items), len(checked), estimate(scores), sources)
+    return LabelAccuracy(round_, len(items), proposed, len(checked), estimate(scores), sources)

@@ -37,7 +37,25 @@ class Entry:
     draw: Callable[[Sequence[Material]], Figure | Missing]
 
 
-NO_ROUNDS = Missing("no round is committed yet", "diagevo train")
+def no_rounds(material: Material) -> Missing:
+    return Missing("no round is committed yet", f"diagevo train --run {material.run_id} --resume")
+
+
+def bottom_legend(**more: Any) -> Any:
+    """Every legend stands below its figure, in one line."""
+    alt = altair()
+
+    return alt.Legend(orient="bottom", title=None, **more)
+
+
+def span(values: Iterable[float], *, zero: bool = False, most: float | None = None) -> Any:
+    """A scale around the values with room at both ends, not beyond what the unit allows."""
+    alt = altair()
+    found = list(values)
+    low, high = (0.0 if zero else min(found)), max(found)
+    room = 0.07 * (high - low) or 0.05 * abs(high) or 1.0
+    low = 0.0 if zero else max(0.0, low - room)
+    return alt.Scale(domain=[low, min(high + room, most) if most is not None else high + room], nice=False)
 
 
 def data(rows: Rows) -> Any:
@@ -70,23 +88,25 @@ def lines(
     *,
     runs: int = 1,
     zero: bool = False,
+    most: float | None = None,
     band: tuple[str, str] | None = None,
 ) -> Any:
     """Lines with marks by round, and error bars where `band` names their columns.
 
     `field` names the series and `family` their colours; each also has a dash and a mark of its own, told in
-    one legend. With several runs in one figure the dash and the mark tell the run instead.
+    one legend. With several runs in one figure the dash and the mark tell the run instead. `most` is the
+    greatest value that the unit allows.
     """
     alt = altair()
     names = [name for name in family if any(row[field] == name for row in rows)]
-    legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=0) if len(names) > 1 else None
-    scale = alt.Scale(zero=zero)
+    legend = bottom_legend(symbolSize=130, symbolStrokeWidth=0) if len(names) > 1 else None
+    scale = span((row[c] for row in rows for c in (y, *(band or ()))), zero=zero, most=most)
     base = alt.Chart(data(rows)).encode(x=x_round(), y=alt.Y(f"{y}:Q", title=title, scale=scale))
     colour = alt.Color(f"{field}:N", title=None, legend=legend, scale=colours(family, names))
     by, told, dash_legend = field, names, legend
     if runs > 1 and field != "run":
         by, told = "run", list(dict.fromkeys(row["run"] for row in rows))
-        dash_legend = alt.Legend(orient="bottom", symbolSize=130, symbolStrokeWidth=0)
+        dash_legend = bottom_legend(symbolSize=130, symbolStrokeWidth=0)
     dashes = alt.Scale(domain=told, range=[DASHES[i % len(DASHES)] for i in range(len(told))])
     shapes = alt.Scale(domain=told, range=[SHAPES[i % len(SHAPES)] for i in range(len(told))])
     dash = alt.StrokeDash(f"{by}:N", title=None, legend=dash_legend, scale=dashes)

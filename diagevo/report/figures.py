@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import NotFoundError
+from diagevo.report.causes import reactivations, top_causes
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.learning import label_accuracy, performance, question_difficulty
-from diagevo.report.lifecycle import memory, reactivations, schedule, top_causes
+from diagevo.report.lifecycle import memory, schedule
 from diagevo.report.material import Material
 from diagevo.report.selection import filtering, retention, time_by_stage
 from diagevo.report.wording import pair_diversity, question_coverage, question_length

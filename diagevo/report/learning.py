@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import estimate
 from diagevo.evaluation.sources import self_play_round
-from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, percent, sized
+from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, no_rounds, percent, sized
 from diagevo.report.material import Material
+from diagevo.report.scores import GROUPS, by_protocol, judges
 from diagevo.report.style import GREY, altair
-
-MATHEMATICS = tuple(entry.name for entry in BENCHMARKS if entry.group == "mathematics")
-GENERAL = tuple(entry.name for entry in BENCHMARKS if entry.group == "general")
 
 
 def _row(run: str, round_: int, series: str, value: float, error: float) -> dict[str, Any]:
@@ -28,23 +25,15 @@ def _row(run: str, round_: int, series: str, value: float, error: float) -> dict
 
 def _lines(rows: Rows, runs: int, title: str, y: str = "accuracy") -> Any:
     family = by_order(row["series"] for row in rows)
-    return lines(rows, y, title, "series", family, runs=runs, band=("low", "high"))
+    return lines(rows, y, title, "series", family, runs=runs, most=100, band=("low", "high"))
 
 
 def averages(material: Material, names: Sequence[str]) -> dict[int, tuple[float, float]]:
-    """By round: the mean over the benchmarks and its standard error, where all of them were measured whole.
-
-    Where a benchmark was measured several times at a round, the last measurement counts.
-    """
-    last: dict[tuple[int, str], Any] = {}
-    for evaluation in material.evaluations:
-        if evaluation.round is not None and evaluation.metrics and evaluation.conditions.get("whole"):
-            last[evaluation.round, evaluation.benchmark] = evaluation.metrics
+    """By round: the mean over the benchmarks and its standard error, where all were measured whole."""
     found = {}
-    for number in sorted({round_ for round_, _ in last}):
-        of_round = [last.get((number, name)) for name in names]
-        if all(of_round):
-            metrics = [m for m in of_round if m]
+    for number, of_round in sorted(by_protocol(material.evaluations).items()):
+        metrics = [e.metrics for name in names if (e := of_round.get(name)) and e.metrics]
+        if len(metrics) == len(names):
             error = sum(m["score_se"] ** 2 for m in metrics) ** 0.5 / len(metrics)
             found[number] = (sum(m["score"] for m in metrics) / len(metrics), error)
     return found
@@ -55,8 +44,8 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     baseline: Rows = []
     parts: list[str] = []
     for material in materials:
-        for name, group in (("mathematical average", MATHEMATICS), ("general average", GENERAL)):
-            by_round = averages(material, group)
+        for name, group in (("mathematical average", "Math Avg."), ("general average", "General Avg.")):
+            by_round = averages(material, GROUPS[group])
             rows += [_row(material.run_id, n, name, value, error) for n, (value, error) in by_round.items()]
             if by_round and name not in parts:
                 parts.append(name)
@@ -75,7 +64,8 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
                 baseline.append({"accuracy": share, "label": f"untouched model, T = {heat}"})
     if not rows:
         return Missing(
-            "no checkpoint was validated or evaluated", "diagevo eval run held-out --round all (or all)"
+            "no checkpoint was validated or measured on all benchmarks of a group",
+            f"diagevo eval run all --run {materials[0].run_id} --round all",
         )
     alt = altair()
 
@@ -92,13 +82,17 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
         rule = alt.Chart(data(baseline)).mark_rule(strokeDash=[2, 3], color=GREY).encode(y="accuracy:Q")
         text = (
             alt.Chart(data(baseline))
-            .mark_text(align="right", dx=-2, dy=-6, color="#555555", fontSize=10)
-            .encode(y="accuracy:Q", text="label:N", x=alt.value(420))
+            .mark_text(align="left", dx=3, dy=-6, color="#555555", fontSize=10)
+            .encode(y="accuracy:Q", text="label:N", x=alt.value(0))
         )
         chart = alt.layer(chart, rule, text)
         caption += "The dotted line is the untouched model drawn colder: what sharpening alone would give. "
     if parts:
-        caption += f"The {' and the '.join(parts)}: unweighted over benchmarks measured whole. "
+        caption += f"The {' and the '.join(parts)}: unweighted over benchmarks measured whole"
+        by = judges(
+            e for of_round in by_protocol(materials[0].evaluations).values() for e in of_round.values()
+        )
+        caption += f" (judge behind the rule: {'; '.join(by)}). "
     caption += "Bars: one standard error over questions."
     return Figure(sized(chart), rows + [row | {"series": row["label"]} for row in baseline], caption)
 
@@ -106,6 +100,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
 def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
     rows: Rows = []
     sources: set[str] = set()
+    samples: set[int] = set()
     for material in materials:
         groups = {"kept": ("kept",), "all labelled": None, "removed by τ": ("contested",)}
         for series, verdicts in groups.items():
@@ -116,13 +111,13 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                     if c.label_true is not None and (verdicts is None or c.verdict in verdicts)
                 ]
                 if known:
-                    sources.add("every label against the world's computed truth")
+                    sources.add("Every label is compared with the answer that the world computes.")
                     share = estimate(known)
                     row = _row(material.run_id, facts.round, series, share.value, share.standard_error)
                     rows.append(row | {"questions": share.questions})
         for label in material.labels:
             if label.accuracy is not None and label.source != "world":
-                sources.add("questions drawn each round, answers proposed by a model and checked by a human")
+                sources.add("Drawn questions: answers that a model proposed and a human checked.")
                 row = _row(
                     material.run_id,
                     label.round,
@@ -131,32 +126,61 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                     label.accuracy.standard_error,
                 )
                 rows.append(row | {"questions": label.checked})
-        for evaluation in material.evaluations:
-            asked = self_play_round(evaluation.benchmark)
-            if (
-                asked
-                and asked[0] == evaluation.round
-                and evaluation.metrics
-                and "majority" in evaluation.metrics
-            ):
-                samples, of = evaluation.conditions["samples"], asked[1]
-                row = _row(
-                    material.run_id,
-                    evaluation.round,
-                    "after training" if of is None else f"after training, questions of {of}",
-                    evaluation.metrics["majority"],
-                    evaluation.metrics["majority_se"],
-                )
-                rows.append(row | {"questions": evaluation.questions})
-                sources.add(f"after training: the majority of {samples} new responses on drawn questions")
+        for evaluation, of in _after_training(material):
+            row = _row(
+                material.run_id,
+                evaluation.round or 0,
+                "after training" if of is None else f"after training, questions of {of}",
+                evaluation.metrics["majority"],
+                evaluation.metrics["majority_se"],
+            )
+            rows.append(row | {"questions": evaluation.questions})
+            samples.add(evaluation.conditions["samples"])
     if not rows:
-        return Missing("no label has a reference answer", "diagevo eval oracle sample --round all")
+        return _no_answers(materials[0])
     chart = _lines(rows, len(materials), "pseudo-label accuracy (%)")
-    caption = (
-        f"Share of majority-vote pseudo-labels that are right, by round. {materials[0].setting} Measured by: "
-        f"{'; '.join(sorted(sources))}. Bars: one standard error."
+    caption = " ".join(
+        (
+            "Share of majority-vote pseudo-labels that are right, by round.",
+            *sorted(sources),
+            *(
+                f"After training: the majority of {n} new responses of the round's trained solver to drawn"
+                " questions."
+                for n in sorted(samples)
+            ),
+            materials[0].setting,
+            "Bars: one standard error over questions.",
+        )
     )
     return Figure(sized(chart), rows, caption)
+
+
+def _after_training(material: Material) -> list[tuple[Any, str | None]]:
+    """Measurements of each round's trained solver on that round's questions, its own or another run's."""
+    return [
+        (evaluation, asked[1])
+        for evaluation in material.evaluations
+        if (asked := self_play_round(evaluation.benchmark))
+        and asked[0] == evaluation.round
+        and "majority" in (evaluation.metrics or {})
+    ]
+
+
+def _no_answers(material: Material) -> Missing:
+    """Which step towards reference answers comes next."""
+    run = f"--run {material.run_id}"
+    if not material.rounds:
+        return no_rounds(material)
+    if not material.labels:
+        return Missing("no label has a reference answer", f"diagevo eval oracle sample {run}")
+    if any(line.proposed + line.checked < line.sampled for line in material.labels):
+        return Missing(
+            "the drawn questions have no proposed answers",
+            f"diagevo eval oracle propose {run} --model MODEL --base-url URL",
+        )
+    return Missing(
+        "no proposed answer is checked", f"diagevo eval oracle export check.csv {run}, then import"
+    )
 
 
 def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
@@ -173,9 +197,14 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
                 rows.append(row | {"questions": evaluation.questions})
                 samples.add(evaluation.conditions["samples"])
     if not rows:
+        answered = any(c.label_true is not None for c in materials[0].candidates) or any(
+            line.checked for line in materials[0].labels
+        )
+        if not answered:
+            return _no_answers(materials[0])
         return Missing(
             "the starting solver was not measured on the questions of the rounds",
-            "diagevo eval selfplay --solver start",
+            f"diagevo eval selfplay --solver start --run {materials[0].run_id}",
         )
     chart = _lines(rows, 1, "error rate of the starting solver (%)", y="error_rate")
     asked = max(row["questions"] for row in rows)

@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import MissingDependencyError
+from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.material import Material
 from diagevo.report.style import themed
+from diagevo.report.table_text import cells
+from diagevo.report.tables import Table, TableName
 
 VEGA_LITE = "6.4"
 DRAW = """
@@ -49,13 +52,19 @@ nav a { color: #0b3c5d; margin-right: .9rem; white-space: nowrap; }
 code { background: #f3f3f3; padding: 0 .25em; }
 @media print { nav, details { display: none; } figure { break-inside: avoid; } }
 """
-DETAILED: Mapping[str, tuple[str, ...]] = {
-    "reactivations": (
-        *("cause_id", "description", "promoted", "consistency_exact", "promotion_questions"),
-        *("reactivated", "failure_id", "via", "similarity", "f_after"),
-    )
+EVIDENCE: Mapping[str, str] = {
+    "cause_id": "cause",
+    "description": "description",
+    "promoted": "promoted in",
+    "consistency_exact": "mean p₁",
+    "promotion_questions": "questions",
+    "reactivated": "reactivated in",
+    "failure_id": "by failure",
+    "via": "via",
+    "similarity": "cosine",
+    "f_after": "f after",
 }
-"""Figures whose rows are evidence in their own right, and the columns that are shown."""
+"""The rows of `reactivations` are evidence in their own right: these columns are shown, so headed."""
 
 
 @dataclass(frozen=True)
@@ -119,25 +128,27 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     return written
 
 
-def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[str, str]) -> str:
-    """The whole page. `tables` are HTML tables by title."""
+def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, Table]) -> str:
+    """The whole page."""
     figures = {d.entry.name: d.result for d in drawn if isinstance(d.result, Figure)}
     bundle = converter().javascript_bundle(
         snippet="window.vegaEmbed = vegaEmbed;" + DRAW, vl_version=VEGA_LITE
     )
     specs = json.dumps({name: themed(figure.chart) for name, figure in figures.items()}, ensure_ascii=False)
+    sections = [(d.entry.name, d.entry.title) for d in drawn]
+    sections += [(f"table-{name}", content.title) for name, content in tables.items()]
     body = [
         f"<h1>DiagEvo: run {_text(material.run_id)}</h1>",
         f'<p class="note">{_text(_about(material))}</p>',
-        "<nav>" + " ".join(f'<a href="#{d.entry.name}">{_text(d.entry.title)}</a>' for d in drawn) + "</nav>",
+        "<nav>" + " ".join(f'<a href="#{name}">{_text(title)}</a>' for name, title in sections) + "</nav>",
         "<h2>Rounds</h2>",
         html_table(_rounds(material)) if material.rounds else "<p>No round is committed yet.</p>",
     ]
     for each in drawn:
         body.append(f'<h2 id="{each.entry.name}">{_text(each.entry.title)}</h2>')
         body.append(_section(each))
-    for title, content in tables.items():
-        body.append(f"<h2>{_text(title)}</h2>{content}")
+    for name, content in tables.items():
+        body.append(f'<h2 id="table-{name}">{_text(content.title)}</h2>{_table(content)}')
     return "\n".join(
         (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -160,8 +171,9 @@ def _section(each: Drawn) -> str:
             f'<p class="note">Not drawn: {_text(result.reason)}. Supply it with'
             f" <code>{_text(result.command)}</code>.</p>"
         )
-    if name in DETAILED:
-        shown = html_table([{column: row[column] for column in DETAILED[name]} for row in result.rows[:200]])
+    if name == "reactivations":
+        evidence = result.rows[:SHOWN_REACTIVATIONS]
+        shown = html_table([{title: row[key] for key, title in EVIDENCE.items()} for row in evidence])
     else:
         shown = f"<details><summary>Data</summary>{html_table(result.rows[:200])}</details>"
         if len(result.rows) > 200:
@@ -206,6 +218,22 @@ def _exact(value: Any) -> str:
     return str(value) if value.denominator == 1 else f"{value} = {float(value):.3f}"
 
 
+def _table(content: Table) -> str:
+    """A paper's table; its text is the one of its other formats."""
+    head, *body = cells(content)
+    lines = "".join(
+        f"<tr><td>{_text(label)}</td>"
+        + "".join(f"<td class=n>{_text(text)}</td>" for text in values)
+        + "</tr>"
+        for label, *values in body
+    )
+    heads = f"<th>{_text(head[0])}</th>" + "".join(f"<th class=n>{_text(text)}</th>" for text in head[1:])
+    return (
+        f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
+        f'<p class="note">{_text(content.note)}</p>'
+    )
+
+
 def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
 
@@ -214,7 +242,9 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
         shown = f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
         return f"<{tag}{' class=n' if number else ''}>{_text(shown)}</{tag}>"
 
-    head = "".join(f"<th>{_text(name)}</th>" for name in names)
+    first = rows[0] if rows else {}
+    numbers = {name for name in names if isinstance(first.get(name), int | float)}
+    head = "".join(f"<th{' class=n' if name in numbers else ''}>{_text(name)}</th>" for name in names)
     lines = "".join("<tr>" + "".join(cell("td", row.get(name)) for name in names) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
 

@@ -5,9 +5,19 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from diagevo.progress import PAPER_SHARES, STAGES
-from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, data, sized, x_round
+from diagevo.report.figure import (
+    DASHES,
+    Figure,
+    Missing,
+    Rows,
+    bottom_legend,
+    data,
+    no_rounds,
+    sized,
+    x_round,
+)
 from diagevo.report.material import Material
-from diagevo.report.style import VERDICTS, altair, by_lightness, colours
+from diagevo.report.style import SERIES, VERDICTS, altair, by_lightness, colours
 
 TAUS = tuple(Fraction(n, 10) for n in range(10, 31))
 STAGE_TITLES = {
@@ -22,7 +32,7 @@ STAGE_TITLES = {
 def filtering(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
-        return NO_ROUNDS
+        return no_rounds(material)
     alt = altair()
 
     rows: Rows = []
@@ -47,7 +57,9 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
         .encode(
             x=x_round(),
             y=alt.Y("share:Q", title="share of candidates (%)", scale=alt.Scale(domain=[0, 100])),
-            color=alt.Color("verdict:N", title=None, scale=colours(VERDICTS, present), sort=order),
+            color=alt.Color(
+                "verdict:N", scale=colours(VERDICTS, present), sort=order, legend=bottom_legend()
+            ),
             order=alt.Order("rank:Q"),
             tooltip=["round:O", "verdict:N", "candidates:Q", alt.Tooltip("share:Q", format=".1f")],
         )
@@ -65,7 +77,7 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
 def retention(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
-        return NO_ROUNDS
+        return no_rounds(material)
     alt = altair()
 
     settings = material.config.get("filter", {})
@@ -84,12 +96,18 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
             rows.append(
                 {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
             )
+    legend = alt.Legend(
+        orient="bottom", title="round", titleOrient="left", symbolStrokeWidth=2, symbolSize=300
+    )
+    dashes = [DASHES[i % len(DASHES)] for i in range(len(material.rounds))]
     shades = by_lightness([facts.round for facts in material.rounds])
     base = alt.Chart(data(rows)).encode(
         x=alt.X("tau:Q", title="τ", scale=alt.Scale(domain=[1, 3])),
         y=alt.Y("share:Q", title="retained candidates (%)", scale=alt.Scale(zero=True)),
-        color=alt.Color("round:O", scale=shades),
-        strokeDash=alt.StrokeDash("round:O", scale=alt.Scale(domain=list(shades.domain))),
+        color=alt.Color("round:O", scale=shades, legend=legend),
+        strokeDash=alt.StrokeDash(
+            "round:O", scale=alt.Scale(domain=list(shades.domain), range=dashes), legend=legend
+        ),
     )
     rule = (
         alt.Chart(data([{"tau": float(chosen)}]))
@@ -109,7 +127,7 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
 def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.seconds:
-        return Missing("no stage has recorded its time", "diagevo train")
+        return Missing("no stage has recorded its time", f"diagevo train --run {material.run_id} --resume")
     alt = altair()
 
     spent: defaultdict[str, float] = defaultdict(float)
@@ -122,14 +140,14 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
         share = 100 * spent[stage] / total
         rows.append({"stage": name, "source": "this run", "share": share, "seconds": spent[stage]})
         rows.append({"stage": name, "source": "the paper", "share": PAPER_SHARES[stage], "seconds": None})
-    two = {"this run": "#0B3C5D", "the paper": "#C9C9C9"}
+    two = {"this run": SERIES[0], "the paper": "#C4C4C4"}
     base = alt.Chart(data(rows)).encode(
         y=alt.Y("stage:N", title=None, sort=[STAGE_TITLES[s] for s in STAGES], axis=alt.Axis(labelLimit=200)),
         x=alt.X("share:Q", title="share of the time (%)"),
         yOffset=alt.YOffset("source:N", sort=list(two)),
     )
     bars = base.mark_bar().encode(
-        color=alt.Color("source:N", title=None, scale=colours(two), sort=list(two)),
+        color=alt.Color("source:N", scale=colours(two), sort=list(two), legend=bottom_legend()),
         tooltip=[
             "stage:N",
             "source:N",

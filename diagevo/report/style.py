@@ -12,15 +12,21 @@ from diagevo.errors import MissingDependencyError
 STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}
 MODES: Mapping[str, str] = {"free": "#9CC9E8", "targeted": "#D4691E", "stitched": "#4A1D66"}
 VERDICTS: Mapping[str, str] = {
-    "kept": "#0B3C5D",
-    "contested": "#D4691E",
-    "too easy": "#BFE3C6",
-    "too hard": "#7D4E7A",
-    "no label": "#F0F0F0",
-    "invalid": "#ABABAB",
+    "kept": "#1E5B3A",
+    "contested": "#C98A1B",
+    "too easy": "#CDE6CF",
+    "too hard": "#8A5A83",
+    "no label": "#F4F4F4",
+    "invalid": "#A9A9A9",
 }
-SERIES: tuple[str, ...] = ("#0B3C5D", "#D4691E", "#5FA8D3", "#6B8E23", "#4A1D66")
-"""Lines that are neither a state nor a mode, in the order they are named."""
+CHANGES: Mapping[str, str] = {
+    "created": "#F6D2B3",
+    "promoted": STATES["Mastered"],
+    "reactivated": STATES["Active"],
+}
+"""What happens to causes, in the colour of the state that they enter; created ones are lighter."""
+SERIES: tuple[str, ...] = ("#1B1B1B", "#2A9D8F", "#B5477E", "#8C6D1F", "#7F7F7F")
+"""Lines that are neither a state nor a mode, in the order they are named; none has a state's colour."""
 GREY = "#8A8A8A"
 INK = "#222222"
 FONT = "Helvetica, Arial, sans-serif"
@@ -53,8 +59,8 @@ def colours(family: Mapping[str, str], present: Any = None) -> Any:
 
 
 def by_lightness(names: Sequence[Any]) -> Any:
-    """A scale from light to dark blue over ordered names, such as rounds."""
-    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in ("#9CC9E8", "#0B3C5D")]
+    """A scale from light to dark over ordered names, such as rounds, in a hue that no state or mode has."""
+    ends = [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in ("#A9D8D2", "#12423C")]
     steps = max(1, len(names) - 1)
     shades = [
         "#" + "".join(f"{round(a + (b - a) * i / steps):02X}" for a, b in zip(*ends, strict=True))
@@ -67,19 +73,21 @@ def themed(chart: Any) -> dict[str, Any]:
     """The chart's Vega-Lite specification with the report's look."""
     axis = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12}
     axis |= {"titleFontWeight": "normal", "gridColor": "#E6E6E6", "domainColor": INK, "tickColor": INK}
+    axis |= {"labelFlush": False}
     legend = {
         "labelFont": FONT,
         "titleFont": FONT,
         "labelFontSize": 11,
         "titleFontSize": 11,
         "symbolSize": 90,
+        "columnPadding": 14,
     }
     spec = chart.to_dict()
     spec["background"] = "white"
     spec["config"] = spec.get("config", {}) | {
         "axis": axis,
         "legend": legend,
-        "header": {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11},
+        "header": {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 12},
         "title": {"font": FONT, "fontSize": 12, "fontWeight": "normal", "anchor": "start"},
         "view": {"stroke": None},
         "text": {"font": FONT},

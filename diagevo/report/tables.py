@@ -1,40 +1,32 @@
-"""The paper's tables from recorded runs: Markdown, CSV and LaTeX; mean ± standard deviation over runs."""
+"""The paper's tables from recorded runs: mean ± standard deviation over runs."""
 
-import csv
-import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from diagevo.errors import ConfigError, NotFoundError
+from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
-from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.protocol import best_round
-from diagevo.evaluation.store import EvaluationStore
+from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.memory.history import History, expect
+from diagevo.report.scores import GROUPS, by_protocol, judges
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau"]
-TITLES: Mapping[str, str] = {
+TITLES: Mapping[TableName, str] = {
     "main": "Reasoning accuracy (%)",
     "ablation": "Ablations",
     "fixed": "Fixed and adaptive generation (free : targeted)",
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
 }
-NINE = {entry.name: entry for entry in BENCHMARKS if entry.group != "validation"}
-GROUPS = {
-    "Math Avg.": tuple(name for name, entry in NINE.items() if entry.group == "mathematics"),
-    "General Avg.": tuple(name for name, entry in NINE.items() if entry.group == "general"),
-    "Overall": tuple(NINE),
-}
 VALIDATION = {"mean_at_k": "Val. mean@k", "greedy": "Val. greedy"}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to at its best round: shares in [0, 1] by column name."""
+    """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
 
     run_id: str
     label: str
@@ -42,6 +34,8 @@ class Outcome:
     seed: int
     round: int
     scores: Mapping[str, float]
+    judges: Sequence[str] = ()
+    """Who judged its benchmarks beside the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +57,58 @@ class Table:
     """Percentage points against the full method."""
 
 
-def outcome(history: History, plan: Plan | None = None) -> Outcome | None:
-    """A run at the round its validation chose (the last one where nothing was validated); None before that.
+def outcomes(history: History, plan: Plan | None = None) -> list[Outcome]:
+    """A run where it began, if anything was measured there, and at the round its validation chose.
 
-    An average counts only where each of its benchmarks was measured whole.
+    The last round counts where nothing was validated. An average counts only where each of its benchmarks was
+    measured whole. A run of a plan is known by its variant, and is no place to look for the base model.
     """
-    validated = {
-        recorded.round: event
-        for recorded in history.events(CheckpointEvaluated)
-        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation" and recorded.round
-    }
-    if not history.commits:
-        return None
     configuration = history.configuration()
+    validated = {
+        recorded.round: event.metrics
+        for recorded in history.events(CheckpointEvaluated)
+        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation"
+        and event.role == "solver"
+    }
+    measured = by_protocol(EvaluationStore(history.database).list(history.run_id))
+    planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None
     metric = configuration.config.get("validation", {}).get("metric", "greedy")
-    round_ = history.commits[-1].round
-    if validated:
-        round_ = best_round({number: event.metrics[metric] for number, event in validated.items()})
-    scores: dict[str, float] = {}
-    for evaluation in EvaluationStore(history.database).list(history.run_id):
-        whole = evaluation.conditions.get("whole") and evaluation.benchmark in NINE
-        if evaluation.round == round_ and evaluation.metrics and whole:
-            scores[evaluation.benchmark] = evaluation.metrics["score"]
+    trained = {number: metrics[metric] for number, metrics in validated.items() if number}
+    rounds: dict[int, str] = {} if planned else {0: f"{_model(configuration, 'solver')}, untrained"}
+    if history.commits:
+        best = best_round(trained) if trained else history.commits[-1].round
+        rounds[best] = variant(planned.variant).title if planned else _label(configuration)
+    return [
+        Outcome(
+            history.run_id,
+            label,
+            planned.variant if planned else None,
+            int(configuration.config.get("seed", 0)),
+            number,
+            scores,
+            judges(measured.get(number, {}).values()),
+        )
+        for number, label in rounds.items()
+        if (scores := _scores(measured.get(number, {}), validated.get(number))) or number
+    ]
+
+
+def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] | None) -> dict[str, float]:
+    scores = {name: e.metrics["score"] for name, e in measured.items() if e.metrics}
     for name, members in GROUPS.items():
         if all(member in scores for member in members):
             scores[name] = sum(scores[member] for member in members) / len(members)
-    if round_ in validated:
-        scores |= {title: validated[round_].metrics[key] for key, title in VALIDATION.items()}
-    planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None
-    return Outcome(
-        history.run_id,
-        variant(planned.variant).title if planned else _label(configuration),
-        planned.variant if planned else None,
-        int(configuration.config.get("seed", 0)),
-        round_,
-        scores,
-    )
+    if validated is not None:
+        scores |= {title: validated[key] for key, title in VALIDATION.items()}
+    return scores
 
 
 def _label(configuration: RunConfigured) -> str:
-    models = configuration.models
-    solver = models["solver"].name if "solver" in models else "–"
-    diagnostician = models["diagnostician"].name if "diagnostician" in models else "–"
-    return f"{solver} (Diag. {diagnostician})"
+    return f"{_model(configuration, 'solver')} (Diag. {_model(configuration, 'diagnostician')})"
+
+
+def _model(configuration: RunConfigured, role: str) -> str:
+    return configuration.models[role].name if role in configuration.models else "–"
 
 
 def cell(values: Sequence[float]) -> Cell:
@@ -116,22 +119,21 @@ def cell(values: Sequence[float]) -> Cell:
     return Cell(100 * mean, None if deviation is None else 100 * deviation, n)
 
 
-def table(name: TableName, outcomes: Sequence[Outcome], world: str | None = None) -> Table:
+def table(name: TableName, found: Sequence[Outcome], world: str | None = None) -> Table:
     """One of the paper's tables. Raises NotFoundError where no run of it has been measured."""
     groups: dict[str, list[Outcome]] = {}
     wanted = None if name == "main" else _variants(name)
-    for each in outcomes:
+    for each in found:
         if wanted is None or each.variant in wanted:
             groups.setdefault(each.label, []).append(each)
     if wanted is not None:
         order = [variant(v).title for v in wanted]
         groups = {label: groups[label] for label in order if label in groups}
-    columns = [*(NINE if name == "main" else ()), *GROUPS, *VALIDATION.values()]
+    columns = [*(_main_columns() if name == "main" else GROUPS), *VALIDATION.values()]
     present = [c for c in columns if any(c in o.scores for runs in groups.values() for o in runs)]
     if not present:
-        raise NotFoundError(
-            f"no measured run for the table {name}", hint="measure them: diagevo eval run all --run RUN"
-        )
+        hint = "diagevo eval run all --run RUN" if name == "main" else "diagevo ablate plan, then ablate run"
+        raise NotFoundError(f"no measured run for the table {name}", hint=f"measure: {hint}")
     rows = {
         label: {c: cell([o.scores[c] for o in runs if c in o.scores]) for c in present if _any(runs, c)}
         for label, runs in groups.items()
@@ -142,13 +144,29 @@ def table(name: TableName, outcomes: Sequence[Outcome], world: str | None = None
         for label, cells in rows.items()
         if full and label != FULL.title
     }
+    return Table(TITLES[name], tuple(present), rows, _note(rows, groups, world), differences)
+
+
+def _note(
+    rows: Mapping[str, Mapping[str, Cell]], groups: Mapping[str, Sequence[Outcome]], world: str | None
+) -> str:
     counts = sorted({known.runs for cells in rows.values() for known in cells.values()})
-    note = (
-        f"Mean ± standard deviation over {'–'.join(map(str, counts))} runs, each at its best validated round."
-    )
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    note = f"Mean ± standard deviation over {number} runs, each at its best validated round."
+    if counts == [1]:
+        note = "One run, at its best validated round."
+    by = sorted({judge for runs in groups.values() for outcome in runs for judge in outcome.judges})
+    if by:
+        note += f" Judge behind the rule: {'; '.join(by)}."
     if world is not None:
         note += f" Measured in the {world} world, a small laboratory: no figure of a language model."
-    return Table(TITLES[name], tuple(present), rows, note, differences if name != "main" else {})
+    return note
+
+
+def _main_columns() -> list[str]:
+    """The paper's order: each group's benchmarks with its average behind them."""
+    mathematics, general = GROUPS["Math Avg."], GROUPS["General Avg."]
+    return [*mathematics, "Math Avg.", *general, "General Avg.", "Overall"]
 
 
 def _any(runs: Sequence[Outcome], column: str) -> bool:
@@ -161,99 +179,3 @@ def _variants(name: str) -> list[str]:
     if name == "k":
         return [own[0], FULL.name, *own[1:]]
     return [own[0], FULL.name, own[1]] if name == "tau" else [*own, FULL.name]
-
-
-def _shown(name: str) -> str:
-    return NINE[name].title if name in NINE else name
-
-
-def _number(known: Cell | None, between: str = " ± ") -> str:
-    if known is None:
-        return "–"
-    spread = "" if known.deviation is None else f"{between}{known.deviation:.1f}"
-    return f"{known.mean:.1f}{spread}"
-
-
-def markdown(content: Table) -> str:
-    lines = [_line(["Method", *map(_shown, content.columns)]), "|---" + "|---:" * len(content.columns) + "|"]
-    lines += [
-        _line([label, *(_with_difference(content, label, c) for c in content.columns)])
-        for label in content.rows
-    ]
-    return f"**{content.title}.** {content.note}\n\n" + "\n".join(lines) + "\n"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _with_difference(content: Table, label: str, column: str) -> str:
-    shown = _number(content.rows[label].get(column))
-    difference = content.differences.get(label, {}).get(column)
-    return shown if difference is None else f"{shown} ({difference:+.1f})"
-
-
-def as_csv(content: Table) -> str:
-    """One line a method and column, with full precision."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["method", "column", "mean", "standard_deviation", "runs", "difference_from_full"])
-    for label, cells in content.rows.items():
-        for column, known in cells.items():
-            difference = content.differences.get(label, {}).get(column)
-            writer.writerow([label, _shown(column), known.mean, known.deviation, known.runs, difference])
-    return buffer.getvalue()
-
-
-_TEX = {
-    "&": r"\&",
-    "%": r"\%",
-    "_": r"\_",
-    "#": r"\#",
-    "τ": r"$\tau$",
-    "±": r"$\pm$",
-    "–": "--",
-    "λ": r"$\lambda$",
-}
-
-
-def _tex(text: str) -> str:
-    return "".join(_TEX.get(character, character) for character in text)
-
-
-def latex(content: Table) -> str:
-    """A booktabs table; the best mean of each column in bold, ties included."""
-    best = {
-        c: max(round(cells[c].mean, 1) for cells in content.rows.values() if c in cells)
-        for c in content.columns
-    }
-    lines = [
-        r"\begin{table}[t]",
-        r"  \centering",
-        rf"  \caption{{{_tex(content.title)}. {_tex(content.note)}}}",
-        rf"  \begin{{tabular}}{{l{'c' * len(content.columns)}}}",
-        r"    \toprule",
-        "    " + " & ".join(_tex(c) for c in ["Method", *map(_shown, content.columns)]) + r" \\",
-        r"    \midrule",
-    ]
-    for label, cells in content.rows.items():
-        shown = [_tex_cell(cells.get(c), best[c]) for c in content.columns]
-        lines.append("    " + " & ".join([_tex(label), *shown]) + r" \\")
-    return "\n".join([*lines, r"    \bottomrule", r"  \end{tabular}", r"\end{table}", ""])
-
-
-def _tex_cell(known: Cell | None, best: float) -> str:
-    if known is None:
-        return "--"
-    mean = f"{known.mean:.1f}"
-    mean = rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean
-    return mean if known.deviation is None else rf"{mean} {{\scriptsize$\pm${known.deviation:.1f}}}"
-
-
-FORMATS: Mapping[str, Callable[[Table], str]] = {"md": markdown, "csv": as_csv, "latex": latex}
-
-
-def rendered(content: Table, how: str) -> str:
-    if how not in FORMATS:
-        raise ConfigError(f"no table format {how}", hint="there are: " + ", ".join(FORMATS))
-    return FORMATS[how](content)

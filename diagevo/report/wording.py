@@ -7,7 +7,17 @@ from itertools import pairwise
 
 from diagevo.diagnosis.embedder import Embedder, HashingEmbedder
 from diagevo.evaluation.protocol import estimate
-from diagevo.report.figure import NO_ROUNDS, Figure, Missing, Rows, by_order, data, lines, sized
+from diagevo.report.figure import (
+    Figure,
+    Missing,
+    Rows,
+    bottom_legend,
+    by_order,
+    data,
+    lines,
+    no_rounds,
+    sized,
+)
 from diagevo.report.material import Candidate, Material
 from diagevo.report.style import INK, MODES, altair, colours
 
@@ -38,7 +48,7 @@ def question_length(materials: Sequence[Material]) -> Figure | Missing:
                     }
                 )
     if not rows:
-        return NO_ROUNDS
+        return no_rounds(materials[0])
     if len(materials) > 1:
         shown = [row for row in rows if row["mode"] == "all"]
         chart = lines(
@@ -68,7 +78,7 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
     }
     by_round = {key: texts for key, texts in by_round.items() if texts}
     if not by_round:
-        return NO_ROUNDS
+        return no_rounds(materials[0])
     size = min(len(texts) for texts in by_round.values())
     rows: Rows = []
     for (run, number), texts in by_round.items():
@@ -76,7 +86,7 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
         draws = [distinct_pairs(rng.sample(texts, size)) for _ in range(20)]
         rows.append({"run": run, "round": number, "diversity": sum(draws) / len(draws), "questions": size})
     family = by_order(m.run_id for m in materials)
-    chart = lines(rows, "diversity", "2-gram diversity (%)", "run", family)
+    chart = lines(rows, "diversity", "2-gram diversity (%)", "run", family, most=100)
     caption = (
         f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
         " readable questions:"
@@ -89,11 +99,14 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
 def question_coverage(materials: Sequence[Material], embedder: Embedder | None = None) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
-        return NO_ROUNDS
+        return no_rounds(material)
     if embedder is None:
         known = None if material.configuration is None else material.configuration.embedder
         if known is None or known.name != HashingEmbedder.name:
-            return Missing("the questions have no vectors", "diagevo report build --embed")
+            return Missing(
+                f"the questions have no {known.name if known else 'embedding'} vectors yet",
+                f"diagevo report build --run {material.run_id} --embed",
+            )
         embedder = HashingEmbedder(known.dimension)
     alt = altair()
     import numpy as np
@@ -103,7 +116,9 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
         questions = material.questions(facts.round)
         chosen += random.Random(facts.round).sample(questions, min(POINTS, len(questions)))
     if len(chosen) < 3:
-        return Missing("fewer than three readable questions", "diagevo train --resume")
+        return Missing(
+            "fewer than three readable questions", f"diagevo train --run {material.run_id} --resume"
+        )
     vectors = embedder.embed([c.text for c in chosen]).astype(np.float64)
     centred = vectors - vectors.mean(axis=0)
     left, singular, _ = np.linalg.svd(centred, full_matrices=False)
@@ -127,12 +142,14 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
         .encode(
             x=alt.X("x:Q", title=f"component 1 ({explained[0]:.0f}%)", axis=axis),
             y=alt.Y("y:Q", title=f"component 2 ({explained[1]:.0f}%)", axis=axis),
-            color=alt.Color("mode:N", title=None, scale=colours(MODES, order), sort=order),
-            shape=alt.Shape("mode:N", title=None, sort=order, scale=alt.Scale(domain=order)),
+            color=alt.Color("mode:N", scale=colours(MODES, order), sort=order, legend=bottom_legend()),
+            shape=alt.Shape("mode:N", sort=order, scale=alt.Scale(domain=order), legend=bottom_legend()),
             tooltip=["question_id:N", "mode:N"],
         )
         .properties(width=230, height=230)
-        .facet(column=alt.Column("round:O", title="round"))
+        .facet(
+            column=alt.Column("round:O", title=None, header=alt.Header(labelExpr="'round ' + datum.value"))
+        )
     )
     caption = (
         f"Questions of the last {min(SHOWN_ROUNDS, len(material.rounds))} rounds (at most {POINTS}"

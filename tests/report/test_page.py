@@ -12,6 +12,7 @@ from diagevo.report.figure import Figure
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Material
 from diagevo.report.page import Drawn, page, write_figure
+from diagevo.report.tables import Outcome, table
 
 CHROMIUM = next(
     (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None
@@ -26,7 +27,8 @@ def built(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Path:
     hostile = replace(material, causes=causes)
     drawn = [Drawn(entry, draw(entry.name, [hostile])) for entry in FIGURES]
     file = tmp_path_factory.mktemp("page") / "index.html"
-    file.write_text(page(hostile, drawn, {}), encoding="utf-8")
+    outcomes = [Outcome("played", HOSTILE, None, 0, 1, {"gsm8k": 0.5, "Val. greedy": 0.9})]
+    file.write_text(page(hostile, drawn, {"main": table("main", outcomes)}), encoding="utf-8")
     return file
 
 
@@ -51,10 +53,22 @@ def test_the_page_loads_nothing_from_anywhere(built: Path) -> None:
     assert parser.scripts == 2  # the specifications and the code: a hostile text made no third
 
 
+def test_the_page_has_the_tables_and_says_what_is_missing(built: Path) -> None:
+    text = built.read_text(encoding="utf-8")
+    section = text.split('<h2 id="table-main">', 1)[1]
+    assert "<th class=n>GSM8K</th>" in section
+    assert "<td class=n>50.0</td><td class=n>90.0</td>" in section
+    assert 'href="#table-main"' in text
+    assert "Not drawn: no label" not in text
+    assert "<code>diagevo eval selfplay --solver start --run played</code>" in text
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 def test_the_page_draws_every_figure_in_a_browser_without_an_error(built: Path, tmp_path: Path) -> None:
     assert CHROMIUM is not None
-    options = ["--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    options += ["--disable-quic", "--no-first-run", "--disable-background-networking"]
+    options += ["--disable-component-update", "--disable-sync"]
     options += ["--enable-logging=stderr", "--virtual-time-budget=20000", "--dump-dom"]
     done = subprocess.run(
         [CHROMIUM, *options, built.as_uri()], capture_output=True, text=True, timeout=300, check=False

@@ -1,8 +1,18 @@
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.history import History
-from diagevo.report.tables import Outcome, cell, latex, markdown, outcome, rendered, table
+from diagevo.evaluation.benchmarks import benchmark
+from diagevo.evaluation.store import EvaluationStore
+from diagevo.memory.history import History, open_history
+from diagevo.report.scores import GROUPS
+from diagevo.report.table_text import FORMATS, in_latex, latex, markdown
+from diagevo.report.tables import Outcome, cell, outcomes, table
 
 RUNS = [
     Outcome("p.full.s0", "DiagEvo (full)", "full", 0, 5, {"Math Avg.": 0.72, "General Avg.": 0.39}),
@@ -35,7 +45,7 @@ def test_latex_marks_the_best_means_and_escapes_text() -> None:
 
 
 def test_csv_keeps_the_full_precision() -> None:
-    lines = rendered(table("k", RUNS), "csv").splitlines()
+    lines = FORMATS["csv"](table("k", RUNS)).splitlines()
     assert lines[0] == "method,column,mean,standard_deviation,runs,difference_from_full"
     assert lines[1].startswith("k = 0.2,Math Avg.,71.0,,1,-2.0")
 
@@ -50,8 +60,94 @@ def test_a_laboratory_is_named_under_its_table() -> None:
 
 
 def test_a_run_counts_at_its_best_validated_round_the_earlier_of_equals(history: History) -> None:
-    found = outcome(history)
-    assert found is not None
-    assert found.round == 1  # greedy chooses where nothing else is configured, and is 0.9 in every round
-    assert found.scores == {"Val. mean@k": 0.6, "Val. greedy": 0.9}
-    assert (found.label, found.seed) == ("hand (Diag. –)", 7)
+    start, best = outcomes(history)
+    assert best.round == 1  # greedy chooses where nothing else is configured, and is 0.9 in every round
+    assert best.scores == {"Val. mean@k": 0.6, "Val. greedy": 0.9}
+    assert (best.label, best.seed) == ("hand (Diag. –)", 7)
+    assert (start.round, start.label) == (0, "hand, untrained")
+    assert start.scores == {"Val. mean@k": 0.5, "Val. greedy": 0.9}
+
+
+@pytest.fixture
+def measured(history: History, tmp_path: Path) -> Iterator[History]:
+    """A copy of the run whose best round was measured on the five mathematical benchmarks."""
+    file = history.database.file
+    assert file is not None
+    copy = open_history(str(shutil.copy(file, tmp_path / "log.db")), "played", root=tmp_path)
+    store = EvaluationStore(copy.database)
+
+    def record(name: str, score: float, **changes: object) -> None:
+        entry = benchmark(name)
+        conditions = {
+            "benchmark": name,
+            "whole": True,
+            "samples": entry.samples,
+            "temperature": entry.temperature,
+            "judge": {"model": "gpt-4o (reference and answer swapped, as peers do)"},
+            **changes,
+        }
+        key = store.begin(
+            conditions, benchmark=name, model="m", questions=entry.questions, run_id="played", round=1
+        )
+        store.finish(key, {"score": score, "score_se": 0.03})
+
+    for name, score in zip(GROUPS["Math Avg."], (0.5, 0.6, 0.7, 0.8, 0.9), strict=True):
+        record(name, score)
+    record("gsm8k", 0.1, whole=False)
+    record("gsm8k", 0.2, temperature=1.0)
+    record("mmlu_pro", 0.4, judge=None)
+    yield copy
+    copy.close()
+
+
+def test_only_whole_sets_by_their_own_protocol_count(measured: History) -> None:
+    _, best = outcomes(measured)
+    assert best.scores["gsm8k"] == 0.8
+    assert best.scores["Math Avg."] == pytest.approx(0.7)
+    assert "General Avg." not in best.scores  # one of four
+    assert best.scores["mmlu_pro"] == 0.4
+
+
+def test_the_main_table_is_in_the_papers_order_and_names_a_swapped_judge(measured: History) -> None:
+    content = table("main", outcomes(measured))
+    assert content.columns[:7] == (*GROUPS["Math Avg."], "Math Avg.", "mmlu_pro")
+    text = markdown(content)
+    assert "Judge behind the rule: gpt-4o (reference and answer swapped, as peers do)." in text
+    assert "| hand (Diag. –) | 50.0 | 60.0 | 70.0 | 80.0 | 90.0 | 70.0 | 40.0 |" in text
+    assert "reference and answer swapped" in latex(content)
+
+
+def test_latex_sets_any_text_as_it_is() -> None:
+    assert in_latex(r"a_b & 5% #1 {x} $y$ \z ~ ^ τ ± – <|>") == (
+        r"a\_b \& 5\% \#1 \{x\} \$y\$ \textbackslash{}z \textasciitilde{} \textasciicircum{} $\tau$ $\pm$ --"
+        r" \textless{}\textbar{}\textgreater{}"
+    )
+    assert in_latex("two\n\nlines") == "two lines"  # an empty line would end the cell
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
+def test_latex_compiles(measured: History, tmp_path: Path) -> None:
+    hostile = replace(outcomes(measured)[1], label=r"org/model_v1.5 {50%} \x $ ^~# é τ")
+    body = latex(table("main", [hostile, *outcomes(measured)])) + latex(table("k", RUNS))
+    preamble = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx}"
+    (tmp_path / "t.tex").write_text(
+        rf"{preamble}\begin{{document}}" + "\n" + body + r"\end{document}", encoding="utf-8"
+    )
+    command = ["pdflatex", "-halt-on-error", "-interaction=nonstopmode", "t.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_a_latex_row_has_a_cell_a_column(measured: History) -> None:
+    for content in (table("main", outcomes(measured)), table("k", RUNS)):
+        lines = latex(content).splitlines()
+        rows = [line for line in lines if line.endswith(r" \\")]
+        assert len(rows) == 1 + len(content.rows)
+        assert {line.count(" & ") for line in rows} == {len(content.columns)}
+        assert any(r"\resizebox" in line for line in lines) == (len(content.columns) > 6)
+
+
+def test_markdown_of_a_hostile_name_keeps_its_columns() -> None:
+    runs = [replace(RUNS[0], label="a | b *c*"), *RUNS]
+    line = next(line for line in markdown(table("main", runs)).splitlines() if "a " in line and "b" in line)
+    assert line.startswith(r"| a \| b \*c\* |")

@@ -1,0 +1,40 @@
+"""Benchmark scores as the paper reports them: whole sets, the set's own protocol, unweighted averages."""
+
+from collections.abc import Iterable, Mapping
+
+from diagevo.evaluation.benchmarks import BENCHMARKS
+from diagevo.evaluation.store import Evaluation
+
+NINE = {entry.name: entry for entry in BENCHMARKS if entry.group != "validation"}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Math Avg.": tuple(name for name, entry in NINE.items() if entry.group == "mathematics"),
+    "General Avg.": tuple(name for name, entry in NINE.items() if entry.group == "general"),
+    "Overall": tuple(NINE),
+}
+
+
+def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:
+    """By round and benchmark: the last finished evaluation of the whole set with its own samples and heat.
+
+    A part of a set, or another number of samples or temperature, is no figure to put beside the paper's.
+    """
+    found: dict[int, dict[str, Evaluation]] = {}
+    for evaluation in evaluations:
+        entry, conditions = NINE.get(evaluation.benchmark), evaluation.conditions
+        if entry is None or evaluation.round is None or evaluation.metrics is None or not conditions["whole"]:
+            continue
+        if (conditions["samples"], conditions["temperature"]) == (entry.samples, entry.temperature):
+            found.setdefault(evaluation.round, {})[evaluation.benchmark] = evaluation
+    return found
+
+
+def judges(evaluations: Iterable[Evaluation]) -> list[str]:
+    """Who decided what the rule refused, of the benchmarks where the paper has a judge."""
+    return sorted(
+        {
+            "none" if judge is None else str(judge["model"])
+            for evaluation in evaluations
+            if NINE[evaluation.benchmark].judged
+            for judge in [evaluation.conditions["judge"]]
+        }
+    )

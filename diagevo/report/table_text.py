@@ -1,0 +1,114 @@
+"""A table as Markdown, CSV, LaTeX and for the page."""
+
+import csv
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from diagevo.report.scores import NINE
+from diagevo.report.tables import Cell, Table
+
+TableFormat = Literal["md", "csv", "latex"]
+
+
+def shown(column: str) -> str:
+    return NINE[column].title if column in NINE else column
+
+
+def cells(content: Table) -> list[list[str]]:
+    """The heading and the rows as text; beside a value its difference from the full method, where known."""
+    body = [
+        [label, *(_with_difference(content, label, column) for column in content.columns)]
+        for label in content.rows
+    ]
+    return [["Method", *map(shown, content.columns)], *body]
+
+
+def _with_difference(content: Table, label: str, column: str) -> str:
+    known = content.rows[label].get(column)
+    if known is None:
+        return "–"
+    value = f"{known.mean:.1f}" if known.deviation is None else f"{known.mean:.1f} ± {known.deviation:.1f}"
+    difference = content.differences.get(label, {}).get(column)
+    return value if difference is None else f"{value} ({difference:+.1f})"
+
+
+def markdown(content: Table) -> str:
+    head, *body = [[_in_markdown(text) for text in line] for line in cells(content)]
+    lines = [_line(head), "|---" + "|---:" * len(content.columns) + "|", *map(_line, body)]
+    return f"**{content.title}.** {_in_markdown(content.note)}\n\n" + "\n".join(lines) + "\n"
+
+
+def _line(texts: Sequence[str]) -> str:
+    return "| " + " | ".join(texts) + " |"
+
+
+def _in_markdown(text: str) -> str:
+    """Names of models and runs are text: nothing in them is markup."""
+    return re.sub(r"([\\|*_`<\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def as_csv(content: Table) -> str:
+    """One line a method and column, with full precision."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["method", "column", "mean", "standard_deviation", "runs", "difference_from_full"])
+    for label, values in content.rows.items():
+        for column, known in values.items():
+            difference = content.differences.get(label, {}).get(column)
+            writer.writerow([label, shown(column), known.mean, known.deviation, known.runs, difference])
+    return buffer.getvalue()
+
+
+_TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "τ": r"$\tau$",
+    "±": r"$\pm$",
+    "–": "--",
+}
+
+
+def in_latex(text: str) -> str:
+    """Text that LaTeX sets as it is, under pdfLaTeX too."""
+    return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
+
+
+def latex(content: Table) -> str:
+    """A booktabs table; the best mean of each column in bold, ties included. A wide one needs graphicx."""
+    best = {
+        c: max(round(values[c].mean, 1) for values in content.rows.values() if c in values)
+        for c in content.columns
+    }
+    head = " & ".join(in_latex(c) for c in ["Method", *map(shown, content.columns)])
+    tabular = [
+        rf"\begin{{tabular}}{{l{'c' * len(content.columns)}}}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+    ]
+    for label, values in content.rows.items():
+        line = [in_latex(label), *(_in_latex_cell(values.get(c), best[c]) for c in content.columns)]
+        tabular.append(" & ".join(line) + r" \\")
+    tabular += [r"\bottomrule", r"\end{tabular}"]
+    if len(content.columns) > 6:
+        tabular = [r"\resizebox{\textwidth}{!}{%", *tabular[:-1], tabular[-1] + "}"]
+    caption = in_latex(f"{content.title}. {content.note}")
+    lines = [r"\begin{table}[t]", r"\centering", rf"\caption{{{caption}}}", *tabular, r"\end{table}"]
+    return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
+
+
+def _in_latex_cell(known: Cell | None, best: float) -> str:
+    if known is None:
+        return "--"
+    mean = f"{known.mean:.1f}"
+    mean = rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean
+    return mean if known.deviation is None else rf"{mean} {{\scriptsize$\pm${known.deviation:.1f}}}"
+
+
+FORMATS: Mapping[TableFormat, Callable[[Table], str]] = {"md": markdown, "csv": as_csv, "latex": latex}
