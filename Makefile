@@ -5,7 +5,7 @@ READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test check bench clean
+.PHONY: setup train test check bench bench-gpu clean
 
 setup: $(READY)
 
@@ -36,6 +36,11 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
+
+# Needs a machine with a GPU; the benchmark says so and ends with 4 without one.
+bench-gpu: $(READY)
+	$(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
+	$(BIN)/python -m tests.benchmarks.bench_gpu
 
 clean:
 	rm -rf .venv build dist *.egg-info

@@ -12,11 +12,11 @@ class Row:
 
     `measured` and `reference` are in `unit`. `ratio` is how the target is put: a share of the reference's
     speed, how many times faster, or None where the target is a figure by itself. `met` is None where
-    nothing is promised.
+    nothing is promised, `measured` where the note says why there is no figure.
     """
 
     name: str
-    measured: float
+    measured: float | None
     unit: str
     reference: float | None
     reference_name: str

@@ -1,0 +1,254 @@
+"""The work that bench_gpu.py measures, one figure a function; what each is, is said there."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.rows import Row
+
+# Dense bfloat16 FLOP/s and bytes/s of memory, from NVIDIA's data sheets of these cards (a figure that they
+# print for sparse matrices is halved).
+DATASHEET = {
+    "H200": (989e12, 4.8e12),
+    "H100 80GB": (989e12, 3.35e12),
+    "H100 PCIe": (756e12, 2.0e12),
+    "A100-SXM4-80GB": (312e12, 2.039e12),
+    "A100-SXM4-40GB": (312e12, 1.555e12),
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    name: str
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    tied: bool
+    vocabulary: int = 151_936
+    rows: int = 256  # sampled at once
+    prompt: int = 128
+    new: int = 64
+    micro_batch: int = 8
+    length: int = 2048  # of a row in an update
+    step_tokens: int = 256  # of a completion in a GRPO step
+
+
+SHAPES = (
+    Shape("Qwen3-0.6B", 1024, 3072, 28, 16, True),
+    Shape("Qwen3-4B", 2560, 9728, 36, 32, True),
+    Shape("Qwen3-8B", 4096, 12288, 36, 32, False),
+)
+TINY = Shape("tiny", 64, 128, 2, 8, False, 128, 16, 8, 8, 2, 32, 8)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the card was measured to do."""
+
+    name: str
+    flops: float
+    traffic: float
+    memory: int | None
+    """Bytes; None on the CPU."""
+
+    def peak(self, place: int) -> str:
+        known = [peaks[place] for name, peaks in DATASHEET.items() if name in self.name]
+        unit = ("TFLOP/s", "TB/s")[place]
+        return f"data sheet: {known[0] / 1e12:.4g} {unit}" if known else "no data sheet known"
+
+
+def card_of(device: str) -> Card:
+    import torch
+
+    cuda = device == "cuda"
+    size, gigabytes = (8192, 4.0) if cuda else (256, 0.01)
+    name = torch.cuda.get_device_name(0) if cuda else "the CPU"
+    memory = torch.cuda.get_device_properties(0).total_memory if cuda else None
+    return Card(name, card_flops(device, size), card_traffic(device, gigabytes), memory)
+
+
+def random_model(shape: Shape, device: str) -> Any:
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    standard = torch.get_default_dtype()
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        with torch.device(device):
+            return Qwen3ForCausalLM(config_of(shape))
+    finally:
+        torch.set_default_dtype(standard)
+
+
+def config_of(shape: Shape) -> Any:
+    from transformers import Qwen3Config
+
+    return Qwen3Config(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=8,
+        head_dim=128,
+        tie_word_embeddings=shape.tied,
+        max_position_embeddings=4096,
+        eos_token_id=1,
+        pad_token_id=0,
+        bos_token_id=None,
+    )
+
+
+def card_flops(device: str, size: int) -> float:
+    """FLOP a second of a square bfloat16 product."""
+    import torch
+
+    a = torch.randn(size, size, device=device, dtype=torch.bfloat16)
+    return 2 * size**3 / _seconds(lambda: a @ a, device, repeat=20)
+
+
+def card_traffic(device: str, gigabytes: float) -> float:
+    """Bytes a second that a copy reads and writes."""
+    import torch
+
+    a = torch.empty(int(gigabytes * 1e9), device=device, dtype=torch.uint8)
+    b = torch.empty_like(a)
+    return 2 * a.numel() / _seconds(lambda: b.copy_(a), device, repeat=10)
+
+
+def sampling_row(shape: Shape, model: Any, card: Card) -> Row:
+    from diagevo.sampling.decoding import Decoding, decode, row_key
+
+    device = model.device.type
+    samples = 8
+    prompts = [[7 + i] * shape.prompt for i in range(shape.rows // samples)]
+    keys = [[row_key(0, ids, g) for g in range(samples)] for ids in prompts]
+    settings = Decoding(1.0, 0.99, shape.new, (), 0, rows_at_once=shape.rows)
+    reset_memory(device)
+    model.eval()
+    seconds = _seconds(lambda: decode(model, prompts, keys, settings), device)
+    cache = 2 * shape.layers * 8 * 128 * 2 * shape.rows * (shape.prompt + shape.new / 2)
+    share = shape.new * (2 * _multiplying(shape, model) + cache) / seconds / card.traffic
+    tokens = shape.rows * shape.new / seconds
+    note = f"{shape.rows} rows, {_memory(device)}; {card.peak(1)}"
+    reference = (tokens / share, "all of the card's memory traffic")
+    return Row(f"sampling {shape.name}", tokens, "tokens/s", *reference, share, "", None, note)
+
+
+def update_row(shape: Shape, model: Any, card: Card) -> Row:
+    import torch
+
+    device = model.device.type
+    model.train()
+    model.gradient_checkpointing_enable()
+    ids = torch.randint(7, shape.vocabulary, (shape.micro_batch, shape.length), device=device)
+
+    def update() -> None:
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        # The head row by row, as TRL does in parts: the logits of a whole micro-batch would not fit.
+        cut = hidden.detach().requires_grad_()
+        for row in range(shape.micro_batch):
+            model.lm_head(cut[row]).float().logsumexp(-1).mean().backward()
+        hidden.backward(cut.grad)
+        model.zero_grad(set_to_none=True)
+
+    reset_memory(device)
+    seconds = _seconds(update, device)
+    tokens = shape.micro_batch * shape.length / seconds
+    share = 8 * _multiplying(shape, model) * tokens / card.flops
+    note = f"{shape.micro_batch} × {shape.length} tokens, {_memory(device)}; {card.peak(0)}"
+    reference = (tokens / share, "all of the card's arithmetic")
+    return Row(f"update {shape.name}", tokens, "tokens/s", *reference, share, "", None, note)
+
+
+def _multiplying(shape: Shape, model: Any) -> int:
+    """Weights that a token is multiplied with: all but an embedding that is only looked up."""
+    weights = sum(value.numel() for value in model.parameters())
+    return weights if shape.tied else weights - shape.vocabulary * shape.hidden
+
+
+class _Enough(Exception):
+    """Ends `train` once four steps were seen, before it writes gigabytes."""
+
+
+def step_row(shape: Shape, device: str) -> Row:
+    """Seconds from the report of the first step to that of the fourth, per step."""
+    from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+    from diagevo.training.grpo import TrainingRow, train
+    from tests.sampling.tiny_model import make_tiny_tokenizer
+
+    class Length:
+        def measure(self, rollouts: Any) -> list[int]:
+            return [len(rollout.text) for rollout in rollouts]
+
+        def rewards(self, rollouts: Any, measures: Any) -> list[float]:
+            return [float(measure) for measure in measures]
+
+    moments: list[float] = []
+
+    def on_step(step: int, rollouts: Any, rewards: Any) -> None:
+        moments.append(time.perf_counter())
+        if len(moments) == 4:
+            raise _Enough
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        random_model(shape, device).save_pretrained(folder / "start")
+        make_tiny_tokenizer().save_pretrained(folder / "start")
+        reset_memory(device)
+        with suppress(_Enough):
+            train(
+                folder / "start",
+                [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}?"}]) for i in range(32)],
+                Length(),
+                GRPOConfig(max_steps=4, batch_questions=8, group=8, micro_batch=8, save_steps=100),
+                SamplingConfig(max_new_tokens=shape.step_tokens),
+                output=folder / "final",
+                work=folder / "work",
+                seed=0,
+                on_step=on_step,
+                resume=False,
+                hardware=HardwareConfig(device="cuda" if device == "cuda" else "cpu"),
+            )
+    seconds = (moments[3] - moments[0]) / 3
+    note = f"64 completions of up to {shape.step_tokens} tokens, {_memory(device)}"
+    return Row(f"GRPO step {shape.name}", seconds, "s", None, "", None, "", None, note)
+
+
+def _seconds(work: Callable[[], Any], device: str, repeat: int = 1) -> float:
+    """Seconds of one call, after one to warm up."""
+    import torch
+
+    def synchronise() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    work()
+    synchronise()
+    began = time.perf_counter()
+    for _ in range(repeat):
+        work()
+    synchronise()
+    return (time.perf_counter() - began) / repeat
+
+
+def reset_memory(device: str) -> None:
+    import torch
+
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+
+
+def _memory(device: str) -> str:
+    import torch
+
+    if device != "cuda":
+        return "on the CPU: no figure of a GPU"
+    peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.get_device_properties(0).total_memory
+    return f"{peak / 2**30:.1f} GiB of {whole / 2**30:.0f}"
