@@ -40,6 +40,8 @@ EVENT = table(EventRow)
 LOG = table(LogRow)
 RUN = table(RunRow)
 ONE = literal_column("1")
+INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
+"""Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
 PAGE = 5000
 """Rows of a page: a log of any length is read with this many in memory."""
 
@@ -81,7 +83,7 @@ class Log:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = Prepared(database, insert(EVENT), _NAMES)
+        self._insert = Prepared(database, INSERT, _NAMES)
         self._queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
         of_run = RUN.c.run_id == bindparam("run")
         head = (RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 from diagevo.errors import StoreError
 from diagevo.memory.database import Database, shown
 
-HEAD = "0002"
+HEAD = "0003"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 

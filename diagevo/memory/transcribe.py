@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, update
 
 from diagevo.errors import ConflictError, InconsistentError
 from diagevo.memory import heads, projection
 from diagevo.memory.decode import Fact, light
 from diagevo.memory.events import Event
-from diagevo.memory.log import EVENT, LOG, RUN, Log, now
+from diagevo.memory.log import INSERT, LOG, RUN, Log, now
 from diagevo.memory.model import MemoryState
 from diagevo.memory.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.state import advance
@@ -139,7 +139,7 @@ class Transcript:
 
     def _flush(self) -> None:
         if self._rows:
-            self.connection.execute(insert(EVENT), self._rows)
+            self.connection.execute(INSERT, self._rows)
             self._rows.clear()
 
     def finish(self) -> Written:

@@ -109,14 +109,14 @@ def test_an_event_cannot_be_replaced(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
         copied = (
-            "INSERT {0} INTO event SELECT {1}, event_id, run_id, sequence, round, type, schema_version,"
+            "INSERT {0} INTO event SELECT {1}, round, type, schema_version,"
             " cause_id, '{{}}', causation_id, recorded_at, previous_hash, hash FROM event {2}"
         )
-        for position in (1, 2):
+        for same in ("position, 'new', run_id, 9", "2, event_id, run_id, 9", "2, 'new', run_id, sequence"):
             if store.dialect == "sqlite":
-                statement = copied.format("OR REPLACE", position, "")
+                statement = copied.format("OR REPLACE", same, "")
             else:
-                statement = copied.format("", position, "ON CONFLICT DO NOTHING")
+                statement = copied.format("", same, "ON CONFLICT DO NOTHING")
             if store.dialect == "sqlite":
                 with pytest.raises(DatabaseError, match="event exists"), log.database.write() as connection:
                     connection.execute(text(statement))
@@ -157,6 +157,15 @@ def test_refused_appends_leave_no_gap(store: Store) -> None:
             fail_after_appending()
         log.append("a", 1, [_event(4)])
         assert [(r.position, r.sequence) for r in log.read("a")] == [(1, 1), (2, 2)]
+
+
+def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store) -> None:
+    impossible = structs.replace(_event(2), round=None)
+    with store.log() as log:
+        with pytest.raises(DatabaseError):
+            log.append("a", 0, [_event(1), impossible, _event(3)])
+        assert _positions(log) == []
+        assert log.append("a", 0, [_event(1)]).positions == (1,)
 
 
 def test_ten_threads_and_four_processes_leave_no_gap(store: Store) -> None:
