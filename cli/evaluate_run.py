@@ -116,8 +116,7 @@ def run(
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens)]
         else:
             assert history is not None
-            config = subjects.stored_config(history)
-            named = subjects.rounds_named(history, config, round)
+            named = subjects.rounds_named(history, round)
             measured = [subjects.checkpoint(call, history, number) for number in named]
         for each in measured:
             with each as ready:

@@ -74,9 +74,9 @@ def opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
 
 
 def _committed(history: "History", named: str) -> list[int]:
-    from .subjects import rounds_named, stored_config
+    from .subjects import rounds_named
 
-    return [number for number in rounds_named(history, stored_config(history), named) if number]
+    return [number for number in rounds_named(history, named) if number]
 
 
 def _accuracy(call: Call, oracle: "Oracle") -> None:

@@ -32,13 +32,13 @@ class Measured:
     """Whether it is a server's, which takes questions one by one and batches them itself."""
 
 
-def rounds_named(history: "History", config: "Config", named: str) -> list[int]:
+def rounds_named(history: "History", named: str) -> list[int]:
     """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
     committed = [commit.round for commit in history.commits]
     if named == "all":
         return [0, *committed]
     if named == "best":
-        return [_best(history, config)]
+        return [_best(history)]
     try:
         rounds = [int(part) for part in named.split(",")]
     except ValueError as error:
@@ -49,13 +49,14 @@ def rounds_named(history: "History", config: "Config", named: str) -> list[int]:
     return rounds
 
 
-def _best(history: "History", config: "Config") -> int:
+def _best(history: "History") -> int:
     from diagevo.evaluation.protocol import best_round
     from diagevo.memory.events import CheckpointEvaluated
     from diagevo.memory.history import expect
 
+    metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
     scores = {
-        recorded.round: event.metrics[config.validation.metric]
+        recorded.round: event.metrics[metric]
         for recorded in history.events(CheckpointEvaluated)
         if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation" and recorded.round
     }
@@ -68,9 +69,9 @@ def _best(history: "History", config: "Config") -> int:
 
 def stored_config(history: "History") -> "Config":
     """The configuration the run was started with."""
-    from diagevo.config import Config
+    from diagevo.config.loading import of_run
 
-    return Config.model_validate(history.configuration().config)
+    return of_run(history.configuration().config, history.run_id).config
 
 
 @contextmanager

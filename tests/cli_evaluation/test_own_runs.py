@@ -1,0 +1,146 @@
+"""Evaluation of a run's own checkpoints: held-out questions, self-play questions, the oracle."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.diagnosis.server import Answer, Server
+from tests.memory_audit import played
+
+from .conftest import Ask, fits_its_schema, question_of, rows
+
+EIGHT = 8
+"""Held-out questions of the small run."""
+
+
+def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path) -> None:
+    found = rows(ask("eval", "run", "held-out", "--round", "all", "--json"))
+    assert [(line["round"], line["answered"]) for line in found] == [
+        (n, f"{EIGHT}/{EIGHT}") for n in (0, 1, 2)
+    ]
+    assert {line["run"] for line in found} == {"small"}
+    assert len({line["conditions"]["revision"] for line in found}) == 3  # three different weights
+    assert not any(line["conditions"]["whole"] for line in found)  # eight of the world's 560
+    best = rows(ask("eval", "run", "held-out", "--limit", "3", "--json"))
+    assert [(line["answered"], line["conditions"]["whole"]) for line in best] == [("3/3", False)]
+    pair = [found[0]["evaluation_id"], found[2]["evaluation_id"]]
+    compared = rows(ask("eval", "compare", *pair, "--json"))
+    assert compared["paired"]["questions"] == EIGHT  # type: ignore[call-overload]  # a document, not rows
+    assert {"model", "revision", "round"} <= set(compared["conditions"])  # type: ignore[call-overload]
+
+
+def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
+    ask: Ask, trained: Path
+) -> None:
+    drawn = fits_its_schema(ask, ["eval", "oracle", "sample"], ask("eval", "oracle", "sample", "--json"))
+    assert [line["round"] for line in drawn] == [1, 2]
+    assert all(line["checked"] == line["sampled"] > 5 and line["source"] == "world" for line in drawn)
+
+    options = ["--round", "1", "--questions", "5", "--samples", "2", "--json"]
+    start = fits_its_schema(ask, ["eval", "selfplay"], ask("eval", "selfplay", *options))
+    [own] = rows(ask("eval", "selfplay", "--solver", "own", *options))
+    assert [(line["benchmark"], line["round"], line["answered"]) for line in [*start, own]] == [
+        ("selfplay.r1", 0, "5/5"),
+        ("selfplay.r1", 1, "5/5"),
+    ]
+    assert start[0]["conditions"]["data"] == own["conditions"]["data"]  # the same five
+
+
+def test_a_run_is_measured_on_another_runs_questions(ask: Ask, trained: Path) -> None:
+    fork = ask("runs", "fork", "small", "--round", "1", "--name", "other", "--json")
+    assert fork.exit_code == 0, fork.output
+    options = ["--round", "1", "--questions", "4", "--samples", "2", "--json"]
+    [shared] = rows(ask("eval", "selfplay", "--run", "other", "--of", "small", "--solver", "own", *options))
+    assert (shared["benchmark"], shared["run"]) == ("selfplay.r1@small", "other")
+    [own] = rows(ask("eval", "selfplay", "--run", "small", "--of", "small", *options))
+    assert own["benchmark"] == "selfplay.r1"
+    assert own["conditions"]["data"] == shared["conditions"]["data"]
+
+
+@pytest.fixture
+def unknown(home: Path) -> Path:
+    """A hand-played run of a trainer with no world: nobody knows its answers yet."""
+    played.play(f"sqlite:///{home / 'diagevo.db'}", "hand", root=home, rounds=1)
+    return home
+
+
+def test_no_reference_answers_says_how_to_get_them(ask: Ask, unknown: Path) -> None:
+    result = ask("eval", "selfplay", "--round", "1")
+    assert result.exit_code == 3
+    assert "diagevo eval oracle sample --run hand --round 1" in result.stderr
+
+
+@pytest.mark.server
+def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: Path, tmp_path: Path) -> None:
+    [line] = fits_its_schema(ask, ["eval", "oracle", "sample"], ask("eval", "oracle", "sample", "--json"))
+    questions = line["sampled"]
+    assert (line["checked"], line["accuracy"]) == (0, None)
+
+    def proposes(request: dict[str, Any], before: int) -> Answer:
+        return Answer(r"\boxed{42}" if before < 3 else r"\boxed{7}")
+
+    with Server(proposes) as server:
+        propose = ("eval", "oracle", "propose", "--model", "big", "--base-url", server.url, "--samples", "4")
+        fits_its_schema(ask, ["eval", "oracle", "propose"], ask(*propose, "--json"))
+        assert len(server.requests) == 4 * questions
+        again = ask(*propose)
+        assert len(server.requests) == 4 * questions
+    assert "0 answers proposed" in again.stderr
+
+    file = tmp_path / "check.csv"
+    exported = ask("eval", "oracle", "export", file, "--json")
+    assert fits_its_schema(ask, ["eval", "oracle", "export"], exported) == {
+        "questions": questions,
+        "file": str(file),
+    }
+    checked = list(csv.DictReader(file.open(encoding="utf-8")))
+    assert {(row["proposed"], row["votes"]) for row in checked} == {("42", "3/4")}
+    checked[0]["answer"], checked[1]["answer"] = "ok", "none"
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(checked[0]))
+        writer.writeheader()
+        writer.writerows(checked)
+    imported = ask("eval", "oracle", "import", file, "--json")
+    [line] = fits_its_schema(ask, ["eval", "oracle", "import"], imported)
+    assert (line["checked"], line["source"]) == (2, "human")
+    assert f"2 answers read, {questions - 2} rows still empty" in imported.stderr
+
+
+def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unknown: Path) -> None:
+    first: list[str] = []
+
+    def half(request: dict[str, Any], before: int) -> Answer:
+        first.append(question_of(request))
+        known = question_of(request) == first[0]
+        return Answer(r"\boxed{1}") if known else Answer("no", status=400)
+
+    ask("eval", "oracle", "sample")
+    options = ("eval", "oracle", "propose", "--model", "big", "--samples", "1", "--base-url")
+    with Server(half) as server:
+        assert ask(*options, server.url).exit_code == 6
+    with Server(lambda request, before: Answer(r"\boxed{1}")) as server:
+        assert ask(*options, server.url).exit_code == 0
+        assert first[0] not in [question_of(request) for request in server.requests]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["sample", "--round", "7"], 3, "round 7"),
+        (["export", "no/such/folder/x.csv"], 2, "cannot write no/such/folder/x.csv"),
+        (["import", "absent.csv"], 2, "absent.csv cannot be read"),
+        (["import", "bad.csv"], 2, "bad.csv lacks the column run_id"),
+        (["propose", "--model", "m"], 2, "--base-url"),
+    ],
+)
+def test_bad_input_of_the_oracle(
+    ask: Ask, unknown: Path, tmp_path: Path, arguments: list[str], code: int, says: str
+) -> None:
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    result = ask("eval", "oracle", *arguments)
+    assert result.exit_code == code, result.output
+    assert says in result.stderr
+    assert json.loads(ask("eval", "oracle", *arguments, "--json").stdout)["error"]["message"]
