@@ -21,7 +21,7 @@ from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.selfplay.repetition import shares
 from diagevo.selfplay.rewards import challenger_rewards, solver_rewards
 from diagevo.selfplay.votes import Votes
-from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, train, uses_cpu
+from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, logs_folder, train, uses_cpu
 from diagevo.training.job import RewardSpec
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
@@ -130,7 +130,6 @@ def play_phase(
         return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
     from diagevo.training.launch import train_in_processes
 
-    logs = output.parent / f"{output.name}-logs"
     return train_in_processes(
         start,
         rows,
@@ -138,7 +137,7 @@ def play_phase(
         settings,
         config.sampling,
         hardware=config.hardware,
-        logs=logs,
+        logs=logs_folder(output),
         keep_up=keep_up,
         **common,
     )

@@ -4,8 +4,9 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ class Roles:
         )
         if arithmetic and config.world != "arithmetic":
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
+        _need_reporters(config.hardware.report_to)
         self.world = _arithmetic_world() if config.world == "arithmetic" else None
         self.challenger = _model_folder(config.roles.challenger)
         self.solver = _model_folder(config.roles.solver)
@@ -134,6 +136,14 @@ def challenger_reward(
     from diagevo.sampling.vllm_client import VLLMClient
 
     return ChallengerReward(kit, VLLMClient(server), round_)
+
+
+def _need_reporters(names: Sequence[str]) -> None:
+    for name in names:
+        if find_spec(name) is None:
+            raise MissingDependencyError(
+                f"hardware.report_to names {name}, not installed here", hint=f"run: pip install {name}"
+            )
 
 
 def _arithmetic_world() -> World:

@@ -223,7 +223,9 @@ class HardwareConfig(Section):
         default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra)."
     )
     vllm_memory: float = Field(default=0.3, gt=0, lt=1, description="Share of GPU memory that vLLM takes.")
-    report_to: tuple[str, ...] = Field(default=(), description="tensorboard, trackio or wandb, through TRL.")
+    report_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
+        default=(), description="tensorboard (files in the run's folder), trackio or wandb, through TRL."
+    )
     serve: Literal["transformers", "vllm"] = Field(
         default="transformers",
         description="Who samples a frozen policy: this process, or a vLLM server of ours.",

@@ -13,7 +13,7 @@ from diagevo.training import checkpoints
 from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, TrainingSummary
 
-__all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "train"]
+__all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "logs_folder", "train"]
 
 
 def train(
@@ -69,6 +69,7 @@ def train(
     resumed_from: int | None = found[0]
 
     trainer = _build_trainer(start, plan, reward, settings, sampling, work, seed, on_step, notes, hardware)
+    _keep_reports(trainer, logs_folder(output))
     checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
     trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.stopped is not None:
@@ -77,6 +78,19 @@ def train(
         _write_output(trainer, output, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
     return TrainingSummary(steps=plan.steps, final=output, resumed_from=resumed_from, log=log)
+
+
+def logs_folder(output: Path) -> Path:
+    """Where a phase keeps the output of its ranks and what TensorBoard reads; it outlives the work folder."""
+    return output.with_name(f"{output.name}-logs")
+
+
+def _keep_reports(trainer: Any, logs: Path) -> None:
+    from transformers.integrations.integration_utils import TensorBoardCallback
+
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback):
+            callback.logging_dir = str(logs)
 
 
 def uses_cpu(hardware: HardwareConfig) -> bool:
@@ -151,6 +165,7 @@ def trl_settings(
         logging_steps=1,
         disable_tqdm=True,
         report_to=list(hardware.report_to) or "none",
+        run_name=str(work),
         dataloader_pin_memory=False,
         remove_unused_columns=False,
         model_init_kwargs={"dtype": "float32", "attn_implementation": hardware.attention},

@@ -20,7 +20,8 @@ from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary, train
 
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}+{i * i}?"}]) for i in range(5)]
-SETTINGS = GRPOConfig(max_steps=9, batch_questions=2, group=4, micro_batch=4, learning_rate=1e-3)
+# Groups of three: on two ranks a group lies on both, and the last step, of one group, needs padding.
+SETTINGS = GRPOConfig(max_steps=9, batch_questions=2, group=3, micro_batch=4, learning_rate=1e-3)
 SAMPLING = SamplingConfig(max_new_tokens=12, max_prompt_tokens=32)
 SEED = 5
 
@@ -35,9 +36,10 @@ class LetterReward:
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         rank = int(os.environ.get("RANK", "0"))
-        if rollouts[0].step == 2 and self.kill == rank:
+        second = bool(rollouts) and rollouts[0].step == 2
+        if second and self.kill == rank:
             os.kill(os.getpid(), signal.SIGKILL)
-        if rollouts[0].step == 2 and self.hang == rank:
+        if second and self.hang == rank:
             time.sleep(600)
         return [rollout.text.count(self.letter) for rollout in rollouts]
 

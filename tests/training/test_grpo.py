@@ -55,9 +55,9 @@ def weights(folder: Path) -> bytes:
 def test_each_row_is_played_once_and_the_last_batch_is_smaller(straight: Played) -> None:
     steps = straight.steps()
     assert straight.summary.steps == 3
-    assert {step: len(rollouts) for step, (rollouts, _) in steps.items()} == {1: 8, 2: 8, 3: 4}
+    assert {step: len(rollouts) for step, (rollouts, _) in steps.items()} == {1: 6, 2: 6, 3: 3}
     played = [(r["row_id"], r["sample"]) for rollouts, _ in steps.values() for r in rollouts]
-    assert sorted(played) == [(row.row_id, g) for row in phase.ROWS for g in range(4)]
+    assert sorted(played) == [(row.row_id, g) for row in phase.ROWS for g in range(3)]
     assert all(r["step"] == step for step, (rollouts, _) in steps.items() for r in rollouts)
 
 

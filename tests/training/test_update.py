@@ -2,10 +2,13 @@
 
 The second update has a KL term that is not zero and a smaller batch. The oracle sees each row alone, without
 padding, and takes the loss as the paper's family writes it: advantages by group, a mean over the tokens of
-the batch, the low-variance estimator of the KL divergence to the starting weights.
+the batch, the low-variance estimator of the KL divergence to the starting weights. With padding, which a last
+batch on several ranks may need, all is the same. Clipping is inert here, where the ratio is 1: test_loss.py.
 """
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.training import grpo
-from diagevo.training.plan import plan_phase
+from diagevo.training.plan import PhasePlan, Slot, plan_phase
 from diagevo.training.trainer import PhaseTrainer
 from tests.training import phase
 
@@ -60,9 +63,17 @@ class Recorder(TrainerCallback):
         self.after.append(weights_of(kwargs["model"]))
 
 
-@pytest.fixture(scope="module")
+class Padded(PhasePlan):
+    """As where a last batch does not divide by the ranks: its group comes once more, as padding."""
+
+    def slots(self, step: int, rank: int) -> list[Slot]:
+        real = super().slots(step, rank)
+        return real if step == 1 else [*real, *(replace(slot, padding=True) for slot in real)]
+
+
+@pytest.fixture(scope="module", params=[PhasePlan, Padded])
 def played(
-    tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Recorder, list[Completions], list[list[float]]]:
     batches: list[Completions] = []
     rewards: list[list[float]] = []
@@ -70,10 +81,12 @@ def played(
 
     def drawn(self: Any, prompt_ids: Any, *rest: Any, **options: Any) -> Any:
         completions, logprobs = draw(self, prompt_ids, *rest, **options)
-        batches.append(list(zip(prompt_ids, completions, strict=True)))
+        real = [not row["padding"] for row in self._rows]
+        batches.append(list(compress(zip(prompt_ids, completions, strict=True), real)))
         return completions, logprobs
 
     plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, micro_batch=4, seed=0)
+    plan = request.param(**{field.name: getattr(plan, field.name) for field in fields(plan)})
     recorder = Recorder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
@@ -125,7 +138,7 @@ def expected_gradient(start: Path, weights: Weights, batch: Completions, rewards
 @pytest.mark.parametrize("step", [0, 1])
 def test_the_gradient_is_that_of_the_grpo_loss(played: Any, tiny_model: Path, step: int) -> None:
     recorder, batches, rewards = played
-    assert [len(batch) for batch in batches] == [8, 4]
+    assert [len(batch) for batch in batches] == [len(values) for values in rewards] == [8, 4]
     assert any(reward != 0 for reward in rewards[step])
     expected = expected_gradient(tiny_model, recorder.before[step], batches[step], rewards[step])
     found = recorder.gradients[step]
