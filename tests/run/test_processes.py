@@ -1,11 +1,17 @@
 """A round whose phases run in two real processes over gloo, beside the same round in one."""
 
+import os
+import signal
+import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from diagevo.memory import events
 from diagevo.memory.history import open_history
+from tests.run.program import RESUMED, Moment, first, played
 from tests.run.small import play, small_config
 from tests.run.test_round import of
 
@@ -22,13 +28,57 @@ def counts(home: Path) -> dict[str, object]:
         history.close()
 
 
+def rank_one(stage: str, number: int) -> Moment:
+    """Rank 1 gets this signal as soon as the stage has started it."""
+
+    def send(process: subprocess.Popen[str]) -> None:
+        while process.poll() is None:
+            for pid in filter(str.isdigit, os.listdir("/proc")):
+                if _is_rank_one(Path("/proc", pid), process.pid):
+                    os.kill(int(pid), number)
+                    return
+            time.sleep(0.05)
+
+    return Moment(
+        stage, "stage_started", lambda process: threading.Thread(target=send, args=[process]).start()
+    )
+
+
+def _is_rank_one(process: Path, program: int) -> bool:
+    """Whether it is a worker of rank 1 under the leash that the program holds."""
+    try:
+        command = (process / "cmdline").read_bytes().split(b"\0")
+        environment = (process / "environ").read_bytes().split(b"\0")
+        leash = (process / "stat").read_text().rpartition(")")[2].split()[1]
+        holder = Path(f"/proc/{leash}/stat").read_text().rpartition(")")[2].split()[1]
+    except OSError:
+        return False
+    return b"diagevo.training.worker" in command[:3] and b"RANK=1" in environment and int(holder) == program
+
+
 @pytest.mark.slow
-def test_two_processes_play_the_round_that_one_plays(tmp_path: Path) -> None:
+def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_plays(tmp_path: Path) -> None:
     # One step a phase: later steps sum the same gradients in another order, and a sample may then differ.
     change = {"challenger_grpo": {"max_steps": 1}, "solver_grpo": {"max_steps": 1}}
     one, two = tmp_path / "one", tmp_path / "two"
+    two.mkdir()
     play(one, small_config(**change), rounds=1)
-    play(two, small_config(**change, hardware={"processes": 2, "threads": 1, "rank_timeout": 120}), rounds=1)
+
+    started = first(two, **change, hardware={"processes": 2, "threads": 1, "rank_timeout": 45})
+    hung = played(two, started, rank_one("challenger", signal.SIGSTOP))
+    assert hung.code == 6, hung.stderr[-3000:]
+    assert "Training rank 1 of 2 did not answer the others in time: rank 1 was" in hung.error()["message"]
+    assert "challenger-logs/rank-1.log" in hung.error()["message"]
+    assert "diagevo train --resume" in hung.error()["hint"]
+
+    killed = played(two, RESUMED, rank_one("solver", signal.SIGKILL))
+    assert killed.code == 6, killed.stderr[-3000:]
+    assert "Training rank 1 of 2 was ended by signal 9 (SIGKILL) while" in killed.error()["message"]
+    assert killed.stages() == ["challenger", "candidates", "votes", "solver"]
+
+    done = played(two, RESUMED)
+    assert done.code == 0, done.stderr[-3000:]
+    assert done.stages() == ["solver", "diagnosis"]
     assert counts(two) == counts(one)
     assert counts(one)["failures"], "the small model fails somewhere"
     logs = two / "a" / "rounds" / "001" / "solver-logs"
