@@ -68,7 +68,12 @@ class OpenAISampler:
         self._client.close()
 
     def _complete(self, prompt: Prompt, n: int, params: SamplingParams, seed: int) -> list[Completion]:
-        """All n samples. A server that gives fewer at a time is asked for the rest, with another seed."""
+        """All n samples. A server that gives fewer at a time is asked for the rest, with another seed.
+
+        Greedy samples are all the same, and vLLM refuses to draw more than one.
+        """
+        if params.temperature == 0 and n > 1:
+            return self._complete(prompt, 1, params, seed) * n
         completions: list[Completion] = []
         while len(completions) < n:
             got = self._request(prompt, n - len(completions), params, seed + len(completions))

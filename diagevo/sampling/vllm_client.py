@@ -1,11 +1,8 @@
 """How a vLLM server on loopback is asked, by the process that started it or by another one."""
 
-import json
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Sequence
-from typing import Any
 
 from diagevo.errors import ServiceError
 from diagevo.sampling.openai_sampler import OpenAISampler
@@ -23,22 +20,6 @@ def is_healthy(url: str) -> bool:
             return True
     except OSError:
         return False
-
-
-def post(url: str, body: Any, timeout: float) -> None:
-    """Send JSON. Raises ServiceError where the server refuses or does not answer."""
-    data = b"" if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url, data=data, headers={"Content-Type": "application/json"}, method="POST"
-    )
-    try:
-        with _direct.open(request, timeout=timeout):
-            return
-    except urllib.error.HTTPError as error:
-        detail = error.read().decode(errors="replace")[:500]
-        raise ServiceError(f"{url} refused: {error.code} {detail}") from error
-    except OSError as error:
-        raise ServiceError(f"{url} did not answer: {error}") from error
 
 
 class VLLMClient:

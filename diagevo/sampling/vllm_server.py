@@ -1,34 +1,22 @@
 """A vLLM server that diagevo starts for a frozen model, watches, and ends with the stage."""
 
-import json
 import re
 import socket
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from diagevo.errors import MissingDependencyError, ServiceError
+from diagevo.errors import ServiceError
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, post
+from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy
 
 # Not `vllm serve`: it looks up its distribution's name, which other builds of vLLM do not have.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
-_SHAPE = (
-    "architectures",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "vocab_size",
-)
 
 
 class VLLMServer:
@@ -62,8 +50,7 @@ class VLLMServer:
         self._startup_timeout = startup_timeout
         self._request_timeout = request_timeout
         self._restarts_left = restarts
-        # The development mode has the calls for new weights, and no keys: the server stays on loopback.
-        self._env = {"VLLM_SERVER_DEV_MODE": "1", **(env or {})}
+        self._env = env
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
         self._port = _free_port()
@@ -94,28 +81,6 @@ class VLLMServer:
         """Start the server again where it has died. Raises ServiceError where it died too often."""
         if self._process is not None and (status := self._process.status()) is not None:
             self._restart(f"The vLLM server {ending(status)}")
-
-    def reload_weights(self, folder: Path) -> None:
-        """Serve the weights in `folder` from now on, without a restart.
-
-        vLLM does not survive a path it cannot load, so the folder is checked first, and must hold the same
-        architecture. Raises MissingDependencyError for a bad folder, ServiceError where the server refuses.
-        """
-        check_model_folder(folder)
-        old, new = (_architecture(path) for path in (self._folder, folder))
-        if old != new:
-            raise MissingDependencyError(
-                f"{folder} holds another architecture than the server's {self._folder}.",
-                hint="Start a server of its own for it.",
-            )
-        self._folder = folder
-        path = str(folder.resolve())
-        try:
-            body = {"method": "reload_weights", "kwargs": {"weights_path": path}}
-            post(f"{self.url}/collective_rpc", body, self._request_timeout)
-            post(f"{self.url}/reset_prefix_cache", None, self._request_timeout)
-        except ServiceError as error:
-            self._restart_or_report(error)  # A restarted server loads the new folder.
 
     def close(self) -> None:
         """End the server and everything it started."""
@@ -216,9 +181,3 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def _architecture(folder: Path) -> dict[str, Any]:
-    """What must be equal for the weights of one folder to fit the model of another."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return {name: config.get(name) for name in _SHAPE}

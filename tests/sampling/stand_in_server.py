@@ -31,9 +31,7 @@ for name in (
 for name in ("--die-at-start", "--never-healthy", "--die-always"):
     parser.add_argument(name, action="store_true")
 options = parser.parse_args()
-weights = options.model
 healthy = not options.never_healthy
-calls: list[str] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -41,20 +39,9 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(200 if healthy else 503, {})
 
     def do_POST(self) -> None:
-        global weights
         length = int(self.headers.get("Content-Length") or 0)
         body: Any = json.loads(self.rfile.read(length) or "null")
-        calls.append(self.path)
-        if self.path == "/collective_rpc":
-            if os.environ.get("VLLM_SERVER_DEV_MODE") != "1":
-                self.reply(404, {"error": "no development mode"})
-                return
-            weights = body["kwargs"]["weights_path"]
-            self.reply(200, {})
-        elif self.path == "/reset_prefix_cache":
-            self.reply(200, {})
-        else:
-            self.complete(body)
+        self.complete(body)
 
     def complete(self, body: Any) -> None:
         global healthy
@@ -72,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
                 Path(options.die_once).touch()
             print("(EngineCore) RuntimeError: the engine died\n" + 30 * "leaked function\n", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        text = json.dumps({"weights": weights, "calls": calls[:-1], "template": options.chat_template})
+        text = json.dumps({"weights": options.model, "template": options.chat_template})
         message = {"role": "assistant", "content": text}
         choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(body["n"])]
         usage = {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6}

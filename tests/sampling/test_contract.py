@@ -10,7 +10,7 @@ from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.sampling.loopback import chat_server
-from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM
+from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM, make_wide_model
 
 PROMPTS: list[Prompt] = [
     [{"role": "user", "content": "1+1?"}],
@@ -31,8 +31,9 @@ def sampler(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Sampler]:
     if request.param == "vllm":
-        log = tmp_path_factory.mktemp("vllm") / "server.log"
-        with VLLMServer(tiny_model, log=log, options=CPU_OPTIONS) as server:
+        folder = tmp_path_factory.mktemp("vllm")
+        wide = make_wide_model(folder / "model")
+        with VLLMServer(wide, log=folder / "server.log", options=CPU_OPTIONS) as server:
             yield server
         return
     local = TransformersSampler(tiny_model)

@@ -1,24 +1,23 @@
 """Process handling of the vLLM server, with a stand-in. The real one: test_contract.py, marker `vllm`."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diagevo.errors import MissingDependencyError, ServiceError
+from diagevo.errors import ServiceError
 from diagevo.sampling import vllm_server
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.vllm_client import VLLMClient
 from diagevo.sampling.vllm_server import VLLMServer
+from tests.sampling.processes import alive, members, until
 from tests.sampling.tiny_model import make_tiny_model
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
@@ -33,21 +32,6 @@ def start(folder: Path, tmp_path: Path, *options: str, **changes: Any) -> VLLMSe
 def state(server: VLLMServer) -> dict[str, Any]:
     [[completion]] = server.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
     return json.loads(completion.text)
-
-
-def alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_it_serves_the_folder_and_ends_with_everything_it_started(tiny_model: Path, tmp_path: Path) -> None:
@@ -150,7 +134,6 @@ def test_a_proxy_for_the_rest_of_the_world_is_not_asked(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with start(tiny_model, tmp_path, startup_timeout=30.0) as server:
         assert state(server)["weights"] == str(tiny_model)
-        server.reload_weights(tiny_model)
 
 
 def test_a_model_without_a_chat_template_is_served_with_the_plain_one(
@@ -170,35 +153,6 @@ def test_a_server_that_keeps_dying_is_reported(tiny_model: Path, tmp_path: Path)
     assert caught.value.message.endswith("(EngineCore) RuntimeError: the engine died")  # Not what came after.
 
 
-def test_new_weights_are_loaded_without_a_restart_and_old_prefixes_forgotten(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    newer = make_tiny_model(tmp_path / "newer", seed=1)
-    with start(tiny_model, tmp_path) as server:
-        before = server.pid
-        server.reload_weights(newer)
-        assert state(server)["weights"] == str(newer)
-        assert state(server)["calls"][:2] == ["/collective_rpc", "/reset_prefix_cache"]
-        assert server.pid == before
-
-
-def test_a_folder_that_vllm_could_not_load_never_reaches_it(tiny_model: Path, tmp_path: Path) -> None:
-    wider = make_tiny_model(tmp_path / "wider", width=64)
-    with start(tiny_model, tmp_path) as server:
-        with pytest.raises(MissingDependencyError, match="no such folder"):
-            server.reload_weights(tmp_path / "nowhere")
-        with pytest.raises(MissingDependencyError, match="another architecture"):
-            server.reload_weights(wider)
-        assert state(server) == {"weights": str(tiny_model), "calls": [], "template": None}
-
-
-def test_a_restarted_server_serves_the_newest_weights(tiny_model: Path, tmp_path: Path) -> None:
-    newer = make_tiny_model(tmp_path / "newer", seed=1)
-    with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
-        server.reload_weights(newer)
-        assert state(server)["weights"] == str(newer)
-
-
 def test_it_ends_when_its_parent_is_killed(tiny_model: Path, tmp_path: Path) -> None:
     program = (
         "import os, signal; from pathlib import Path; from diagevo.sampling.vllm_server import VLLMServer\n"
@@ -210,11 +164,4 @@ def test_it_ends_when_its_parent_is_killed(tiny_model: Path, tmp_path: Path) -> 
     parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert parent.returncode == -signal.SIGKILL
     until(lambda: not alive(int(parent.stdout)))
-    assert not [p for p in os.listdir("/proc") if p.isdigit() and _in_group(p, int(parent.stdout))]
-
-
-def _in_group(pid: str, group: int) -> bool:
-    try:
-        return os.getpgid(int(pid)) == group and alive(int(pid))
-    except ProcessLookupError:
-        return False
+    assert not members(int(parent.stdout))
