@@ -26,15 +26,16 @@ from tests.training import phase
 ROWS = phase.ROWS[:3]
 BETA = 0.5  # Large, so that an error in the KL term is seen.
 LEARNING_RATE = 1e-2
-SETTINGS = GRPOConfig(
+CLIPPED = GRPOConfig(
     max_steps=2,
     batch_questions=2,
     group=4,
     micro_batch=4,
     learning_rate=LEARNING_RATE,
     beta=BETA,
-    max_grad_norm=1.0,
+    max_grad_norm=0.5,
 )
+UNCLIPPED = CLIPPED.model_copy(update={"max_grad_norm": 1e6})  # Clipped, the scale of a gradient is not seen.
 SAMPLING = SamplingConfig(max_new_tokens=10, max_prompt_tokens=32, temperature=0.8, top_p=1.0)
 Weights = dict[str, torch.Tensor]
 Completions = list[tuple[list[int], list[int]]]  # prompt ids, completion ids
@@ -47,7 +48,8 @@ def weights_of(model: Any) -> Weights:
 class Recorder(TrainerCallback):
     """Weights before each update, clipped gradients at it, weights after it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clip: float) -> None:
+        self.clip = clip
         self.before: list[Weights] = []
         self.gradients: list[Weights] = []
         self.after: list[Weights] = []
@@ -71,7 +73,7 @@ class Padded(PhasePlan):
         return real if step == 1 else [*real, *(replace(slot, padding=True) for slot in real)]
 
 
-@pytest.fixture(scope="module", params=[PhasePlan, Padded])
+@pytest.fixture(scope="module", params=[(PhasePlan, CLIPPED), (Padded, UNCLIPPED)], ids=["clipped", "padded"])
 def played(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Recorder, list[Completions], list[list[float]]]:
@@ -86,15 +88,16 @@ def played(
         return completions, logprobs
 
     plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, micro_batch=4, seed=0)
-    plan = request.param(**{field.name: getattr(plan, field.name) for field in fields(plan)})
-    recorder = Recorder()
+    kind, settings = request.param
+    plan = kind(**{field.name: getattr(plan, field.name) for field in fields(plan)})
+    recorder = Recorder(settings.max_grad_norm)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
         trainer = grpo._build_trainer(
             tiny_model,
             plan,
             phase.LetterReward(),
-            SETTINGS,
+            settings,
             SAMPLING,
             tmp_path_factory.mktemp("work"),
             1,  # A seed whose short completions hold the rewarded letter in both steps.
@@ -112,13 +115,16 @@ def log_probabilities(model: Any, prompt: Sequence[int], completion: Sequence[in
     return (logits / SAMPLING.temperature).log_softmax(-1)[range(len(completion)), list(completion)]
 
 
-def expected_gradient(start: Path, weights: Weights, batch: Completions, rewards: Sequence[float]) -> Weights:
+def expected_gradient(
+    start: Path, weights: Weights, batch: Completions, rewards: Sequence[float]
+) -> tuple[Weights, float]:
+    """The gradient before it is clipped, and its norm."""
     reference: Any = AutoModelForCausalLM.from_pretrained(str(start))
     model: Any = AutoModelForCausalLM.from_pretrained(str(start))
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.copy_(weights[name])
-    groups = torch.tensor(rewards).view(-1, SETTINGS.group)
+    groups = torch.tensor(rewards).view(-1, CLIPPED.group)
     advantages = ((groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)).flatten()
     tokens = sum(len(completion) for _, completion in batch)
     loss = torch.zeros(())
@@ -132,7 +138,7 @@ def expected_gradient(start: Path, weights: Weights, batch: Completions, rewards
     loss.backward()
     gradient = {name: value.grad for name, value in model.named_parameters()}
     norm = sum(float((value**2).sum()) for value in gradient.values()) ** 0.5
-    return {name: value * min(1.0, 1.0 / (norm + 1e-6)) for name, value in gradient.items()}
+    return gradient, norm
 
 
 @pytest.mark.parametrize("step", [0, 1])
@@ -140,7 +146,9 @@ def test_the_gradient_is_that_of_the_grpo_loss(played: Any, tiny_model: Path, st
     recorder, batches, rewards = played
     assert [len(batch) for batch in batches] == [len(values) for values in rewards] == [8, 4]
     assert any(reward != 0 for reward in rewards[step])
-    expected = expected_gradient(tiny_model, recorder.before[step], batches[step], rewards[step])
+    whole, norm = expected_gradient(tiny_model, recorder.before[step], batches[step], rewards[step])
+    assert norm > CLIPPED.max_grad_norm, "clipping must be seen"
+    expected = {name: value * min(1.0, recorder.clip / norm) for name, value in whole.items()}
     found = recorder.gradients[step]
     assert found.keys() == expected.keys()
     largest = max(float(value.abs().max()) for value in expected.values())
@@ -152,7 +160,7 @@ def test_the_update_is_adamw_with_a_constant_rate(played: Any) -> None:
     recorder, _, _ = played
     first, second = recorder.gradients
     for name, weight in recorder.before[0].items():
-        decay = 0.0 if "norm" in name else SETTINGS.weight_decay  # Norms are not decayed, as in transformers.
+        decay = 0.0 if "norm" in name else CLIPPED.weight_decay  # Norms are not decayed, as in transformers.
         mean, square = torch.zeros_like(weight), torch.zeros_like(weight)
         for t, gradient in ((1, first[name]), (2, second[name])):
             mean = 0.9 * mean + 0.1 * gradient
