@@ -1,7 +1,10 @@
 """`diagevo ablate`: plan the paper's ablations, play them, and see where they stand."""
 
+import shlex
+from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +22,41 @@ RUNS = (
     Column("committed", "rounds", "right"),
     Column("state"),
 )
+
+
+@dataclass(frozen=True)
+class PlannedLine:
+    index: int
+    run: str
+    variant: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class StatusLine(PlannedLine):
+    committed: str
+    state: str
+    """waiting, begun or trained."""
+
+
+@dataclass(frozen=True)
+class JobArray:
+    file: str
+    tasks: int
+
+
+def _played() -> Any:
+    return list[StatusLine] | JobArray
+
+
+def _planned_lines() -> Any:
+    return list[PlannedLine]
+
+
+def _status_lines() -> Any:
+    return list[StatusLine]
+
+
 Name = Annotated[
     str | None, typer.Argument(metavar="[PLAN]", help="The plan; the only one if none is named.")
 ]
@@ -29,9 +67,10 @@ Name = Annotated[
     "plan",
     group="ablate",
     rows=True,
+    data=_planned_lines,
     example="""diagevo ablate plan paper --variants all --seeds 0,1,2
     diagevo ablate plan small --variants full,free-only,no-filter --seeds 0,1 --rounds 3
-    diagevo ablate plan ks --variants full,k-0.2,k-1.0,k-2.0 --eval held-out""",
+    diagevo ablate plan ks --variants full,k-0.2,k-1.0,k-2.0 --eval "all --data folder-of-jsonl\"""",
 )
 def plan(
     call: Call,
@@ -42,14 +81,14 @@ def plan(
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between them.")] = "0,1,2",
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of every run.")] = None,
     evaluate: Annotated[
-        list[str] | None,
-        typer.Option("--eval", metavar="BENCHMARK", help="Measured with each run's best checkpoint."),
+        str | None,
+        typer.Option("--eval", metavar="ARGUMENTS", help="Of `eval run`, for each run's best checkpoint."),
     ] = None,
 ) -> None:
     """Write a plan. `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
     from diagevo.config.loading import resolve
     from diagevo.errors import ConfigError
-    from diagevo.evaluation.ablation import VARIANTS, make_plan
+    from diagevo.evaluation.ablation import VARIANTS, make_plan, variant
 
     names = [v.name for v in VARIANTS] if variants == "all" else variants.split(",")
     try:
@@ -68,18 +107,26 @@ def plan(
         numbers,
         rounds=rounds or base.round.rounds,
         arguments=arguments,
-        benchmarks=evaluate or [],
+        benchmarks=_measured(evaluate),
     )
-    for variant in {run.variant for run in made.runs}:
-        own = next(v for v in VARIANTS if v.name == variant).settings
-        settings = (*call.settings, *(f"{key}={value}" for key, value in own.items()))
+    for name_ in dict.fromkeys(names):
+        settings = (*call.settings, *(f"{key}={value}" for key, value in variant(name_).settings.items()))
         resolve(file=call.config, settings=settings, profile=call.profile)
     file = made.save(call.home)
     render.say(call, f"{len(made.runs)} runs planned in {file}; next: diagevo ablate run {name}")
-    lines = [
-        {"index": i, "run": r.run, "variant": r.variant, "seed": r.seed} for i, r in enumerate(made.runs)
-    ]
-    render.rows(call, RUNS[:4], lines)
+    lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
+    render.rows(call, RUNS[:4], [asdict(line) for line in lines])
+
+
+def _measured(arguments: str | None) -> list[str]:
+    """The arguments of `eval run`, whose benchmarks must exist."""
+    from diagevo.evaluation.benchmarks import benchmark
+
+    words = shlex.split(arguments or "")
+    for word in takewhile(lambda word: not word.startswith("-"), words):
+        if word not in ("all", "held-out"):
+            benchmark(word)
+    return words
 
 
 @options.command(
@@ -87,6 +134,7 @@ def plan(
     "run",
     group="ablate",
     rows=True,
+    data=_played,
     example="""diagevo ablate run small
     diagevo ablate run paper --slurm paper.sbatch""",
 )
@@ -109,16 +157,17 @@ def run(
     chosen = load_plan(call.home, name)
     given = [f"--db={call.db}"] if call.db else []
     if slurm is not None:
-        slurm.write_text(slurm_script(chosen, given), encoding="utf-8")
+        with render.writing(slurm):
+            slurm.write_text(slurm_script(chosen, given), encoding="utf-8")
         render.document(
             call,
-            {"file": slurm, "tasks": len(chosen.runs)},
+            JobArray(str(slurm), len(chosen.runs)),
             f"{len(chosen.runs)} tasks in {slurm}: sbatch {slurm}",
         )
         return
     if only is not None and not 0 <= only < len(chosen.runs):
         raise ConfigError(f"the plan has no run {only}", hint=f"it has 0 to {len(chosen.runs) - 1}")
-    with database(call) as opened:
+    with database(call, create=True) as opened:
         for planned in chosen.runs if only is None else [chosen.runs[only]]:
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
             play(opened, chosen, planned, call.home, given)
@@ -130,26 +179,25 @@ def run(
     "status",
     group="ablate",
     rows=True,
+    data=_status_lines,
     example="diagevo ablate status small",
 )
 def status(call: Call, name: Name = None) -> None:
     """Where every run of a plan stands."""
     from diagevo.evaluation.ablation import load_plan, states
+    from diagevo.memory.database import Database
 
     from .evaluate import database
 
     chosen = load_plan(call.home, name)
-    with database(call) as opened:
-        found = states(opened, chosen)
+    file = Database(call.database).file
+    if file is not None and not file.exists():
+        found = states(None, chosen)
+    else:
+        with database(call) as opened:
+            found = states(opened, chosen)
     lines = [
-        {
-            "index": i,
-            "run": s.planned.run,
-            "variant": s.planned.variant,
-            "seed": s.planned.seed,
-            "committed": f"{s.committed}/{s.rounds}",
-            "state": s.state,
-        }
+        StatusLine(i, s.planned.run, s.planned.variant, s.planned.seed, f"{s.committed}/{s.rounds}", s.state)
         for i, s in enumerate(found)
     ]
-    render.rows(call, RUNS, lines)
+    render.rows(call, RUNS, [asdict(line) for line in lines])

@@ -9,20 +9,32 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Literal
 
-from diagevo.errors import ConfigError, DiagEvoError, NotFoundError, StoppedSafely
+from diagevo.errors import (
+    ConfigError,
+    DiagEvoError,
+    MissingDependencyError,
+    NotFoundError,
+    ServiceError,
+    StoppedSafely,
+    StoreError,
+)
 from diagevo.memory.database import Database
 from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.log import Log
 
 Table = Literal["ablation", "fixed", "k", "tau"]
 STOPPED = (StoppedSafely.exit_code, 130)
+FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,7 @@ class Plan:
     rounds: int
     arguments: tuple[str, ...]
     benchmarks: tuple[str, ...]
-    """Benchmarks measured with each run's best checkpoint, with their options."""
+    """Arguments of `diagevo eval run` for each run's best checkpoint; empty: nothing is measured."""
     runs: tuple[PlannedRun, ...]
 
     def save(self, folder: Path) -> Path:
@@ -146,8 +158,10 @@ class RunState:
         return "begun" if self.configured else "waiting"
 
 
-def states(database: Database, plan: Plan) -> list[RunState]:
-    """Where every run of the plan stands, from the log."""
+def states(database: Database | None, plan: Plan) -> list[RunState]:
+    """Where every run of the plan stands, from the log; nothing has begun where there is no database."""
+    if database is None:
+        return [RunState(planned, False, 0, plan.rounds) for planned in plan.runs]
     log = Log(database)
 
     def last(run: str, type_: str):
@@ -180,28 +194,49 @@ def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, opti
     """Train one run to its last round and measure it, as processes of their own; nothing is done twice.
 
     `options` name the database for the processes. Raises StoppedSafely where a process stopped safely, and
-    DiagEvoError with the place of its log where it failed.
+    the error of the process's exit code with the place of its log where it failed.
     """
     log = folder / "ablations" / plan.name / f"{planned.run}.log"
     state = next(s for s in states(database, plan) if s.planned == planned)
     if state.state != "trained":
-        _call([*train_command(plan, state), *options], log, planned.run)
+        _call([*train_command(plan, state), *options], log, plan, planned.run)
     if plan.benchmarks:
-        _call(["eval", "run", *plan.benchmarks, "--run", planned.run, *options], log, planned.run)
+        _call(["eval", "run", *plan.benchmarks, "--run", planned.run, *options], log, plan, planned.run)
 
 
-def _call(arguments: Sequence[str], log: Path, run: str) -> None:
+def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str) -> None:
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
     with log.open("a", encoding="utf-8") as output:
         output.write(f"$ diagevo {shlex.join(arguments)}\n")
         output.flush()
-        done = subprocess.run([*program, *arguments], stdout=output, stderr=subprocess.STDOUT, check=False)
-    if done.returncode in STOPPED:
-        raise StoppedSafely(f"run {run} stopped safely", hint="go on with: diagevo ablate run")
-    if done.returncode:
-        raise DiagEvoError(
-            f"run {run} failed with exit code {done.returncode}", hint=f"its output is in {log}"
-        )
+        with (
+            subprocess.Popen(
+                [*program, *arguments], stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            ) as process,
+            _passing_signals_to(process),
+        ):
+            code = process.wait()
+    if code in STOPPED:
+        raise StoppedSafely(f"run {run} stopped safely", hint=f"go on with: diagevo ablate run {plan.name}")
+    if code:
+        kind = next((kind for kind in FAILURES if kind.exit_code == code), DiagEvoError)
+        raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {log}")
+
+
+@contextmanager
+def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM go on to the process, which stops safely. It has a session of its own, so that a
+    terminal's Ctrl-C comes once."""
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def slurm_script(plan: Plan, options: Sequence[str]) -> str:

@@ -1,0 +1,152 @@
+"""`ablate plan, run, status` through the program, with real runs as small as they can be."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diagevo.evaluation.ablation import VARIANTS
+from tests.cli.program import STARTED, clean_environment
+
+from .conftest import Ask, fits_its_schema, rows
+
+TINY = [
+    "--profile=embedded",
+    "--set=round={candidates: 24, responses: 4, challenger_votes: 2}",
+    "--set=challenger_grpo={max_steps: 1, batch_questions: 2, group: 2, micro_batch: 4}",
+    "--set=solver_grpo={max_steps: 1, batch_questions: 4, group: 4, micro_batch: 16}",
+    "--set=validation={limit: 4, samples: 1}",
+]
+
+
+def plan(ask: Ask, *more: str):
+    return ask("ablate", "plan", "small", "--variants", "full,free-only", "--seeds", "0", *more)
+
+
+def test_a_plan_names_its_runs_and_status_needs_no_database(ask: Ask, home: Path) -> None:
+    planned = fits_its_schema(ask, ["ablate", "plan"], plan(ask, "--rounds", "2", "--json"))
+    assert [line["run"] for line in planned] == ["small.full.s0", "small.free-only.s0"]
+    found = fits_its_schema(ask, ["ablate", "status"], ask("ablate", "status", "--json"))
+    assert [(line["committed"], line["state"]) for line in found] == [("0/2", "waiting")] * 2
+    assert not (home / "diagevo.db").exists()
+    assert "small.full.s0" in ask("ablate", "status", "--format", "csv").stdout
+    assert not {"\x1b", "\r"} & set(ask("ablate", "status").stdout)
+
+
+def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
+    planned = rows(ask("ablate", "plan", "paper", "--profile", "qwen3-8b", "--json"))
+    assert len(planned) == 3 * len(VARIANTS) == 51
+    assert {line["seed"] for line in planned} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["plan", "p", "--variants", "full,fre-only"], 3, "no variant 'fre-only'"),
+        (["plan", "p", "--seeds", "0,one"], 2, "not seeds: 0,one"),
+        (["plan", "../p"], 2, "cannot name a plan"),
+        (["plan", "p", "--set", "filter.tua=2"], 2, "filter.tau"),
+        (["plan", "p", "--eval", "gsm9k --limit 3"], 3, "no benchmark 'gsm9k'"),
+        (["plan", "small", "--seeds", "1"], 2, "another plan small"),
+        (["run", "nothing"], 3, "there are: small"),
+        (["status", "nothing"], 3, "there are: small"),
+        (["run", "small", "--only", "2"], 2, "it has 0 to 1"),
+        (["run", "small", "--slurm", "no/such/job.sbatch"], 2, "cannot write no/such/job.sbatch"),
+    ],
+)
+def test_bad_input(ask: Ask, arguments: list[str], code: int, says: str) -> None:
+    plan(ask)
+    result = ask("ablate", *arguments)
+    assert result.exit_code == code, result.output
+    assert says in result.stderr
+    assert json.loads(ask("ablate", *arguments, "--json").stdout)["error"]["message"]
+
+
+def test_a_job_array_is_bash_and_each_task_asks_for_its_run(ask: Ask, home: Path, tmp_path: Path) -> None:
+    plan(ask)
+    file = tmp_path / "job.sbatch"
+    written = fits_its_schema(ask, ["ablate", "run"], ask("ablate", "run", "--slurm", file, "--json"))
+    assert written == {"file": str(file), "tasks": 2}
+    assert subprocess.run(["bash", "-n", file], check=False).returncode == 0
+    assert "#SBATCH --array=0-1\n" in file.read_text()
+    stub = tmp_path / "bin" / "diagevo"
+    stub.parent.mkdir()
+    stub.write_text('#!/bin/bash\necho "$DIAGEVO_HOME" "$@"\n')
+    stub.chmod(0o755)
+    environment = {"PATH": f"{stub.parent}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "1"}
+    done = subprocess.run(["bash", file], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"{home} ablate run small --only 1"
+    if shutil.which("shellcheck"):
+        assert subprocess.run(["shellcheck", file], check=False).returncode == 0
+
+
+def test_a_run_that_fails_ends_with_its_exit_code_and_names_its_log(ask: Ask, home: Path) -> None:
+    plan(ask, *TINY, "--set=roles.solver.model=nowhere/at/all")
+    result = ask("ablate", "run")
+    assert result.exit_code == 4, result.output
+    log = home / "ablations" / "small" / "small.full.s0.log"
+    assert f"its output is in {log}" in result.stderr
+    assert "nowhere" in log.read_text()
+    assert log.read_text().startswith("$ diagevo train --run small.full.s0")
+
+
+@pytest.fixture
+def process(home: Path) -> Iterator[subprocess.Popen[str]]:
+    started = subprocess.Popen(
+        [*STARTED, "ablate", "run", "small"],
+        env=clean_environment(DIAGEVO_HOME=str(home), OMP_NUM_THREADS="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    yield started
+    started.kill()
+    started.wait()
+
+
+@pytest.mark.slow
+def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
+    ask: Ask, home: Path, request: pytest.FixtureRequest
+) -> None:
+    """Ctrl-C while the first run trains: it stops safely. Then both are played, measured and tabled once."""
+    plan(ask, *TINY, "--rounds", "1", "--eval", "held-out --limit 4")
+    log = home / "ablations" / "small" / "small.full.s0.log"
+    first: subprocess.Popen[str] = request.getfixturevalue("process")
+    while first.poll() is None and not (log.exists() and "challenger: started" in log.read_text()):
+        time.sleep(0.1)
+    first.send_signal(signal.SIGINT)
+    _, errors = first.communicate(timeout=120)
+    assert first.returncode == 75, errors
+    assert "hint: go on with: diagevo ablate run small" in errors
+    assert "stopping at the next safe point" in log.read_text()
+    assert rows(ask("ablate", "status", "--json"))[1]["state"] == "waiting"
+
+    played = fits_its_schema(ask, ["ablate", "run"], ask("ablate", "run", "--json"))
+    assert [(line["committed"], line["state"]) for line in played] == [("1/1", "trained")] * 2
+    assert log.read_text().count("$ diagevo train") == 2
+    assert "--resume" in log.read_text()
+    measured = rows(ask("eval", "list", "--json"))
+    assert [(line["run"], line["benchmark"]) for line in measured] == [
+        ("small.full.s0", "held-out"),
+        ("small.free-only.s0", "held-out"),
+    ]
+    before = log.stat().st_size
+    rows(ask("ablate", "run", "--json"))
+    assert "$ diagevo train" not in log.read_text()[before:]
+
+    tabled = fits_its_schema(
+        ask, ["report", "table"], ask("report", "table", "ablation", "--plan", "small", "--json")
+    )
+    assert list(tabled["table"]["rows"]) == ["Pure free exploration", "DiagEvo (full)"]
+    assert tabled["table"]["columns"] == ["Val. mean@k", "Val. greedy"]
+    assert "arithmetic world" in tabled["table"]["note"]
+    built = ask("report", "build", "--run", "small.full.s0", "--plan", "small", "--to", home / "page")
+    assert built.exit_code == 0, built.output
+    assert (home / "page" / "tables" / "ablation.tex").exists()
+    assert '<h2 id="table-ablation">Ablations</h2>' in (home / "page" / "index.html").read_text()
