@@ -21,6 +21,7 @@ from sqlalchemy import (
     create_engine,
     event,
     make_url,
+    text,
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -66,7 +67,13 @@ class Database:
         self.url = database_url(location)
         self.dialect = self.url.get_backend_name()
         self._joined = threading.local()
-        self.engine = _sqlite(self.url, synchronous) if self.dialect == "sqlite" else _postgres(self.url)
+        if self.dialect == "sqlite":
+            self.engine = self._readers = _sqlite(self.url, synchronous)
+            self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
+        else:
+            self.engine = _postgres(self.url)
+            self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
+            self._begin = {}  # psycopg begins by itself
 
     @property
     def file(self) -> Path | None:
@@ -83,9 +90,9 @@ class Database:
         if joined is not None:
             yield joined
             return
-        with _explained(self), self.engine.connect() as connection:
-            if self.dialect == "postgresql":
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+        with _explained(self), self._readers.connect() as connection:
+            if begin := self._begin.get("BEGIN"):
+                begin(connection)
             yield connection
 
     @contextmanager
@@ -99,14 +106,14 @@ class Database:
         if joined is not None:
             yield joined
             return
-        with _explained(self), self.engine.connect() as connection:
-            connection = connection.execution_options(diagevo_write=True)
-            with connection.begin():
-                self._joined.connection = connection
-                try:
-                    yield connection
-                finally:
-                    self._joined.connection = None
+        with _explained(self), self.engine.connect() as connection, connection.begin():
+            if begin := self._begin.get("BEGIN IMMEDIATE"):
+                begin(connection)
+            self._joined.connection = connection
+            try:
+                yield connection
+            finally:
+                self._joined.connection = None
 
     def close(self) -> None:
         self.engine.dispose()
@@ -175,13 +182,6 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
         dbapi.execute("PRAGMA recursive_triggers = ON")
         dbapi.execute("PRAGMA cache_size = -65536")
 
-    @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
-        writing = connection.get_execution_options().get("diagevo_write")
-        # On the driver's own connection: this is a tenth of what going through the engine again would take.
-        driver: Any = connection.connection.dbapi_connection
-        driver.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-
     return engine
 
 
@@ -212,21 +212,27 @@ def _postgres(url: URL) -> Engine:
 @contextmanager
 def _explained(database: Database) -> Iterator[None]:
     """What the driver says becomes what, where and the next step."""
-    where = shown(database.url)
     try:
         yield
-    except OperationalError as error:
-        text = str(error.orig)
-        if "locked" in text:
-            hint = "another program holds it; try again when it is done"
-            raise StoreError(f"the database {where} is locked", hint=hint) from error
-        if "readonly" in text or "unable to open" in text or "disk I/O" in text or "full" in text:
-            hint = "check that the folder exists, may be written, and has room"
-            raise StoreError(f"the database {where} cannot be written: {text}", hint=hint) from error
-        raise StoreError(f"the database {where} does not answer: {text}", hint="check its address") from error
     except DBAPIError as error:
-        text = str(error.orig)
-        if "malformed" in text or "not a database" in text:
-            hint = "restore a backup: diagevo db restore"
-            raise StoreError(f"the database {where} is damaged: {text}", hint=hint) from error
-        raise
+        explained = _explanation(shown(database.url), error)
+        if explained is None:
+            raise
+        raise explained from error
+
+
+def _explanation(where: str, error: DBAPIError) -> StoreError | None:
+    said = str(error.orig)
+    if "malformed" in said or "not a database" in said:
+        return StoreError(
+            f"the database {where} is damaged: {said}", hint="restore a backup: diagevo db restore"
+        )
+    if not isinstance(error, OperationalError):
+        return None
+    if "locked" in said:
+        hint = "another program holds it; try again when it is done"
+        return StoreError(f"the database {where} is locked", hint=hint)
+    if "readonly" in said or "unable to open" in said or "disk I/O" in said or "full" in said:
+        hint = "check that the folder exists, may be written, and has room"
+        return StoreError(f"the database {where} cannot be written: {said}", hint=hint)
+    return StoreError(f"the database {where} does not answer: {said}", hint="check its address")

@@ -4,7 +4,7 @@ Every side of an append starts from a copy of the same empty, migrated file, is 
 has the same columns and indexes, and writes the same number of events a transaction. What is counted:
 
 - raw: BEGIN IMMEDIATE, the bare driver's `executemany` of finished rows, COMMIT; no triggers.
-- SQLModel: an `EventRow` an event, `Session.add_all`, `Session.commit`; no triggers. The engine is ours.
+- SQLModel: an `EventRow` an event, `Session.add_all`, `Session.commit`; no triggers.
 - ours: `Log.append` of wrapped events (`Pending`: id and payload made). It adds to raw what the log promises:
   the heads, expected version, unique ids, positions and sequences, chain, triggers.
 - eventsourcing: from a call to the log on both sides, in that library's own SQLite tables (one index, no
@@ -75,8 +75,12 @@ class _Appends:
     def _batches(self, given: Sequence[Any]) -> list[Sequence[Any]]:
         return [given[start : start + self._size] for start in range(0, len(given), self._size)]
 
+    def _driver(self) -> Any:
+        """The bare driver's connection to a file without triggers, with our pragmas."""
+        return self._database(triggers=False).engine.raw_connection().driver_connection
+
     def raw(self) -> Callable[[], None]:
-        driver: Any = self._database(triggers=False).engine.raw_connection().driver_connection
+        driver = self._driver()
         batches = self._batches([msgspec.structs.astuple(record) for record in self._records])
 
         def work() -> None:
@@ -98,11 +102,14 @@ class _Appends:
         return work
 
     def sqlmodel(self) -> Callable[[], None]:
-        from sqlmodel import Session
+        from sqlalchemy import StaticPool
+        from sqlmodel import Session, create_engine
 
         from diagevo.memory.tables import EventRow
 
-        engine = self._database(triggers=False).engine
+        driver = self._driver()
+        driver.isolation_level = ""  # the driver's default: it begins a transaction at the first insert
+        engine = create_engine("sqlite://", creator=lambda: driver, poolclass=StaticPool)
         batches = self._batches([msgspec.structs.asdict(record) for record in self._records])
 
         def work() -> None:

@@ -1,5 +1,6 @@
 """Opening a database: what is there, what is old or new, what is none."""
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ import diagevo
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory import migrate, tables
 from diagevo.memory.database import Database
-from tests.contracts.databases import PostgresStores, Store
+from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 
 
 def _at_revision(store: Store, revision: str) -> None:
@@ -87,6 +88,18 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot make the folder"):
         diagevo.open(str(tmp_path / "file" / "log.db"), run="a")
+
+
+def test_a_database_that_another_program_holds_is_said_to_be_locked(
+    sqlite_stores: SQLiteStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagevo.memory.database.BUSY_SECONDS", 0)
+    store = sqlite_stores.new(tmp_path)
+    other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="is locked"), store.open() as memory:
+        memory.open_round(1)
+    other.close()
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "not a url://"])
