@@ -1,13 +1,14 @@
 """The displays of `train`, played without a run: a round told to each of them."""
 
 import json
+import re
 import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from diagevo.progress import RoundSummary
+from diagevo.progress import Observer, RoundSummary
 from tests.cli.program import load
 from tests.cli.terminal import on_terminal
 
@@ -107,6 +108,20 @@ def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest
     assert said[0]["epsilon"] == {"exact": "1/3", "value": 1 / 3}
     assert said[-1]["summary"]["verdicts"]["kept"] == 22
     assert said[-1]["summary"]["z"]["exact"] == "11/23"
+
+
+def test_every_kind_of_line_is_in_the_readme_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (`.+) \|$", readme, re.MULTILINE)
+    documented = {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in rows}
+    tell(JsonDisplay(Call(), "a"))
+    told = {
+        line.pop("event"): set(line) - {"run"}
+        for line in map(json.loads, capsys.readouterr().out.splitlines())
+    }
+    methods = {name for name in vars(Observer) if not name.startswith("_")}
+    assert told.keys() == methods, "each thing that a run tells is one kind of line"
+    assert {event: documented[event] for event in told} == told
 
 
 def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

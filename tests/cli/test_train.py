@@ -49,16 +49,19 @@ def test_sigterm_is_the_same_question(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Path) -> None:
     command = [*STARTED, "train", "--rounds", "1", "--display", "plain", "--run", "a", *TINY]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=clean_environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE, text=True
+        command, cwd=tmp_path, env=clean_environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE
     )
     assert process.stderr is not None
-    said = ""
+    written = b""
     for line in process.stderr:
-        said += line
-        if "candidates: started" in line:
+        written += line
+        if b"candidates: started" in line:
             process.send_signal(signal.SIGINT)
             break
-    said += process.stderr.read()
+    written += process.stderr.read()
+    assert b"\r" not in written
+    assert b"\x1b" not in written
+    said = written.decode()
     assert process.wait(timeout=300) == 75, said
     assert "go on with: diagevo train --resume" in said
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
@@ -67,9 +70,9 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
         cwd=tmp_path,
         env=clean_environment(OMP_NUM_THREADS="1"),
         capture_output=True,
-        text=True,
     )
     assert resumed.returncode == 0, resumed.stderr
+    assert not {*b"\r\x1b"} & {*resumed.stdout, *resumed.stderr}
     events = [json.loads(line) for line in resumed.stdout.splitlines()]
     assert "challenger" not in [e.get("stage") for e in events if e["event"] == "stage_started"]
     assert [e["summary"]["round"] for e in events if e["event"] == "round_finished"] == [1]

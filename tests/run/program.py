@@ -79,7 +79,7 @@ def played(
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        text=True,
+        encoding="utf-8",
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
