@@ -1,15 +1,12 @@
-"""Where the events of `memory log` go: lines or JSON lines as they come, or a whole file."""
+"""Where the events of `memory log` go: lines for people, JSON lines, or rows of another format."""
 
-import json
-import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from diagevo.errors import ConfigError
 
-from . import log_text, render
+from . import log_text, row_stream
 from .options import Call
 from .render import Column
 
@@ -32,44 +29,25 @@ COLUMNS = (
 def write_events(
     call: Call, history: "History", wanted: "Trail", as_of: "AsOf", *, follow: bool = False
 ) -> None:
-    """Print the chosen events. Lines and JSON lines stream; other formats are written when all are there."""
+    """Print the chosen events as they are read."""
     from diagevo.memory.trail import trail
 
     if follow and call.format not in ("table", "jsonl"):
         raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
     events = trail(history, wanted, as_of)
-    if call.format == "json":
-        data = [log_text.row(r) for r in events]
-        render.document(call, data, "", run=history.run_id, as_of=(as_of.round, as_of.position))
-        return
     if call.format not in ("table", "jsonl"):
-        render.rows(call, COLUMNS, map(log_text.row, events))
+        where = (as_of.round, as_of.position)
+        row_stream.stream(call, COLUMNS, map(log_text.row, events), run=history.run_id, as_of=where)
         return
-    with _sink(call) as out:
-        _stream(call, out, events)
+    with row_stream.sink(call) as out:
+        _write(call, out, events)
         if follow:
-            _stream(call, out, _following(history, wanted, as_of.position, out), flush=True)
+            _write(call, out, _following(history, wanted, as_of.position, out), flush=True)
 
 
-@contextmanager
-def _sink(call: Call) -> Iterator[IO[str]]:
-    """Stdout, or the file of `-o`."""
-    if call.output is None:
-        yield sys.stdout
-        return
-    try:
-        file = call.output.open("w", encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write {call.output}: {error.strerror}", hint="name another file with -o"
-        ) from error
-    with file:
-        yield file
-
-
-def _stream(call: Call, out: IO[str], events: Iterable["Recorded"], *, flush: bool = False) -> None:
+def _write(call: Call, out: row_stream.Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
     if call.format == "jsonl":
-        lines = (json.dumps(log_text.row(r), ensure_ascii=False, allow_nan=False) for r in events)
+        lines = map(row_stream.json_line, map(log_text.row, events))
     else:
         lines = log_text.lines(events)
     for line in lines:
@@ -78,7 +56,9 @@ def _stream(call: Call, out: IO[str], events: Iterable["Recorded"], *, flush: bo
             out.flush()
 
 
-def _following(history: "History", wanted: "Trail", position: int, out: IO[str]) -> Iterator["Recorded"]:
+def _following(
+    history: "History", wanted: "Trail", position: int, out: row_stream.Out
+) -> Iterator["Recorded"]:
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 

@@ -8,7 +8,7 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from . import options, render
+from . import options, render, row_stream
 from .memory_common import At, Round, app, config_of, opened, where
 from .options import Call
 from .render import Column
@@ -51,7 +51,7 @@ def query(
         with ask(history.database, sql, run_id=history.run_id) as answer:
             names = _unique(answer.columns)
             rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-            render.rows(call, [Column(name) for name in names], rows, run=history.run_id)
+            row_stream.stream(call, [Column(name) for name in names], rows, run=history.run_id)
 
 
 def _unique(names: tuple[str, ...]) -> list[str]:

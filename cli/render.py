@@ -17,7 +17,7 @@ from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn
 
 from diagevo.errors import ConfigError, MissingDependencyError
 
@@ -192,21 +192,34 @@ def _cell(value: Any, digits: int) -> str:
     return visible(str(value), one_line=True)
 
 
-def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
+def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
+    """A row for people, a text a column."""
+    return [_cell(row.get(c.key), c.digits) for c in columns]
+
+
+def widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    """The widest cell of each column."""
     from rich.cells import cell_len
 
-    body = [[_cell(row.get(c.key), c.digits) for c in columns] for row in values]
-    lines = [[c.heading for c in columns], *body]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
+    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+
+def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) -> str:
+    """A line of cells in columns of these widths, two spaces apart; a longer cell is not cut."""
+    from rich.cells import cell_len
+
     out = []
-    for line in lines:
-        cells = []
-        for column, text, width in zip(columns, line, widths, strict=True):
-            gap = " " * (width - cell_len(text))
-            cells.append(gap + text if column.align == "right" else text + gap)
-        out.append("  ".join(cells).rstrip())
-    return "\n".join(out) + "\n"
+    for column, text, width in zip(columns, line, wide, strict=True):
+        gap = " " * (width - cell_len(text))
+        out.append(gap + text if column.align == "right" else text + gap)
+    return "  ".join(out).rstrip() + "\n"
+
+
+def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
+    lines = [[c.heading for c in columns], *(cells(columns, row) for row in values)]
+    wide = widths(lines)
+    return "".join(padded(columns, line, wide) for line in lines)
 
 
 def _table(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]], title: str | None) -> None:
@@ -227,13 +240,17 @@ def _table(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]
     stdout(call).print(table)
 
 
-def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
-    def line(cells: Iterable[str]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
-
+def markdown_head(columns: Sequence[Column]) -> str:
     rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
-    body = "".join(line(_cell(row.get(c.key), c.digits) for c in columns) for row in values)
-    return line(c.heading for c in columns) + rule + body
+    return markdown_line([c.heading for c in columns]) + rule
+
+
+def markdown_line(line: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n"
+
+
+def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
+    return markdown_head(columns) + "".join(markdown_line(cells(columns, row)) for row in values)
 
 
 def _flat(
@@ -275,7 +292,7 @@ def _parquet(call: Call, columns: Sequence[Column], values: list[Mapping[str, An
         raise MissingDependencyError("parquet needs polars", hint="run: pip install polars") from error
     names, flat = _flat(columns, values)
     frame = polars.DataFrame(flat, schema=names, orient="row", infer_schema_length=None)
-    with _opened(call.output, "wb") as file:
+    with opened(call.output, "wb") as file:
         frame.write_parquet(file)
 
 
@@ -285,15 +302,19 @@ def _write(call: Call, text: str) -> None:
             sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
             sys.stdout.flush()
         except BrokenPipeError:
-            # The reader has enough (`| head`): no finding, so not exit code 1. What is buffered goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(0) from None
+            leave()
         return
-    with _opened(call.output, "w") as file:
+    with opened(call.output, "w") as file:
         file.write(text)
 
 
-def _opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
+def leave() -> NoReturn:
+    """End well: the reader has enough (`| head`), which is no finding. What is buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise SystemExit(0)
+
+
+def opened(path: Path, mode: Literal["w", "wb"]) -> IO[Any]:
     with writing(path, hint="name another file with -o"):
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open(mode, encoding=None if mode == "wb" else "utf-8")

@@ -7,9 +7,10 @@ protocol.
 
 import re
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -31,7 +32,8 @@ VIEWS: dict[str, str] = {
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""
 
-PAGE = 1000
+RUN = re.compile(r"(?<![:\w]):run\b")
+NO_ROWS = "the database refuses it: it returns no rows"
 _HINT = "one statement that reads, over the views: diagevo memory query --views"
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -71,7 +73,7 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer
             lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
         )
         cursor = _executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
-        yield Answer(_columns(cursor), _pages(cursor))
+        yield Answer(_columns(cursor), _read(cursor, sqlite3.Error))
     finally:
         connection.close()
 
@@ -87,17 +89,29 @@ def _postgres(database: Database, sql: str, run_id: str | None) -> Iterator[Answ
             with connection.cursor() as cursor:
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 cursor.execute("SELECT 1")  # from here on the transaction's mode is fixed
-                # Several statements in one text need the simple protocol; preparing uses the extended one.
-                text, values = _numbered(sql), {"run": run_id}
-                _executed(lambda: cursor.execute(text, values, prepare=True), psycopg.Error)
-                yield Answer(_columns(cursor), _pages(cursor))
+                columns = _described(connection.pgconn, sql)
+                # Several statements in one text need the simple protocol; streaming uses the extended one.
+                rows = cursor.stream(RUN.sub("%(run)s", sql.replace("%", "%%")), {"run": run_id})
+                with closing(rows):  # asks the server to stop where not all were read
+                    first = _executed(lambda: next(rows, None), psycopg.Error)
+                    yield Answer(columns, _read([] if first is None else chain([first], rows), psycopg.Error))
         finally:
             connection.rollback()
 
 
-def _numbered(sql: str) -> str:
-    """`:run` as psycopg writes parameters, and every percent sign as itself."""
-    return re.sub(r"(?<![:\w]):run\b", "%(run)s", sql.replace("%", "%%"))
+def _described(connection: Any, sql: str) -> tuple[str, ...]:
+    """Names of the columns, from libpq, without running the statement. Raises ConfigError where it is none
+    that returns rows."""
+    from psycopg.pq import ExecStatus
+
+    prepared = connection.prepare(b"", RUN.sub("$1", sql).encode())
+    if prepared.status != ExecStatus.COMMAND_OK:
+        text = prepared.error_message.decode(errors="replace").strip().splitlines()[0]
+        raise ConfigError(f"the database refuses it: {text.removeprefix('ERROR:').strip()}", hint=_HINT)
+    found = connection.describe_prepared(b"")
+    if found.nfields == 0:
+        raise ConfigError(NO_ROWS, hint=_HINT)
+    return tuple(found.fname(i).decode() for i in range(found.nfields))
 
 
 def _executed(execute: Any, failure: type[Exception]) -> Any:
@@ -114,13 +128,15 @@ def _executed(execute: Any, failure: type[Exception]) -> Any:
 def _columns(cursor: Any) -> tuple[str, ...]:
     """Names of the columns. Raises ConfigError for a statement that returns none, such as COMMIT."""
     if cursor.description is None:
-        raise ConfigError("the database refuses it: it returns no rows", hint=_HINT)
+        raise ConfigError(NO_ROWS, hint=_HINT)
     return tuple(d[0] for d in cursor.description)
 
 
-def _pages(cursor: Any) -> Iterator[tuple[Any, ...]]:
-    while page := cursor.fetchmany(PAGE):
-        yield from page
+def _read(rows: Iterable[tuple[Any, ...]], failure: type[Exception]) -> Iterator[tuple[Any, ...]]:
+    """The rows; what fails at a later one (a cast, a division) is the statement's fault too."""
+    reading = iter(rows)
+    while (row := _executed(lambda: next(reading, None), failure)) is not None:
+        yield row
 
 
 def view_columns(database: Database) -> dict[str, tuple[str, ...]]:

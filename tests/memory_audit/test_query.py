@@ -100,3 +100,28 @@ def test_bad_sql_is_the_users_error(history: History) -> None:
     with pytest.raises(ConfigError) as caught:
         rows(history, "SELEC 1")
     assert caught.value.exit_code == 2
+
+
+def test_a_statement_that_fails_at_a_later_row_is_the_users_error(history: History) -> None:
+    # SQLite gives no error for a division by zero, and refuses a bad JSON path; PostgreSQL the division.
+    sql = {
+        "sqlite": "SELECT json_extract('{}', CASE position WHEN 30 THEN 'bad' ELSE '$' END) FROM v_event",
+        "postgresql": "SELECT 1 / (30 - position) FROM v_event",
+    }[history.database.dialect]
+    with query(history.database, sql) as answer:
+        assert next(answer.rows) is not None
+        with pytest.raises(ConfigError, match="the database refuses it"):
+            list(answer.rows)
+
+
+def test_rows_are_read_as_they_are_asked_for(history: History) -> None:
+    """A billion rows: the first comes, and the statement is given up."""
+    endless = (
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000) SELECT i FROM n"
+    )
+    if history.database.dialect == "postgresql":  # it makes a recursion whole before it gives the first row
+        endless = "SELECT a.position FROM v_event a, v_event b, v_event c, v_event d"
+    with query(history.database, endless) as answer:
+        assert [next(answer.rows)[0] for _ in range(3)] == (
+            [1, 2, 3] if "RECURSIVE" in endless else [1, 1, 1]
+        )

@@ -1,0 +1,105 @@
+"""Rows that may be as long as the log are printed as they come, in every format."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import polars
+import pytest
+
+from tests.cli.program import STARTED, load
+from tests.cli.terminal import on_terminal
+from tests.cli_memory.conftest import Ask
+
+load()
+from diagevo.cli import render, row_stream  # noqa: E402  # pyright: ignore[reportMissingImports]
+from diagevo.cli.options import Call  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+COLUMNS = (render.Column("n", align="right"), render.Column("text"))
+NUMBERS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < {}) SELECT n FROM t"
+
+
+@pytest.mark.parametrize("format", ["table", "md", "csv", "jsonl", "json"])
+def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str) -> None:
+    file = tmp_path / "rows"
+    written: list[int] = []
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for n in range(5000):
+            if n == 4000:
+                written.append(file.stat().st_size)
+            yield {"n": n, "text": "x" * 20}
+
+    call = Call(format=cast("Any", format), output=file, json=format == "json")
+    row_stream.stream(call, COLUMNS, rows())
+    assert written[0] > 20_000
+    assert file.read_text().count("x" * 20) == 5000
+
+
+def test_a_streamed_document_is_the_envelope_that_other_commands_print(tmp_path: Path) -> None:
+    rows = [{"n": 1, "text": "one\ntwo\u2028three"}, {"n": None, "text": '[] "'}]
+    for given in (rows, []):
+        call = Call(format="json", json=True, output=tmp_path / "rows.json", schema="diagevo.x/1")
+        row_stream.stream(call, COLUMNS, given, run="a", as_of=(3, 7))
+        whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=(3, 7)))
+        assert (tmp_path / "rows.json").read_text() == whole + "\n"
+
+
+def test_a_table_takes_its_widths_from_the_first_page_and_cuts_nothing(tmp_path: Path) -> None:
+    rows = [{"n": n, "text": "a"} for n in range(row_stream.PAGE)] + [{"n": 123_456, "text": "long"}]
+    row_stream.stream(Call(output=tmp_path / "t"), COLUMNS, rows)
+    lines = (tmp_path / "t").read_text().splitlines()
+    assert lines[:2] == ["  n  text", "  0  a"]
+    assert lines[-1] == "123456  long"
+
+
+def test_every_format_holds_the_same_rows(ask: Ask, tmp_path: Path) -> None:
+    sql = "SELECT position, type, cause_id FROM v_event ORDER BY position LIMIT 50"
+    for format in ("csv", "parquet"):
+        assert ask("memory", "query", sql, "--format", format, "-o", tmp_path / format).exit_code == 0
+    whole = json.loads(ask("memory", "query", sql, "--json").stdout)["data"]
+    lines = ask("memory", "query", sql, "--format", "jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == whole
+    assert polars.read_parquet(tmp_path / "parquet").to_dicts() == whole
+    assert polars.read_csv(tmp_path / "csv").to_dicts() == whole
+    assert len(ask("memory", "query", sql).stdout.splitlines()) == 51
+
+
+def test_parquet_of_no_rows_has_its_columns(ask: Ask, tmp_path: Path) -> None:
+    sql = "SELECT position, type FROM v_event WHERE position < 0"
+    assert ask("memory", "query", sql, "--format", "parquet", "-o", tmp_path / "p").exit_code == 0
+    assert polars.read_parquet(tmp_path / "p").columns == ["position", "type"]
+
+
+def test_a_column_of_two_types_is_no_parquet_and_nothing_of_ours(ask: Ask, tmp_path: Path) -> None:
+    sql = "SELECT CASE position WHEN 2 THEN 'two' ELSE position END AS p FROM v_event"
+    done = ask("memory", "query", sql, "--format", "parquet", "-o", tmp_path / "p")
+    assert done.exit_code == 2
+    assert "the rows do not fit one type a column" in done.stderr
+    assert "csv and jsonl take any value" in done.stderr
+
+
+def test_the_log_goes_out_in_every_format(ask: Ask, tmp_path: Path) -> None:
+    for format in ("csv", "parquet", "md", "jsonl"):
+        done = ask("memory", "log", "--format", format, "-o", tmp_path / format)
+        assert done.exit_code == 0, done.stderr
+    assert polars.read_parquet(tmp_path / "parquet").height == 139
+    assert polars.read_csv(tmp_path / "csv").height == 139
+    assert len((tmp_path / "md").read_text().splitlines()) == 141
+    assert len(json.loads(ask("memory", "log", "--json").stdout)["data"]) == 139
+
+
+def test_a_terminal_is_not_flooded_and_not_steered(played_home: Path, tmp_path: Path) -> None:
+    where = {"DIAGEVO_HOME": str(played_home)}
+    shown, _ = on_terminal([*STARTED, "memory", "query", NUMBERS.format(1500)], cwd=tmp_path, env=where)
+    assert " 1000" in shown
+    assert " 1001" not in shown
+    assert "only the first 1,000 rows; all of them with -o FILE, or in a pipe" in shown
+    hostile = "SELECT char(155) || '31mred' AS text"
+    for format in ("table", "jsonl", "csv", "md", "json"):
+        command = [*STARTED, "memory", "query", hostile, "--format", format]
+        out, code = on_terminal(command, cwd=tmp_path, env=where)
+        assert code == 0
+        assert "\x9b" not in out
+        assert r"\x9b31mred" in out
