@@ -179,7 +179,8 @@ def _no_answers(material: Material) -> Missing:
             f"diagevo eval oracle propose {run} --model MODEL --base-url URL",
         )
     return Missing(
-        "no proposed answer is checked", f"diagevo eval oracle export check.csv {run}, then import"
+        "no proposed answer is checked: export, fill in, import",
+        f"diagevo eval oracle export check.csv {run}",
     )
 
 
@@ -197,7 +198,7 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
                 rows.append(row | {"questions": evaluation.questions})
                 samples.add(evaluation.conditions["samples"])
     if not rows:
-        answered = any(c.label_true is not None for c in materials[0].candidates) or any(
+        answered = any(c.answered for c in materials[0].candidates) or any(
             line.checked for line in materials[0].labels
         )
         if not answered:

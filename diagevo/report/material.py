@@ -46,6 +46,8 @@ class Candidate:
     first: int
     second: int
     label_true: bool | None
+    answered: bool = False
+    """Whether the world computed its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +243,7 @@ def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]
         event.first,
         event.second,
         event.label_true,
+        event.truth is not None,
     )
 
 

@@ -5,11 +5,13 @@ from fractions import Fraction
 import pytest
 
 from diagevo.diagnosis.embedder import HashingEmbedder
-from diagevo.report.figure import Figure, Missing
+from diagevo.evaluation.oracle import LabelAccuracy
+from diagevo.evaluation.store import Evaluation
+from diagevo.report.figure import Figure, Missing, span
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Candidate, Material
 from diagevo.report.selection import retention
-from diagevo.report.style import MODES, STATES, VERDICTS, lightness, themed
+from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
 from diagevo.report.wording import distinct_pairs
 
 
@@ -100,7 +102,9 @@ def test_the_coverage_of_an_unknown_embedder_is_not_made_up(material: Material) 
     assert "--embed" in result.command
 
 
-@pytest.mark.parametrize("family", [STATES, MODES, VERDICTS], ids=["states", "modes", "verdicts"])
+@pytest.mark.parametrize(
+    "family", [STATES, MODES, VERDICTS, CHANGES], ids=["states", "modes", "verdicts", "changes"]
+)
 def test_colours_of_a_family_stay_apart_in_grey(family: dict[str, str]) -> None:
     for a, b in itertools.combinations(family, 2):
         lighter, darker = sorted((lightness(family[a]), lightness(family[b])), reverse=True)
@@ -127,3 +131,52 @@ def test_exact_fractions_reach_the_material(material: Material) -> None:
         Fraction(5, 4),
         Fraction(3, 4),
     ]
+
+
+def test_labels_without_answers_name_the_step_that_comes_next(material: Material) -> None:
+    unknown = tuple(replace(candidate, label_true=None) for candidate in material.candidates)
+
+    def command(*labels: LabelAccuracy) -> str:
+        result = draw("labels", [replace(material, candidates=unknown, labels=labels)])
+        assert isinstance(result, Missing)
+        return result.command
+
+    assert command() == "diagevo eval oracle sample --run played"
+    assert command(LabelAccuracy(1, 9, 4, 0, None, None)).startswith(
+        "diagevo eval oracle propose --run played"
+    )
+    assert (
+        command(LabelAccuracy(1, 9, 9, 0, None, None)) == "diagevo eval oracle export check.csv --run played"
+    )
+
+
+def test_shared_questions_are_a_line_of_their_own(material: Material) -> None:
+    def measured(name: str, share: float) -> Evaluation:
+        metrics = {"score": 0.5, "score_se": 0.1, "majority": share, "majority_se": 0.05}
+        conditions = {"samples": 12, "whole": True}
+        return Evaluation("e", "played", 2, name, "m", conditions, 10, 10, metrics, "t", "t")
+
+    both = (measured("selfplay.r2", 0.75), measured("selfplay.r2@other", 0.5), measured("selfplay.r1", 0.9))
+    rows = drawn("labels", replace(material, evaluations=both)).rows
+    found = {row["series"]: row["accuracy"] for row in rows if row["series"].startswith("after")}
+    assert found == {"after training": 75.0, "after training, questions of other": 50.0}
+
+
+def test_a_promotion_is_marked_in_the_cell_of_its_round(material: Material) -> None:
+    rows = drawn("causes", material).rows
+    marked = {(row["cause_id"], row["round"]): row["f"] for row in rows if row["promoted"]}
+    # c1 in 2, c2 and c3 in 3 (c2 reactivated at once with f = 3), c2 again in 4
+    assert marked == {("c1", 2): 0, ("c2", 3): 3, ("c3", 3): 0, ("c2", 4): 0}
+
+
+def test_no_line_has_the_colour_of_a_state_or_a_mode() -> None:
+    assert not {*SERIES, *VERDICTS.values()} & {*STATES.values(), *MODES.values()}
+    assert (CHANGES["promoted"], CHANGES["reactivated"]) == (STATES["Mastered"], STATES["Active"])
+
+
+def test_an_axis_leaves_room_but_not_beyond_its_unit() -> None:
+    assert span([70, 90]).domain == pytest.approx([68.6, 91.4])
+    assert span([99.0, 99.8], most=100).domain[1] == pytest.approx(99.856)
+    assert span([50, 99.9], most=100).domain[1] == 100
+    assert span([3.0]).domain == pytest.approx([2.85, 3.15])  # one round
+    assert span([0.0], zero=True).domain == [0.0, 1.0]

@@ -1,0 +1,171 @@
+"""`report list, build, fig, table` through the program."""
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.cli.program import leaves, load
+from tests.memory_audit import played
+
+from .conftest import Ask, fits_its_schema, rows
+
+
+@pytest.fixture
+def hand(home: Path) -> Path:
+    """A hand-played run: no world that knows its answers, no validation, an embedder of its own."""
+    played.play(f"sqlite:///{home / 'diagevo.db'}", "hand", root=home)
+    return home
+
+
+def commands(ask: Ask) -> dict[str, str]:
+    found = fits_its_schema(ask, ["report", "list"], ask("report", "list", "--json"))
+    assert all((line["missing"] is None) == line["ready"] == (line["command"] is None) for line in found)
+    return {line["name"]: line["command"] for line in found if not line["ready"]}
+
+
+def parses(command: str) -> bool:
+    """Whether the program takes a command as it is written."""
+    program, *words = shlex.split(command)
+    path, leaf = max(
+        (
+            (path, leaf)
+            for path, leaf in leaves(typer.main.get_command(load()))
+            if tuple(words[: len(path)]) == path
+        ),
+        key=lambda found: len(found[0]),
+    )
+    leaf.make_context(path[-1], words[len(path) :])
+    return program == "diagevo"
+
+
+def test_what_is_missing_comes_with_a_command_that_the_program_takes(ask: Ask, hand: Path) -> None:
+    missing = commands(ask)
+    assert missing == {
+        "performance": "diagevo eval run all --run hand --round all",
+        "difficulty": "diagevo eval oracle sample --run hand",
+        "coverage": "diagevo report build --run hand --embed",
+    }
+    assert all(parses(command) for command in missing.values())
+
+
+def test_each_command_leads_to_the_next_until_the_questions_have_answers(
+    ask: Ask, hand: Path, tmp_path: Path
+) -> None:
+    """Each step's command is the next one's cause, up to a human's answers in the exported file."""
+    from tests.diagnosis.server import Answer, Server
+
+    assert ask(*shlex.split(commands(ask)["difficulty"])[1:]).exit_code == 0
+    propose = commands(ask)["difficulty"]
+    assert propose == "diagevo eval oracle propose --run hand --model MODEL --base-url URL"
+    assert parses(propose)
+    with Server(lambda request, before: Answer(r"\boxed{42}")) as server:
+        asked = propose.replace("URL", server.url) + " --samples 1"
+        assert ask(*shlex.split(asked)[1:]).exit_code == 0
+    export = commands(ask)["difficulty"]
+    assert export == "diagevo eval oracle export check.csv --run hand"
+    assert ask(*shlex.split(export)[1:]).exit_code == 0
+    checked = list(csv.DictReader(io.StringIO(Path("check.csv").read_text(encoding="utf-8"))))
+    with Path("check.csv").open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(checked[0]))
+        writer.writeheader()
+        writer.writerows(row | {"answer": "ok"} for row in checked)
+    assert ask("eval", "oracle", "import", "check.csv", "--run", "hand").exit_code == 0
+    measure = commands(ask)["difficulty"]
+    assert measure == "diagevo eval selfplay --solver start --run hand"
+    assert parses(measure)
+
+
+def test_a_played_world_lacks_the_difficulty_and_its_command_supplies_it(ask: Ask, trained: Path) -> None:
+    missing = commands(ask)
+    assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run small"
+    assert set(missing) <= {"reactivations"}  # two tiny rounds may have none
+    assert all(parses(command) for command in missing.values())
+    assert ask("eval", "selfplay", "--solver", "start", "--questions", "4", "--samples", "2").exit_code == 0
+    assert "difficulty" not in commands(ask)
+
+
+def test_the_page_is_built_with_every_figure_and_table_beside_it(
+    ask: Ask, trained: Path, tmp_path: Path
+) -> None:
+    built = ask("report", "build", "--to", tmp_path / "out", "--json")
+    files = fits_its_schema(ask, ["report", "build"], built)
+    assert files[0] == {"figure": "page", "file": str(tmp_path / "out" / "index.html")}
+    assert all(Path(line["file"]).stat().st_size for line in files)
+    suffixes = {Path(line["file"]).name for line in files if line["figure"] == "memory"}
+    assert suffixes == {f"memory.{end}" for end in ("svg", "png", "csv", "vl.json", "txt")}
+    tables = {Path(line["file"]).name for line in files if line["figure"] == "table main"}
+    assert tables == {"main.md", "main.csv", "main.tex"}
+    assert "index.html (" in built.stderr
+    plain = ask("report", "build", "--to", tmp_path / "out")
+    assert not {"\x1b", "\r"} & set(plain.stdout + plain.stderr)
+
+
+def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) -> None:
+    drawn = ask("report", "fig", "schedule", "--to", tmp_path / "figs", "--json")
+    fits_its_schema(ask, ["report", "fig"], drawn)
+    data = list(csv.DictReader((tmp_path / "figs" / "figures" / "schedule.csv").open(encoding="utf-8")))
+    assert [row["exact"] for row in data if row["quantity"] == "F"] == ["4", "5", "5", "3"]
+
+
+def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_path: Path) -> None:
+    found = fits_its_schema(ask, ["report", "table"], ask("report", "table", "main", "--json"))
+    assert list(found["table"]["rows"]) == [
+        "builtin:arithmetic, untrained",
+        "builtin:arithmetic (Diag. rules:arithmetic)",
+    ]
+    assert ask("report", "table", "main").stdout.startswith("**Reasoning accuracy (%).** One run")
+    lines = list(csv.DictReader(io.StringIO(ask("report", "table", "main", "--as", "csv").stdout)))
+    assert {line["runs"] for line in lines} == {"1"}
+    file = tmp_path / "main.tex"
+    assert ask("report", "table", "main", "--as", "latex", "--to", file).exit_code == 0
+    assert r"\begin{tabular}{lcc}" in file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["fig", "nothing"], 3, "no figure 'nothing'"),
+        (["fig", "difficulty"], 3, "hint: run: diagevo eval oracle sample --run hand"),
+        (["fig", "memory", "--run", "nobody"], 3, "there is no run nobody"),
+        (["build", "--with", "nobody"], 3, "there is no run nobody"),
+        (["build", "--plan", "nothing"], 3, "which plan?"),
+        (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
+        (["fig", "memory", "--to", "taken"], 2, "cannot write taken/figures"),
+        (["table", "main"], 3, "no measured run for the table main"),
+        (["table", "main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
+        (["table", "ablation"], 3, "which plan?"),
+        (["table", "nothing"], 2, "'nothing' is not one of"),
+        (["table", "main", "--as", "html"], 2, "'html' is not one of"),
+    ],
+)
+def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: str) -> None:
+    Path("taken").write_text("a file")
+    result = ask("report", *arguments)
+    assert result.exit_code == code, result.output
+    assert says in result.stderr
+    assert json.loads(ask("report", *arguments, "--json").stdout)["error"]["message"]
+
+
+def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> None:
+    for arguments in (["list"], ["build"], ["fig", "memory"], ["table", "main"]):
+        assert ask("report", *arguments).exit_code == 5
+    assert not home.exists()
+
+
+def test_without_the_extra_the_missing_package_is_named(
+    ask: Ask, hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name == "altair" or name.startswith("altair.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    result = ask("report", "fig", "memory")
+    assert result.exit_code == 4
+    assert "pip install 'diagevo[report]'" in result.stderr
+    assert rows(ask("runs", "list", "--json"))
