@@ -22,7 +22,7 @@ from diagevo.players import Answered, Challenger, Kit, Lesson, Solver, Written, 
 from diagevo.progress import Observer, StopFlag
 from diagevo.selfplay.filtering import verdict
 from diagevo.stages import Outcome, Stages
-from diagevo.training.grpo import Rollout
+from diagevo.training.grpo import Rollout, TrainingSummary
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Round:
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
             summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
-            return Outcome((output,), summary={"steps": summary.steps, "reward": _mean(rewards)})
+            return Outcome((output,), summary=_trained(summary, rewards))
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
@@ -156,11 +156,7 @@ class Round:
                 diagnoser.drain()
             return Outcome(
                 (output,),
-                summary={
-                    "steps": summary.steps,
-                    "reward": _mean(rewards),
-                    "waited": round(diagnoser.waited, 2),
-                },
+                summary=_trained(summary, rewards) | {"waited": round(diagnoser.waited, 2)},
             )
 
         self.stages.play("solver", train, total=steps, checkpoints=work)
@@ -275,6 +271,13 @@ def z_of(committed: RoundCommitted) -> Fraction | None:
     if not committed.reference_failures:
         return None
     return Fraction(committed.failures, committed.reference_failures)
+
+
+def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:
+    """For watchers. `vllm apart`: how far the trainer's vLLM was from the policy; above 1 it was another one."""
+    apart = summary.sampling_difference
+    measured = {} if apart is None else {"vllm apart": round(apart, 3)}
+    return {"steps": summary.steps, "reward": _mean(rewards), **measured}
 
 
 def _mean(values: Sequence[float]) -> float | None:

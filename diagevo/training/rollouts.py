@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from diagevo.sampling.sampler import Prompt
 
+SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # in the trainer's metrics
 
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
@@ -53,3 +54,12 @@ class TrainingSummary:
     final: Path
     resumed_from: int | None
     log: tuple[dict[str, float], ...] = field(default=(), compare=False)
+
+    @property
+    def sampling_difference(self) -> float | None:
+        """How far vLLM's probabilities were from the policy's at worst: a step's mean of |Δ log p|.
+
+        Rounding gives some hundredths; units mean that vLLM sampled with other weights. None: no vLLM.
+        """
+        found = [entry[SAMPLING_DIFFERENCE] for entry in self.log if SAMPLING_DIFFERENCE in entry]
+        return max(found) if found else None

@@ -5,7 +5,8 @@ What is overridden, and why:
 - generation: the loop of sampling/decoding.py, with a generator a row, so that a rollout is the same on one
   process or several and after a restart; with vLLM, FSDP or DeepSpeed, TRL's own;
 - micro-batches: sorted by length and cut to their longest row, which changes no term of the loss;
-- saving: into a staging folder that is renamed once it is whole (checkpoints.py).
+- saving: into a staging folder that is renamed once it is whole (checkpoints.py);
+- the loss: with vLLM, how far its probabilities are from the policy's is logged, under TRL's name.
 """
 
 import hashlib
@@ -26,7 +27,7 @@ from diagevo.errors import StoppedSafely
 from diagevo.sampling.decoding import Decoding, decode
 from diagevo.training import checkpoints
 from diagevo.training.plan import PhasePlan
-from diagevo.training.rollouts import OnStep, Reward, Rollout
+from diagevo.training.rollouts import SAMPLING_DIFFERENCE, OnStep, Reward, Rollout
 
 
 class _MicroSteps(Dataset):
@@ -76,6 +77,7 @@ class PhaseTrainer(GRPOTrainer):
         self._notes = notes
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
+        self._logps = torch.zeros(0)
         self._staging: Path | None = None
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
@@ -125,9 +127,11 @@ class PhaseTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
         """As TRL's, but a batch that is cut into chunks is cut by length (the reference's pass)."""
         if batch_size is None or batch_size >= len(input_ids):
-            return super()._get_per_token_logps_and_entropies(
+            found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size, **options
             )
+            self._logps = found[0].detach()
+            return found
         split = input_ids.size(1) - logits_to_keep
         parts = {
             "prompt_ids": input_ids[:, :split],
@@ -145,6 +149,19 @@ class PhaseTrainer(GRPOTrainer):
             found, _, _ = super()._get_per_token_logps_and_entropies(model, ids, mask, width, **options)
             logps[rows, :width] = found.to(logps.dtype)
         return logps, None, None
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """As TRL's. Where vLLM samples with other weights than the policy's, this metric jumps.
+
+        TRL logs it together with a correction of the loss that we do not want, at the price of one more pass.
+        """
+        loss = super()._compute_loss(model, inputs)
+        if (sampled := inputs.get("sampling_per_token_logps")) is not None:
+            apart = (self._logps - sampled).abs()
+            apart = apart[inputs["completion_mask"].bool() & ~apart.isnan()]
+            mean = self.accelerator.gather(apart.mean() if len(apart) else apart.new_zeros(()))
+            self._metrics["train"][SAMPLING_DIFFERENCE].append(mean.mean().item())
+        return loss
 
     # Rollouts and rewards
 

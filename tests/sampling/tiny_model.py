@@ -40,7 +40,6 @@ def make_tiny_model(
     seed: int = 0,
     chat_template: bool = True,
     width: int = 32,
-    tied: bool = True,
     scale: float = 0.3,
 ) -> Path:
     """Write the model folder. Larger `scale`: more peaked next-token distributions."""
@@ -61,7 +60,7 @@ def make_tiny_model(
         head_dim=width // 4,
         max_position_embeddings=512,
         initializer_range=scale,
-        tie_word_embeddings=tied,
+        tie_word_embeddings=True,
         eos_token_id=1,
         pad_token_id=0,
         bos_token_id=None,

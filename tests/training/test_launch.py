@@ -26,7 +26,8 @@ def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable[..., None] | None = None,
-           timeout: float = 300.0, **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
+           timeout: float = 300.0, keep_up: Callable[[], None] = lambda: None,
+           **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
     reports: Reports = {}
 
     def noted(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
@@ -47,6 +48,7 @@ def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable
         resume=resume,
         hardware=HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout),
         logs=folder / "logs",
+        keep_up=keep_up,
     )
     return summary, reports
 
@@ -90,6 +92,19 @@ def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path
         launch(tiny_model, tmp_path, hang=1, timeout=20.0)
     assert "rank 1 of 2 did not answer" in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
+
+
+def test_a_server_that_cannot_be_kept_up_ends_the_ranks_that_ask_it(tiny_model: Path, tmp_path: Path) -> None:
+    calls: list[float] = []
+
+    def keep_up() -> None:
+        calls.append(time.monotonic())
+        if len(calls) == 5:
+            raise ServiceError("the server is not started again")
+
+    with pytest.raises(ServiceError, match="not started again"):
+        launch(tiny_model, tmp_path, keep_up=keep_up)
+    assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
 
 
 def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(tiny_model: Path, tmp_path: Path) -> None:
