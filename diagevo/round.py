@@ -274,7 +274,7 @@ def z_of(committed: RoundCommitted) -> Fraction | None:
 
 
 def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:
-    """For watchers. `vllm apart`: how far the trainer's vLLM was from the policy; above 1 it was another one."""
+    """For watchers. `vllm apart`: how far the trainer's vLLM was from the policy; above 1: another model."""
     apart = summary.sampling_difference
     measured = {} if apart is None else {"vllm apart": round(apart, 3)}
     return {"steps": summary.steps, "reward": _mean(rewards), **measured}

@@ -9,6 +9,7 @@ from diagevo.sampling.sampler import Prompt
 
 SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # in the trainer's metrics
 
+
 @dataclass(frozen=True, slots=True)
 class TrainingRow:
     """A prompt to practise. `row_id` names it in rollouts and is unique in a phase."""
