@@ -155,10 +155,9 @@ def run(
     from .evaluate import database
 
     chosen = load_plan(call.home, name)
-    given = [f"--db={call.db}"] if call.db else []
     if slurm is not None:
         with render.writing(slurm):
-            slurm.write_text(slurm_script(chosen, given), encoding="utf-8")
+            slurm.write_text(slurm_script(chosen, call.db), encoding="utf-8")
         render.document(
             call,
             JobArray(str(slurm), len(chosen.runs)),
@@ -170,7 +169,7 @@ def run(
     with database(call, create=True) as opened:
         for planned in chosen.runs if only is None else [chosen.runs[only]]:
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
-            play(opened, chosen, planned, call.home, given)
+            play(opened, chosen, planned, call.home, call.db)
     status(call, chosen.name)
 
 

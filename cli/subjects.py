@@ -142,6 +142,13 @@ def model(
 
 def endpoint(name: str, base_url: str, key_env: str) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
+    from urllib.parse import urlsplit
+
     from diagevo.sampling.openai_sampler import OpenAISampler
 
+    if urlsplit(base_url).password is not None:
+        raise ConfigError(
+            "an endpoint's URL must not hold a password: it is stored with what is measured",
+            hint=f"put the key into the environment: {key_env}",
+        )
     return OpenAISampler(base_url, name, api_key=os.environ.get(key_env) or "none")

@@ -28,7 +28,7 @@ from diagevo.errors import (
     StoppedSafely,
     StoreError,
 )
-from diagevo.memory.database import Database
+from diagevo.memory.database import Database, database_url
 from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.log import Log
 
@@ -190,28 +190,34 @@ def train_command(plan: Plan, state: RunState) -> list[str]:
     ]
 
 
-def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, options: Sequence[str]) -> None:
+def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, location: str | None) -> None:
     """Train one run to its last round and measure it, as processes of their own; nothing is done twice.
 
-    `options` name the database for the processes. Raises StoppedSafely where a process stopped safely, and
-    the error of the process's exit code with the place of its log where it failed.
+    `location` names the database for the processes, by their environment: it may hold a password. Raises
+    StoppedSafely where a process stopped safely, and the error of the process's exit code with the place of
+    its log where it failed.
     """
     log = folder / "ablations" / plan.name / f"{planned.run}.log"
     state = next(s for s in states(database, plan) if s.planned == planned)
     if state.state != "trained":
-        _call([*train_command(plan, state), *options], log, plan, planned.run)
+        _call(train_command(plan, state), log, plan, planned.run, location)
     if plan.benchmarks:
-        _call(["eval", "run", *plan.benchmarks, "--run", planned.run, *options], log, plan, planned.run)
+        _call(["eval", "run", *plan.benchmarks, "--run", planned.run], log, plan, planned.run, location)
 
 
-def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str) -> None:
+def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str, location: str | None) -> None:
+    environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
     with log.open("a", encoding="utf-8") as output:
         output.write(f"$ diagevo {shlex.join(arguments)}\n")
         output.flush()
         with (
             subprocess.Popen(
-                [*program, *arguments], stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                [*program, *arguments],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
             ) as process,
             _passing_signals_to(process),
         ):
@@ -239,10 +245,17 @@ def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def slurm_script(plan: Plan, options: Sequence[str]) -> str:
-    """A job array, one task a run. Each task resumes its run, so a requeued job goes on."""
+def slurm_script(plan: Plan, location: str | None) -> str:
+    """A job array, one task a run. Each task resumes its run, so a requeued job goes on.
+
+    A database whose URL has a password is not written down: the job takes it from where it is submitted.
+    """
     home = os.environ.get("DIAGEVO_HOME", "runs")
-    command = shlex.join(["diagevo", "ablate", "run", plan.name, *options])
+    where: tuple[str, ...] = ()
+    if location is not None and database_url(location).password:
+        where = (': "${DIAGEVO_DB:?set it, with its password, where sbatch is called}"',)
+    elif location is not None:
+        where = (f"export DIAGEVO_DB={shlex.quote(location)}",)
     return "\n".join(
         (
             "#!/bin/bash",
@@ -251,7 +264,8 @@ def slurm_script(plan: Plan, options: Sequence[str]) -> str:
             "#SBATCH --requeue",
             f"#SBATCH --output={plan.name}.%a.log",
             f"export DIAGEVO_HOME={shlex.quote(home)}",
-            f'{command} --only "$SLURM_ARRAY_TASK_ID"',
+            *where,
+            f'diagevo ablate run {plan.name} --only "$SLURM_ARRAY_TASK_ID"',
             "",
         )
     )

@@ -82,9 +82,17 @@ def test_a_run_is_trained_only_when_its_last_round_is_committed() -> None:
 
 def test_a_job_array_has_a_task_a_run() -> None:
     plan = make_plan("p", ["full", "no-filter"], [0, 1, 2], rounds=3)
-    script = slurm_script(plan, ["--db=postgresql://host/d"])
+    script = slurm_script(plan, "postgresql://host/d")
     assert re.search(r"^#SBATCH --array=0-5$", script, re.MULTILINE)
-    assert 'diagevo ablate run p --db=postgresql://host/d --only "$SLURM_ARRAY_TASK_ID"' in script
+    assert "export DIAGEVO_DB=postgresql://host/d\n" in script
+    assert 'diagevo ablate run p --only "$SLURM_ARRAY_TASK_ID"' in script
+
+
+def test_a_password_is_not_written_into_a_job() -> None:
+    plan = make_plan("p", ["full"], [0], rounds=3)
+    script = slurm_script(plan, "postgresql://me:hush@host/d")
+    assert "hush" not in script
+    assert "DIAGEVO_DB:?" in script
 
 
 def test_a_plan_file_can_be_read_by_a_person(tmp_path: Path) -> None:
