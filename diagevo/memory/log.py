@@ -5,8 +5,8 @@ SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idemp
 linked to the run's last event by its hash.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -42,14 +42,15 @@ RUN = table(RunRow)
 ONE = literal_column("1")
 INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
 """Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
-PAGE = 5000
+PAGE = 500
 """Rows of a page: a log of any length is read with this many in memory."""
 
 _COLUMNS = tuple(EVENT.c)
 _FACT_COLUMNS = tuple(
     EVENT.c[name]
-    for name in ("type", "schema_version", "round", "event_id", "sequence", "position", "payload")
+    for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 )
+_SEQUENCE = _FACT_COLUMNS.index(EVENT.c.sequence)
 _NAMES = tuple(c.name for c in _COLUMNS)
 
 
@@ -275,21 +276,15 @@ class Log:
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
         until = 2**62 if until is None else until
-        current, decoders = CURRENT, DECODERS
         while True:
             with self.database.read() as connection:
                 page = self._facts(connection, run_id, after, until, PAGE).fetchall()
-            for type_, version, round_, event_id, sequence, position, payload in page:
-                try:  # the usual case of `light`, without its call: this loop is half of a replay's time
-                    event = decoders[type_](payload) if current.get(type_) == version else None
-                except MsgspecError:
-                    event = None
-                if event is None:
-                    event = light(type_, version, payload)
-                yield Fact(type_, round_, event_id, sequence, position, event)
+            if page:
+                types, *envelope, versions, payloads = zip(*page, strict=True)
+                yield from map(Fact, types, *envelope, _events(types, versions, payloads))
             if len(page) < PAGE:
                 return
-            after = page[-1][4]
+            after = page[-1][_SEQUENCE]
 
     def _page(self, query: Executable) -> Sequence[Any]:
         with self.database.read() as connection:
@@ -312,6 +307,15 @@ class Log:
         with self.database.read() as connection:
             query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
             return connection.execute(query).scalar_one()
+
+
+def _events(types: Sequence[str], versions: Sequence[int], payloads: Sequence[str]) -> Iterable[Any]:
+    """The events of a page: all at once where every one is of the current version, as they nearly always
+    are; else one by one, so that those before an unreadable one come out."""
+    if set(zip(types, versions, strict=True)) <= CURRENT.items():
+        with suppress(MsgspecError):
+            return [DECODERS[name](payload) for name, payload in zip(types, payloads, strict=True)]
+    return map(light, types, versions, payloads)
 
 
 def _chained(

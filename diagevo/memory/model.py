@@ -141,11 +141,28 @@ class Assigned(msgspec.Struct, frozen=True, gc=False):
 
 
 class Tally(msgspec.Struct, frozen=True, gc=False):
-    """P_t(e) so far: questions, the sum of p1, and the last candidate's event_id."""
+    """P_t(e) so far: questions, Σ p1 as a quotient that is not reduced, and the last candidate's event_id."""
 
     questions: int
-    consistency: Fraction
+    agreeing: int
+    responses: int
     event_id: str
+
+    @property
+    def consistency(self) -> Fraction:
+        """Σ p1."""
+        return Fraction(self.agreeing, self.responses)
+
+    def plus(self, first: int, responses: int, event_id: str) -> "Tally":
+        """With another question. A run asks for the same number of responses each time: then it is a sum of
+        integers."""
+        if responses == self.responses:
+            return Tally(self.questions + 1, self.agreeing + first, responses, event_id)
+        total = self.consistency + Fraction(first, responses)
+        return Tally(self.questions + 1, total.numerator, total.denominator, event_id)
+
+
+NO_TALLY = Tally(0, 0, 1, "")
 
 
 @dataclass(slots=True)

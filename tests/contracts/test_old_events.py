@@ -57,6 +57,23 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
         assert (fact.event.stage, fact.event.attempt) == ("solver", 3)
 
 
+def test_events_before_an_unreadable_one_are_read_old_ones_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(upcast.CURRENT, "StageStarted", 2)
+    monkeypatch.setitem(upcast.UPCASTERS, ("StageStarted", 1), lambda old: {**old, "attempt": 7})
+    now = '{"artifacts":[],"attempt":3,"seconds":null,"stage":"solver"}'
+    rows = [("StageCompleted", now), ("StageStarted", '{"stage":"solver"}'), ("StageCompleted", "{")]
+    events = [Pending(f"e{i}", 1, name, 1, None, payload, None) for i, (name, payload) in enumerate(rows)]
+    with store.log() as log:
+        log.append("a", 0, events[:1])
+        log.append("a", 1, events[1:])
+        read = []
+        with pytest.raises(StoreError, match="StageCompleted cannot be read"):
+            read.extend((f.sequence, f.type, f.event.attempt) for f in log.facts("a"))
+        assert read == [(1, "StageCompleted", 3), (2, "StageStarted", 7)]
+
+
 @pytest.mark.parametrize(
     ("type_", "version", "payload"),
     [
