@@ -56,6 +56,11 @@ def load(
         rows = rows_of_file(files[number]) if files else rows_of_hub(part.hub)
         read = questions_of(part, rows, seed)
         if entry.draw is not None:
+            if any(question.category is None for question in read):
+                wanted = part.category if isinstance(part.category, str) else " or ".join(part.category)
+                raise ConfigError(
+                    f"{part.name}: rows without the column {wanted}", hint="the draw is even over its values"
+                )
             read = [read[i] for i in spread([q.category for q in read], entry.draw, seed)]
         questions.extend(read)
     if not questions:
@@ -105,9 +110,8 @@ def _question(part: Part, row: Row, rng: random.Random) -> Question:
     text = str(pick(row, part.question)).strip()
     if not text:
         raise ValueError("the question is empty")
-    category = None
-    if part.category:
-        category = str(pick(row, part.category))
+    names = (part.category,) if isinstance(part.category, str) else part.category
+    category = next((str(row[name]) for name in names if row.get(name) is not None), None)
     if part.choices is None:
         question = Question(text, part.gold(row), category, part.kind)
         if not question.reference:

@@ -41,6 +41,7 @@ class Part:
     kind: Kind
     licence: str
     category: str | tuple[str, ...] = ()
+    """What results are grouped by, where a row has it; a benchmark that is drawn from must have it."""
     choices: Callable[[Row, random.Random], tuple[list[str], int]] | None = None
     """The options in the order they are shown, and the index of the right one."""
     keep: Callable[[Row], bool] | None = None

@@ -87,7 +87,6 @@ def test_a_whole_set_is_the_same_in_every_format(tmp_path: Path, name: str, size
         ("mmlu_pro", {"answer": "AB"}, "mmlu_pro, row 2: column answer should hold a letter, not 'AB'"),
         ("supergpqa", {"options": "cat, dog"}, "supergpqa, row 2: a list is needed as JSON, not 'cat, dog'"),
         ("gpqa_diamond", {"Incorrect Answer 2": None}, "gpqa_diamond, row 2: no column Incorrect Answer 2"),
-        ("bbeh", {"task": None}, "bbeh, row 2: no column task"),
     ],
 )
 def test_a_wrong_column_names_the_row_and_what_is_there(
@@ -103,7 +102,11 @@ def test_a_wrong_column_names_the_row_and_what_is_there(
 def test_a_solution_without_a_box_and_a_missing_level_are_named(tmp_path: Path) -> None:
     first, _ = ROWS["math_train"]
     other = write(tmp_path / "mmlu_val.jsonl", ROWS["mmlu_val"])
-    for change, says in (({"solution": "4"}, "has no box"), ({"level": None}, "row 1: no column level")):
+    for change, says in (
+        ({"solution": "4"}, "has no box"),
+        ({"level": None}, "row 1: no column level"),
+        ({"type": None}, "math_train: rows without the column type or subject"),
+    ):
         file = write(tmp_path / "math_train.jsonl", [first | change])
         with pytest.raises(ConfigError, match=says):
             load(benchmark("validation"), [file, other])
@@ -138,6 +141,12 @@ def test_a_set_of_two_parts_needs_two_files_or_a_folder(tmp_path: Path) -> None:
     (folder / "math_train.csv").unlink()
     with pytest.raises(ConfigError, match="should hold one file for math_train; found none"):
         load(benchmark("validation"), [folder])
+
+
+def test_a_benchmark_without_its_category_is_read_without(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "subfield"} for row in ROWS["olympiadbench"]]
+    loaded = load(benchmark("olympiadbench"), [write(tmp_path / "olympiadbench.jsonl", rows)])
+    assert [(q.reference, q.category) for q in loaded.questions] == [("$4$", None), ("2", None)]
 
 
 def test_an_empty_file_is_no_benchmark(tmp_path: Path) -> None:
