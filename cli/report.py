@@ -187,7 +187,7 @@ def _tables_of(call: Call, runs: list[str], plan: "Plan | None") -> dict["TableN
     from diagevo.report.tables import TITLES, table
 
     found: dict[TableName, Table] = {}
-    measured = {"main": _outcomes(call, runs, None)}
+    measured: dict[TableName, tuple[list[Outcome], str | None]] = {"main": _outcomes(call, runs, None)}
     if plan is not None:
         of_plan = _outcomes(call, [planned.run for planned in plan.runs], plan)
         measured |= {name: of_plan for name in TITLES if name != "main"}

@@ -80,8 +80,8 @@ def knowing(folder: Path) -> Iterator[Server]:
         yield server
 
 
-def rows(result: Result) -> list[dict[str, Any]]:
-    """The data of an envelope; every command's is checked against the schema that the program prints."""
+def rows(result: Result) -> Any:
+    """The data of an envelope: rows, or a document."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["data"]
 

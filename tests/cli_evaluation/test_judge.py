@@ -59,7 +59,7 @@ def test_the_judge_decides_only_what_the_rule_refused(ask: Ask, solver: Server, 
     assert line["judge"] == "gpt-4o"
     assert line["conditions"]["judge"]["swapped"] is False
     shown = rows(ask("eval", "show", line["evaluation_id"], "--wrong", "9", "--json"))
-    assert [(r["judge"], r["judged"]) for r in shown["wrong"]] == [  # type: ignore[call-overload]  # a document
+    assert [(r["judge"], r["judged"]) for r in shown["wrong"]] == [
         ("gpt-4o", [False]),
         ("gpt-4o", [None]),
     ]

@@ -28,8 +28,8 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
     assert [(line["answered"], line["conditions"]["whole"]) for line in best] == [("3/3", False)]
     pair = [found[0]["evaluation_id"], found[2]["evaluation_id"]]
     compared = rows(ask("eval", "compare", *pair, "--json"))
-    assert compared["paired"]["questions"] == EIGHT  # type: ignore[call-overload]  # a document, not rows
-    assert {"model", "revision", "round"} <= set(compared["conditions"])  # type: ignore[call-overload]
+    assert compared["paired"]["questions"] == EIGHT
+    assert {"model", "revision", "round"} <= set(compared["conditions"])
 
 
 def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(

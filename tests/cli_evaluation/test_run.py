@@ -58,7 +58,7 @@ def test_mean_at_32_is_32_draws_with_32_seeds(ask: Ask, folder: Path) -> None:
     assert [len(found) for found in seeds.values()] == [32, 32]
     assert len(set.union(*seeds.values())) == 64
     shown = rows(ask("eval", "show", line["evaluation_id"], "--wrong", "2", "--json"))
-    responses = shown["wrong"][0]["responses"]  # type: ignore[call-overload]  # a document, not rows
+    responses = shown["wrong"][0]["responses"]
     assert Counter(responses) == {r"\boxed{504}": 8, "no idea": 24}
 
 
