@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
     from diagevo.config.workload import workload
 
     rows = [render.plain(work) for work in workload(config, measured)]
-    whole = _whole(config, rows)
+    whole = _whole(config, rows) | {"launch": _launch(config, run)}
     if call.json:
         render.document(call, {"stages": rows, **whole}, "", run=run)
         return
@@ -42,6 +43,7 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
         f"whole run     at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
+        *(f"{name:<14}{command}" for name, command in whole["launch"].items()),
         f"time          {_time(whole['seconds'])}",
     ]
     render.document(call, None, "\n".join(lines))
@@ -65,6 +67,25 @@ def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
         "gpus": [render.plain(use) for use in gpu_schedule(config)],
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }
+
+
+def _launch(config: "Config", run: str | None) -> dict[str, str]:
+    """What starts the ranks of a phase here, and what takes part on each other machine."""
+    from diagevo.training.ranks import accelerate_command, join_command, main_address, worker_command
+
+    hardware, job = config.hardware, Path("JOB")
+    port = main_address(hardware)[1] if hardware.machines > 1 else 0
+    if hardware.accelerate_config is not None:
+        command = accelerate_command(hardware, job, 0, port)
+    elif hardware.ranks > 1:
+        command = worker_command(job)
+    else:
+        return {}
+    others = range(1, hardware.machines)
+    commands = {"launch": command} | {
+        f"machine {n}": join_command(n, Path("RUNS") / (run or "RUN")) for n in others
+    }
+    return {name: shlex.join(["python", *command[1:]]) for name, command in commands.items()}
 
 
 def _gpu_columns(config: "Config") -> tuple[render.Column, ...]:

@@ -145,7 +145,7 @@ def play_phase(
 
 def _plays_here(hardware: HardwareConfig) -> bool:
     """One rank on the CPU. A GPU's memory, or an engine's, is given back by a process that ends."""
-    one = hardware.processes == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
+    one = hardware.ranks == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
     return one and uses_cpu(hardware)
 
 

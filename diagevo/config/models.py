@@ -214,7 +214,15 @@ class HardwareConfig(Section):
     )
     accelerate_config: Path | None = Field(
         default=None,
-        description="`fsdp`, `deepspeed` or a file of `accelerate launch`; several machines need a file.",
+        description="`fsdp`, `deepspeed` or a file of `accelerate launch`.",
+    )
+    machines: int = Field(
+        default=1, ge=1, description="Machines that train together, each with as many processes."
+    )
+    main_address: str | None = Field(
+        default=None,
+        pattern=r"^[^:]+:\d+$",
+        description="HOST:PORT of the machine that runs `train`, if several do; the next port is used too.",
     )
     attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
         default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
@@ -244,7 +252,18 @@ class HardwareConfig(Section):
     def _a_gpu_each(self) -> "HardwareConfig":
         if self.train_gpus and len(self.train_gpus) != self.processes:
             raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
+        if self.machines > 1 and self.main_address is None:
+            raise ValueError("hardware.machines above 1 needs hardware.main_address")
+        if self.machines > 1 and self.serve == "vllm":
+            raise ValueError(
+                "hardware.serve: vllm answers this machine alone; with several machines use transformers"
+            )
         return self
+
+    @property
+    def ranks(self) -> int:
+        """Training processes of all machines."""
+        return self.processes * self.machines
 
 
 class PolicyRole(Section):

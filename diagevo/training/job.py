@@ -22,6 +22,7 @@ from diagevo.errors import ConfigError
 from diagevo.training.rollouts import Reward, TrainingRow
 
 KEY = "DIAGEVO_LAUNCH_KEY"  # environment variable with the key of the connection, in hex
+JOB_FILE = "job.json"  # in the phase's folder of logs, as long as it is played
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,22 @@ class Job:
 
 
 def connection_key() -> bytes:
-    return bytes.fromhex(os.environ[KEY])
+    """The key that all ranks know. Raises ConfigError where it was not given."""
+    try:
+        return bytes.fromhex(os.environ[KEY])
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"training on several machines needs a common secret, and {KEY} holds none",
+            hint=f"export {KEY}=$(openssl rand -hex 32) once, and give every machine the same",
+        ) from error
+
+
+def place_of(address: str) -> str | tuple[str, int]:
+    """A socket's path, or host and port, as `multiprocessing.connection` takes them."""
+    if address.startswith("/"):
+        return address
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 def free_port() -> int:

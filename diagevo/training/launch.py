@@ -1,14 +1,11 @@
 """A phase in processes of its own: one a GPU, or several on the CPU over gloo; watched until all have ended.
 
 Memory on a GPU is given back because the processes end. A rank that dies or hangs ends the phase with its
-name. FSDP, DeepSpeed and several machines go through `accelerate launch` with the configured file; several
-machines need the run's folder on a shared disk, and worker.py started on the others with the same job file.
+name. How they are started, on one machine or several: ranks.py.
 """
 
-import os
 import queue
 import secrets
-import sys
 import tempfile
 import threading
 import time
@@ -20,9 +17,10 @@ from typing import Any
 
 from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, DiagEvoError, ServiceError, StoppedSafely
-from diagevo.sampling.supervised import SupervisedProcess, ending, only_gpus
-from diagevo.training.job import KEY, Job, RewardSpec, free_port
+from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
+from diagevo.sampling.supervised import SupervisedProcess, ending
+from diagevo.training.job import JOB_FILE, Job, RewardSpec, connection_key, place_of
+from diagevo.training.ranks import main_address, start_ranks
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
 _RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
@@ -45,75 +43,35 @@ def train_in_processes(
     logs: Path,
     keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
-    """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`/rank-*.log.
+    """As `grpo.train`, in `hardware.ranks` processes whose output goes to `logs`/rank-*.log.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
-    server that the ranks ask. Raises what a rank raised where that is an
-    error of diagevo's, ServiceError with the rank and its log where it died or hung.
+    server that the ranks ask. Raises what a rank raised where that is an error of diagevo's, ServiceError
+    with the rank and its log where it died or hung.
     """
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
-        address = str(Path(folder) / "ranks")
+        address, key = _meeting_place(hardware, Path(folder))
         job = Job(
             start, tuple(rows), reward, settings, sampling, output, work, seed, resume, hardware, address
         )
-        job_file = logs / "job.json"
-        job.write(job_file)
-        key = secrets.token_bytes(32)
-        with Listener(address, authkey=key) as listener:
-            ranks = _start(job_file, hardware, logs, key)
+        job_file = logs / JOB_FILE
+        with Listener(place_of(address), authkey=key) as listener:
+            job.write(job_file)  # Other machines see by this file that a phase is played.
+            ranks = start_ranks(job_file, hardware, logs, key)
             try:
-                return _Supervision(listener, ranks, hardware.processes, on_step, keep_up).run()
+                return _Supervision(listener, ranks, hardware, on_step, keep_up).run()
             finally:
                 for rank in ranks:
                     rank.stop()
+                job_file.unlink()
 
 
-def _start(job_file: Path, hardware: HardwareConfig, logs: Path, key: bytes) -> list[SupervisedProcess]:
-    """One supervised process a rank, or accelerate's launcher as the only one."""
-    worker = ["-m", "diagevo.training.worker", str(job_file)]
-    common = {KEY: key.hex(), **only_gpus(hardware.train_gpus)}
-    if hardware.accelerate_config is not None:
-        file = accelerate_file(hardware.accelerate_config)
-        launcher = ["-m", "accelerate.commands.launch", "--config_file", str(file)]
-        count = ["--num_processes", str(hardware.processes)]
-        return [
-            SupervisedProcess(
-                [sys.executable, *launcher, *count, *worker], log=logs / "ranks.log", env=common
-            )
-        ]
-    processes = hardware.processes
-    threads = hardware.threads or max(1, (os.cpu_count() or 1) // processes)
-    port = str(free_port())
-    return [
-        SupervisedProcess(
-            [sys.executable, *worker],
-            log=logs / f"rank-{rank}.log",
-            env={
-                **common,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(processes),
-                "LOCAL_WORLD_SIZE": str(processes),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": port,
-                "OMP_NUM_THREADS": str(threads),
-            },
-        )
-        for rank in range(processes)
-    ]
-
-
-def accelerate_file(name: Path) -> Path:
-    """The file of `accelerate launch`: one of ours by name (fsdp, deepspeed), or the user's own by path."""
-    ours = Path(__file__).parent / "accelerate" / f"{name}.yaml"
-    if ours.is_file():
-        return ours
-    if not name.is_file():
-        raise ConfigError(
-            f"hardware.accelerate_config names no file: {name}",
-            hint="Use fsdp, deepspeed or the path of a file.",
-        )
-    return name
+def _meeting_place(hardware: HardwareConfig, folder: Path) -> tuple[str, bytes]:
+    """Where the ranks report, and the key of the connection: among machines a secret of the user's."""
+    if hardware.machines == 1:
+        return str(folder / "ranks"), secrets.token_bytes(32)
+    host, port = main_address(hardware)
+    return f"{host}:{port + 1}", connection_key()
 
 
 class _Supervision:
@@ -123,13 +81,13 @@ class _Supervision:
         self,
         listener: Listener,
         processes: Sequence[SupervisedProcess],
-        ranks: int,
+        hardware: HardwareConfig,
         on_step: OnStep,
         keep_up: Callable[[], None],
     ) -> None:
         self._listener = listener
         self._processes = processes
-        self._ranks = ranks
+        self._ranks, self._local = hardware.ranks, hardware.processes
         self._on_step = on_step
         self._keep_up = keep_up
         self._arrivals: queue.SimpleQueue[Connection] = queue.SimpleQueue()
@@ -137,6 +95,7 @@ class _Supervision:
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
         self._errors: dict[int, tuple[str, str, str | None]] = {}
+        self._gone: set[int] = set()
         self._summary: TrainingSummary | None = None
 
     def run(self) -> TrainingSummary:
@@ -182,6 +141,7 @@ class _Supervision:
                 self._take(connection, connection.recv())
             except (EOFError, OSError):
                 self._open.remove(connection)
+                self._gone.add(self._rank_of.get(connection, -1))
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
         match message:
@@ -220,6 +180,13 @@ class _Supervision:
                 f"Training rank {silent[0]} of {self._ranks} did not answer the others in time: {places}. "
                 f"Its log: {self._log(silent[0])}",
                 hint=f"hardware.rank_timeout is how long ranks wait. {_RESUME}",
+            )
+        elsewhere = sorted(r for r in self._gone - set(self._errors) if r >= self._local)
+        if elsewhere:
+            raise ServiceError(
+                f"Training rank {elsewhere[0]} of {self._ranks}, on another machine, is gone; it was "
+                f"{self._place[elsewhere[0]]}. Its log is beside {self._log(rank)}",
+                hint=_RESUME,
             )
         raise ServiceError(
             f"Training rank {rank} of {self._ranks} failed: {text} Its log: {self._log(rank)}", hint=_RESUME

@@ -1,0 +1,91 @@
+"""The commands that start ranks, read by accelerate's own parser, and the files that are supplied."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+
+from diagevo.config.models import HardwareConfig
+from diagevo.errors import ConfigError
+from diagevo.training.job import KEY, connection_key
+from diagevo.training.ranks import accelerate_command, accelerate_file, join_command
+
+JOB = Path("/shared/runs/a/rounds/001/solver-logs/job.json")
+
+
+def read(name: str, machine: int) -> Any:
+    """What accelerate makes of our command on one of two machines of eight GPUs."""
+    hardware = HardwareConfig(
+        device="cuda", processes=8, accelerate_config=Path(name), machines=2, main_address="10.0.0.1:29400"
+    )
+    command = accelerate_command(hardware, JOB, machine, 29400)
+    assert command[1:3] == ["-m", "accelerate.commands.launch"]
+    arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
+    # As its `launch_command` does before it starts DeepSpeed.
+    arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
+    assert arguments.module
+    assert arguments.training_script == "diagevo.training.worker"
+    assert arguments.training_script_args == [str(JOB)]
+    return arguments
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("ACCELERATE_", "FSDP_"))]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("machine", [0, 1])
+def test_fsdp_over_two_machines_gives_torchrun_a_rank_a_gpu_and_one_place_to_meet(machine: int) -> None:
+    arguments = read("fsdp", machine)
+    prepare_multi_gpu_env(arguments)
+    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("2", "8", machine)
+    assert (arguments.rdzv_backend, arguments.rdzv_endpoint) == ("static", "10.0.0.1:29400")
+
+
+def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in prepare_multi_gpu_env(read("fsdp", 0)).items():
+        if name.startswith(("ACCELERATE_", "FSDP_")):
+            monkeypatch.setenv(name, value)
+    assert os.environ["ACCELERATE_USE_FSDP"] == "true"
+    assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    plugin = FullyShardedDataParallelPlugin()
+    assert plugin.fsdp_version == 2
+    assert plugin.reshard_after_forward is True
+    assert plugin.state_dict_type is not None
+    assert plugin.state_dict_type.name == "FULL_STATE_DICT"
+    assert not plugin.activation_checkpointing
+
+
+def test_the_deepspeed_file_starts_zero_three_with_whole_weights_on_each_machine() -> None:
+    arguments = read("deepspeed", 1)
+    _, environment = prepare_deepspeed_cmd_env(arguments)
+    assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "3"
+    assert environment["ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"] == "true"
+    assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
+    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("2", "8", 1)
+
+
+def test_another_machine_joins_by_the_runs_folder_and_its_number() -> None:
+    assert join_command(1, Path("runs/a"))[1:] == ["-m", "diagevo.training.join", "runs/a", "1"]
+
+
+def test_several_machines_need_a_secret_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY, raising=False)
+    with pytest.raises(ConfigError, match="common secret"):
+        connection_key()
+    with pytest.raises(ValueError, match=r"needs hardware\.main_address"):
+        HardwareConfig(machines=2)
+    with pytest.raises(ValueError, match="answers this machine alone"):
+        HardwareConfig(machines=2, main_address="10.0.0.1:29400", serve="vllm")
+
+
+def test_a_file_that_is_neither_ours_nor_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names no file: zero"):
+        accelerate_file(Path("zero"))
