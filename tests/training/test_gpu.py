@@ -9,6 +9,8 @@ from diagevo.config.models import HardwareConfig
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.grpo import Rollout, train
+from diagevo.training.job import RewardSpec
+from diagevo.training.launch import train_in_processes
 from tests.training import phase
 
 pytestmark = [
@@ -67,3 +69,28 @@ def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path:
     assert (tmp_path / "final/model.safetensors").read_bytes() != (
         tiny_model / "model.safetensors"
     ).read_bytes()
+
+
+def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a run plays it."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    free, _ = torch.cuda.mem_get_info()
+    steps: list[int] = []
+    summary = train_in_processes(
+        tiny_model,
+        phase.ROWS,
+        RewardSpec("tests.training.phase:LetterReward", {}),
+        phase.SETTINGS,
+        phase.SAMPLING,
+        output=tmp_path / "final",
+        work=tmp_path / "work",
+        seed=phase.SEED,
+        on_step=lambda step, rollouts, rewards: steps.append(step),
+        resume=False,
+        hardware=HardwareConfig(device="cuda", train_gpus=(0,)),
+        logs=tmp_path / "logs",
+    )
+    assert (summary.steps, steps) == (3, [1, 2, 3])
+    assert torch.cuda.mem_get_info()[0] >= free - 2**28
