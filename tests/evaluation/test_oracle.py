@@ -117,4 +117,7 @@ def test_a_world_that_knows_the_truth_needs_no_human(tmp_path: Path, checker: An
     assert accuracy.accuracy.value == 0.25  # of 0, 1, 2, 3 only 1 is the label
     questions = self_play_questions(history, 1, size=200, samples=2, temperature=1.0, seed=0).questions
     assert {(q.text, q.reference) for q in questions} == {(f"{i} + 0?", str(i)) for i in range(4)}
+    two = self_play_questions(history, 1, size=2, samples=2, temperature=1.0, seed=0)
+    assert len(two.questions) == 2  # also where the oracle drew more
+    assert set(two.questions) < set(questions)
     history.close()
