@@ -40,34 +40,33 @@ class Promoted:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """Failures of one round that were put down to the cause while it was Active."""
+class _Failures:
+    """Failures of one round that were put down to the cause."""
 
     round: int
+    position: int
     failures: int
     recurrences: int
     deduplications: int
     frequency: int
     """f after the round's last of them."""
-    position: int
     evidence: tuple[FailureStory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(_Failures):
+    """While it was Active. `position` is that of the last match."""
+
     event: Literal["counted"] = "counted"
 
 
 @dataclass(frozen=True, slots=True)
-class Reactivated:
-    """Mastered → Active: Δ new failures of a round, Equation 8."""
+class Reactivated(_Failures):
+    """Mastered → Active: Δ new failures of a round, Equation 8. `position` is that of the reactivation."""
 
-    round: int
-    position: int
     undone: str
     """event_id of the promotion."""
     promoted_round: int | None
-    failures: int
-    recurrences: int
-    deduplications: int
-    frequency: int
-    evidence: tuple[FailureStory, ...]
     event: Literal["reactivated"] = "reactivated"
 
 

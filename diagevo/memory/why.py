@@ -200,33 +200,14 @@ class _Reader:
             return
         recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
         evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
-        if reactivation is not None:
-            recorded, event = reactivation
-            self.turns.append(
-                Reactivated(
-                    recorded.round,
-                    recorded.position,
-                    event.promotion,
-                    self.promoted_rounds.get(event.promotion),
-                    total,
-                    recurrences,
-                    deduplications,
-                    matches.frequency,
-                    evidence,
-                )
-            )
+        told = (total, recurrences, deduplications, matches.frequency, evidence)
+        if reactivation is None:
+            self.turns.append(Counted(self.match_round, matches.position, *told))
             return
-        self.turns.append(
-            Counted(
-                self.match_round,
-                total,
-                recurrences,
-                deduplications,
-                matches.frequency,
-                matches.position,
-                evidence,
-            )
-        )
+        recorded, event = reactivation
+        promoted_round = self.promoted_rounds.get(event.promotion)
+        turn = Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
+        self.turns.append(turn)
 
     def _node(self, node_id: str) -> tuple[str, str, list[Turn]]:
         """Node and label now, and the merges on the way."""
