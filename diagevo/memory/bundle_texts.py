@@ -1,17 +1,18 @@
 """What the events of a run name by digest: texts, replies and vectors, each once, in a memory that stays
 small."""
 
-import json
-import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
+import msgspec
 from sqlalchemy import Column, Table, select, tuple_
 
 from diagevo.memory.artifacts import ARTIFACT, REPLY
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.seen import Seen
 from diagevo.memory.vectors import VECTOR, Vectors, text_hash
 
 PAGE = 400
@@ -27,17 +28,12 @@ Keys = Iterator[tuple[str, ...]]
 
 
 def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
-    """(name, rows) of each file beside the events. One pass over the events for each.
-
-    What was seen is kept in a temporary file, not in memory.
-    """
-    seen = sqlite3.connect("")  # a database of its own in a file without a name, gone when it is closed
-    try:
-        for kind in ("texts", "replies", "vectors"):
-            seen.execute(f"CREATE TABLE {kind} (key TEXT PRIMARY KEY) WITHOUT ROWID")
-        yield "replies", _replies(history, as_of, seen)
+    """(name, rows) of each file beside the events. One pass over the events for each."""
+    with closing(Seen()) as wanted:
+        yield "replies", _replies(history, as_of, wanted)
         events = _named(history, as_of, _digests)
-        yield "texts", _rows(history, ARTIFACT, [ARTIFACT.c.digest], events, seen, "texts")
+        texts = chain(events, ((digest,) for digest in wanted))
+        yield "texts", _rows(history, ARTIFACT, [ARTIFACT.c.digest], texts)
         models = sorted(
             {
                 Vectors(history.database, e.name, e.dimension, e.revision).model
@@ -46,23 +42,20 @@ def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
             }
         )
         events = _named(history, as_of, lambda type_, p: _embedded(type_, p, models))
-        yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], events, seen, "vectors")
-    finally:
-        seen.close()
+        yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], events)
 
 
-def _replies(history: History, as_of: AsOf, seen: sqlite3.Connection) -> Rows:
+def _replies(history: History, as_of: AsOf, wanted: Seen) -> Rows:
     """The stored replies, and their texts remembered as wanted: no event may name them."""
     keys = [REPLY.c.model, REPLY.c.request]
-    seen.execute("CREATE TABLE wanted (digest TEXT PRIMARY KEY) WITHOUT ROWID")
-    for row in _rows(history, REPLY, keys, _named(history, as_of, _requests), seen, "replies"):
-        seen.execute("INSERT OR IGNORE INTO wanted VALUES (?)", (row["text"],))
+    for row in _rows(history, REPLY, keys, _named(history, as_of, _requests)):
+        wanted.add(row["text"])
         yield row
 
 
 def _named(history: History, as_of: AsOf, named: Callable[[str, dict[str, Any]], Keys]) -> Keys:
     for recorded in history.events(as_of=as_of):
-        yield from named(recorded.type, json.loads(recorded.payload))
+        yield from named(recorded.type, msgspec.json.decode(recorded.payload))
 
 
 def _digests(type_: str, payload: dict[str, Any]) -> Keys:
@@ -88,20 +81,17 @@ def _embedded(type_: str, payload: dict[str, Any], models: list[str]) -> Keys:
         yield from ((model, text_hash(text)) for model in models)
 
 
-def _rows(
-    history: History, table: Table, keys: list[Column], named: Keys, seen: sqlite3.Connection, kind: str
-) -> Rows:
+def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Rows:
     """The rows of `table` that are named, each once."""
-    if kind == "texts":
-        named = chain(named, seen.execute("SELECT digest FROM wanted"))
     page: list[tuple[str, ...]] = []
-    for key in named:
-        if seen.execute(f"INSERT OR IGNORE INTO {kind} VALUES (?)", ("\n".join(key),)).rowcount:
-            page.append(key)
-        if len(page) == PAGE:
-            yield from _fetched(history, table, keys, page)
-            page.clear()
-    yield from _fetched(history, table, keys, page)
+    with closing(Seen()) as seen:
+        for key in named:
+            if seen.add("\n".join(key)):
+                page.append(key)
+            if len(page) == PAGE:
+                yield from _fetched(history, table, keys, page)
+                page.clear()
+        yield from _fetched(history, table, keys, page)
 
 
 def _fetched(history: History, table: Table, keys: list[Column], page: list[tuple[str, ...]]) -> Rows:

@@ -3,23 +3,26 @@ bad event.
 
 Three passes, each streaming: the chain (every row's hash, its predecessor's, sequences and positions), the
 heads kept outside the database, and the fold from the first event, which checks each consequence again.
-`deep` also compares every text and vector that an event names with its digest.
+`deep` also compares every text that an event names with its digest.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import func, select
 
 from diagevo.errors import DiagEvoError, NotFoundError
 from diagevo.memory import heads, projection
-from diagevo.memory.artifacts import ARTIFACT, digest_of
+from diagevo.memory.artifacts import ARTIFACT
 from diagevo.memory.log import EVENT, LOG, Log
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
 from diagevo.memory.records import GENESIS, Recorded
+from diagevo.memory.seen import Seen
 from diagevo.memory.state import advance
 
 
@@ -209,46 +212,47 @@ def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:
         report.faults.append(Fault("projection", message))
 
 
-_DIGESTS = {
+_TEXTS = {
     "CandidateScored": ("question", "reference"),
     "FailureObserved": ("trajectory", "reference"),
 }
+TEXTS = 400
+"""Texts that are in memory at a time."""
 
 
 def _named_texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
     for record in log.read(run_id):
-        event = record.event
-        for name in _DIGESTS.get(record.type, ()):
-            digest = getattr(event, name)
+        payload = msgspec.json.decode(record.payload)
+        named = [payload.get(name) for name in _TEXTS.get(record.type, ())]
+        call = payload.get("call") or {}
+        for digest in (*named, call.get("request"), call.get("reply")):
             if digest is not None:
                 yield record, digest
-        call = getattr(event, "call", None)
-        if call is not None:
-            yield from ((record, digest) for digest in (call.request, call.reply) if digest is not None)
 
 
 def _check_texts(log: Log, run_id: str, report: Verification) -> None:
-    """Every text that an event names: there, and of that digest."""
-    seen: dict[str, bool] = {}
-    batch: list[tuple[Recorded, str]] = []
+    """Every text that an event names, once: there, and of that digest."""
+    seen = Seen()
+    try:
+        batch: dict[str, Recorded] = {}
+        for record, digest in _named_texts(log, run_id):
+            if digest not in batch and seen.add(digest):
+                batch[digest] = record
+            if len(batch) == TEXTS:
+                _check_batch(log, batch, report)
+                batch.clear()
+        _check_batch(log, batch, report)
+        report.texts = len(seen)
+    finally:
+        seen.close()
 
-    def flush() -> None:
-        wanted = {digest for _, digest in batch if digest not in seen}
-        with log.database.read() as connection:
-            query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(wanted))
-            for digest, content in connection.execute(query):
-                seen[digest] = digest_of(bytes(content).decode(errors="replace")) == digest
-        for record, digest in batch:
-            if not seen.setdefault(digest, False):
-                where = f"#{record.position} {record.type}"
-                message = f"the text {digest[:12]}… of {where} is missing or was changed"
-                report.faults.append(Fault("text", message, record.position, record.event_id))
-                seen[digest] = True  # named once
-        batch.clear()
 
-    for item in _named_texts(log, run_id):
-        batch.append(item)
-        if len(batch) == 400:
-            flush()
-    flush()
-    report.texts = len(seen)
+def _check_batch(log: Log, batch: Mapping[str, Recorded], report: Verification) -> None:
+    query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(list(batch)))
+    with log.database.read() as connection:
+        right = {d for d, content in connection.execute(query) if sha256(content).hexdigest() == d}
+    for digest, record in batch.items():
+        if digest not in right:
+            where = f"#{record.position} {record.type}"
+            message = f"the text {digest[:12]}… of {where} is missing or was changed"
+            report.faults.append(Fault("text", message, record.position, record.event_id))

@@ -5,10 +5,11 @@ The consequences come from the memory's own decisions over a state in memory, so
 passes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from diagevo.memory import decide, projection
+from diagevo.memory import decide, heads, projection
+from diagevo.memory.artifacts import Artifacts, digest_of
 from diagevo.memory.database import Database
 from diagevo.memory.decode import Fact
 from diagevo.memory.events import (
@@ -33,7 +34,6 @@ from diagevo.memory.schedule import Draw
 from diagevo.memory.state import advance
 
 DIGEST = "0123456789abcdef" * 4
-CALL = Call(model="qwen3-4b", prompt=DIGEST, request=DIGEST, reply=DIGEST, input_tokens=900, output_tokens=40)
 GROUP = 8
 
 
@@ -41,14 +41,18 @@ class Playing:
     """Plays rounds in memory; `pendings` gives what goes into the log, in order.
 
     A round has about `per_round` events: a fifth candidates, half of them kept, three failures a kept
-    question; new causes come until there are `causes`, later failures match them in turn.
+    question; new causes come until there are `causes`, later failures match them in turn. `text` gives the
+    digest of a text that an event names.
     """
 
-    def __init__(self, run_id: str, per_round: int, causes: int) -> None:
+    def __init__(
+        self, run_id: str, per_round: int, causes: int, text: Callable[[str], str] = lambda _: DIGEST
+    ) -> None:
         self.state = MemoryState(run_id)
         self.closed: Round | None = None
         self._questions = max(4, per_round // 8)
         self._causes = causes
+        self._text = text
         self._number = 0
 
     def _step(self, event: Event, causation: str | None = None) -> Pending:
@@ -93,12 +97,22 @@ class Playing:
         self.closed = self.state.open
         yield self._step(decide.commitment(self.state), self._id("RoundOpened", ""))
 
+    def _call(self, about: str) -> Call:
+        return Call(
+            model="qwen3-4b",
+            prompt=self._text("the template"),
+            request=self._text(f"what about {about}?"),
+            reply=self._text(f"this about {about}"),
+            input_tokens=900,
+            output_tokens=40,
+        )
+
     def _candidate(self, draw: Draw) -> CandidateScored:
         kept = draw.index % 2 == 0
         first = 7 if kept else 9 + (draw.index + self._number) % 4
         return CandidateScored(
             question_id=f"r{self._number}.q{draw.index}",
-            question=DIGEST,
+            question=self._text(f"question {draw.index} of round {self._number}"),
             mode=draw.mode,
             cause_id=draw.cause_id,
             stitched_cause_id=draw.stitched_cause_id,
@@ -108,7 +122,7 @@ class Playing:
             second=12 - first,
             label="42",
             verdict="kept" if kept else "too_easy",
-            reference=DIGEST,
+            reference=self._text(f"how r{self._number}.q{draw.index} is answered"),
         )
 
     def _observed(self, failure_id: str) -> FailureObserved:
@@ -118,8 +132,8 @@ class Playing:
             stage="solver",
             attempt=1,
             step=1,
-            trajectory=DIGEST,
-            reference=DIGEST,
+            trajectory=self._text(f"how {failure_id} went wrong"),
+            reference=self._text(f"how {failure_id[:-3]} is answered"),
         )
 
     def _diagnosed(self, failure_id: str) -> FailureDiagnosed:
@@ -130,7 +144,7 @@ class Playing:
             verdict="new_cause",
             cause_id=None,
             description=f"misses the step of {failure_id}",
-            call=CALL,
+            call=self._call(failure_id),
         )
 
     def _settled(self, failure_id: str, turn: int) -> Iterator[Pending]:
@@ -143,7 +157,7 @@ class Playing:
                 nearest=SimilarCause(cause_id=cause_id, similarity=0.71),
                 duplicate=True,
                 cause_id=cause_id,
-                call=CALL,
+                call=self._call(f"duplicates of {failure_id}"),
             )
             assigned = None
         else:
@@ -169,14 +183,26 @@ def played_events(count: int) -> list[Pending]:
 
 
 class LongRun:
-    """At least `events` events, in a database of their own, up to a commit, with its projections."""
+    """At least `events` events, in a database of their own, up to a commit, with its projections and heads.
 
-    def __init__(self, folder: Path, events: int, *, per_round: int = 20_000, causes: int = 250) -> None:
+    With `texts` every event names a text of its own, which is stored too.
+    """
+
+    def __init__(
+        self, folder: Path, events: int, *, per_round: int = 20_000, causes: int = 250, texts: bool = False
+    ) -> None:
         self.path = folder / "long.db"
         self.database = Database(str(self.path))
         prepare(self.database, create=True)
         self.log = Log(self.database)
-        playing = Playing("long", per_round, causes)
+        waiting: list[str] = []
+
+        def text(words: str) -> str:
+            waiting.append(words)
+            return digest_of(words)
+
+        playing = Playing("long", per_round, causes, text) if texts else Playing("long", per_round, causes)
+        artifacts = Artifacts(self.database)
         batch: list[Pending] = []
         written = 0
         for wrapped in playing.pendings():
@@ -184,14 +210,20 @@ class LongRun:
             committed = wrapped.type == "RoundCommitted"
             if committed or len(batch) == 2000:
                 with self.database.write() as connection:
-                    self.log.append("long", written, batch, connection=connection)
+                    artifacts.put_many(waiting)
+                    waiting.clear()
+                    done = self.log.append("long", written, batch, connection=connection)
                     if committed:
                         assert playing.closed is not None
                         projection.write(connection, playing.state, playing.closed, now())
                 written += len(batch)
                 batch = []
-                if committed and written >= events:
-                    break
+                if committed:
+                    assert playing.closed is not None
+                    number = playing.closed.number
+                    heads.append(folder / "long", heads.ChainHead(number, written, written, done.hash))
+                    if written >= events:
+                        break
         self.state = playing.state
 
     def close(self) -> None:

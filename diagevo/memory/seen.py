@@ -1,0 +1,26 @@
+"""Keys that were met so far, as many as a run has texts: kept in a temporary file, not in memory."""
+
+import sqlite3
+from collections.abc import Iterator
+
+
+class Seen:
+    """A set of texts that only grows, in a database of its own that is gone when it is closed."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("", isolation_level=None)  # without a name: a file that nobody else sees
+        self._file.execute("CREATE TABLE seen (key TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._file.execute("BEGIN")
+
+    def add(self, key: str) -> bool:
+        """Whether the key is new."""
+        return self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount > 0
+
+    def __len__(self) -> int:
+        return self._file.execute("SELECT count(*) FROM seen").fetchone()[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for (key,) in self._file.execute("SELECT key FROM seen ORDER BY key"))
+
+    def close(self) -> None:
+        self._file.close()
