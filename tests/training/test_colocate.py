@@ -1,0 +1,56 @@
+"""vLLM inside the trainer, on the CPU: it samples with the weights that the step before left."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import HardwareConfig
+from diagevo.training.grpo import TrainingSummary, train
+from tests.sampling.real_vllm import REAL_VLLM, make_wide_model
+from tests.training import phase
+
+pytestmark = REAL_VLLM
+
+
+@pytest.fixture(autouse=True)
+def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU vLLM packs weights for its kernels when it loads them, and cannot take others after that."""
+    monkeypatch.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
+    monkeypatch.setattr("vllm._custom_ops._supports_onednn", False)
+
+
+def played(start: Path, folder: Path) -> TrainingSummary:
+    """Three steps that move the weights far."""
+    return train(
+        start,
+        phase.ROWS,
+        phase.LetterReward(),
+        phase.SETTINGS.model_copy(update={"learning_rate": 0.05}),
+        phase.SAMPLING,
+        output=folder / "final",
+        work=folder / "work",
+        seed=phase.SEED,
+        on_step=lambda step, rollouts, rewards: None,
+        resume=False,
+        hardware=HardwareConfig(device="cpu", colocate_vllm=True),
+    )
+
+
+def test_its_weights_follow_the_policy_and_the_metric_tells_where_they_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = make_wide_model(tmp_path / "start")
+    followed = played(start, tmp_path / "a")
+    assert followed.steps == 3
+    assert followed.sampling_difference is not None
+    assert followed.sampling_difference < 0.3  # vLLM computes in bfloat16 here, the trainer in float32.
+
+    from trl.generation.vllm_generation import VLLMGeneration
+
+    def nothing(self: Any) -> None: ...
+
+    monkeypatch.setattr(VLLMGeneration, "sync_weights", nothing)
+    left_behind = played(start, tmp_path / "b")
+    assert left_behind.sampling_difference is not None
+    assert left_behind.sampling_difference > 1
