@@ -25,6 +25,9 @@ class VLLMServer:
     A server that dies is started again with the same weights on the same port, `restarts` times in all, and
     the call that it interrupted is made again; after that the error names its log file. Other processes may
     ask it too (vllm_client.py), while this one calls `keep_up`. `close` ends its process group only.
+
+    New weights need a new server: vLLM can read others while it runs, but on the CPU it then goes on with the
+    old head of a model whose head is its embedding, without a word (tests/sampling/test_real_vllm.py).
     """
 
     def __init__(
