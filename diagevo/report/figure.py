@@ -41,6 +41,14 @@ def no_rounds(material: Material) -> Missing:
     return Missing("no round is committed yet", f"diagevo train --run {material.run_id} --resume")
 
 
+def setting(materials: Sequence[Material]) -> str:
+    """Where a figure was measured, for its caption: the report's run, and those beside it."""
+    others = [material.run_id for material in materials[1:]]
+    return materials[0].setting + (
+        f" Beside it: {', '.join(f'run {run}' for run in others)}." if others else ""
+    )
+
+
 def bottom_legend(**more: Any) -> Any:
     """Every legend stands below its figure, in one line."""
     alt = altair()
@@ -106,11 +114,13 @@ def lines(
     by, told, dash_legend = field, names, legend
     if runs > 1 and field != "run":
         by, told = "run", list(dict.fromkeys(row["run"] for row in rows))
-        dash_legend = bottom_legend(symbolSize=130, symbolStrokeWidth=0)
+        dash_legend = alt.Legend(
+            orient="bottom", title="run", titleOrient="left", symbolSize=130, symbolStrokeWidth=0
+        )
     dashes = alt.Scale(domain=told, range=[DASHES[i % len(DASHES)] for i in range(len(told))])
     shapes = alt.Scale(domain=told, range=[SHAPES[i % len(SHAPES)] for i in range(len(told))])
-    dash = alt.StrokeDash(f"{by}:N", title=None, legend=dash_legend, scale=dashes)
-    shape = alt.Shape(f"{by}:N", title=None, legend=dash_legend, scale=shapes)
+    dash = alt.StrokeDash(f"{by}:N", legend=dash_legend, scale=dashes)
+    shape = alt.Shape(f"{by}:N", legend=dash_legend, scale=shapes)
     layers = [
         base.mark_line(strokeWidth=2).encode(color=colour, strokeDash=dash),
         base.mark_point(filled=True, size=60, opacity=1).encode(color=colour, shape=shape),

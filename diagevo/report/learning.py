@@ -5,7 +5,18 @@ from typing import Any
 
 from diagevo.evaluation.protocol import estimate
 from diagevo.evaluation.sources import self_play_round
-from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, no_rounds, percent, sized
+from diagevo.report.figure import (
+    Figure,
+    Missing,
+    Rows,
+    by_order,
+    data,
+    lines,
+    no_rounds,
+    percent,
+    setting,
+    sized,
+)
 from diagevo.report.material import Material
 from diagevo.report.scores import GROUPS, by_protocol, judges
 from diagevo.report.style import GREY, altair
@@ -71,7 +82,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
 
     chart = _lines(rows, len(materials), "accuracy (%)")
     caption = "Accuracy of the solver after each round; round 0 is the model it started from. "
-    caption += f"{materials[0].setting} "
+    caption += f"{setting(materials)} "
     validated = next((v for v in materials[0].validations if v.benchmark == "validation"), None)
     if validated is not None:
         caption += (
@@ -148,7 +159,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                 " questions."
                 for n in sorted(samples)
             ),
-            materials[0].setting,
+            setting(materials),
             "Bars: one standard error over questions.",
         )
     )
@@ -212,6 +223,6 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
     caption = (
         f"Difficulty: the error rate of the fixed starting solver on up to {asked} of each round's questions,"
         f" {', '.join(map(str, sorted(samples)))} samples each at T = 1, against reference answers."
-        f" {materials[0].setting} Bars: one standard error over questions."
+        f" {setting(materials)} Bars: one standard error over questions."
     )
     return Figure(sized(chart), rows, caption)

@@ -16,6 +16,7 @@ from diagevo.report.figure import (
     data,
     lines,
     no_rounds,
+    setting,
     sized,
 )
 from diagevo.report.material import Candidate, Material
@@ -59,7 +60,7 @@ def question_length(materials: Sequence[Material]) -> Figure | Missing:
         chart = lines(rows, "words", "words a question", "mode", family, zero=True, band=("low", "high"))
     caption = (
         "Mean length of the round's readable questions in words (split at white space), by generation mode."
-        f" {materials[0].setting} Bars: one standard error."
+        f" {setting(materials)} Bars: one standard error."
     )
     return Figure(sized(chart), rows, caption)
 
@@ -91,7 +92,7 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
         f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
         " readable questions:"
         " the same number every round, because the share falls as texts grow; mean of 20 seeded draws."
-        f" {materials[0].setting}"
+        f" {setting(materials)}"
     )
     return Figure(sized(chart), rows, caption)
 

@@ -180,3 +180,14 @@ def test_an_axis_leaves_room_but_not_beyond_its_unit() -> None:
     assert span([50, 99.9], most=100).domain[1] == 100
     assert span([3.0]).domain == pytest.approx([2.85, 3.15])  # one round
     assert span([0.0], zero=True).domain == [0.0, 1.0]
+
+
+def test_runs_beside_each_other_are_named_and_told_apart(material: Material) -> None:
+    other = replace(material, run_id="other")
+    for name in ("performance", "labels", "length", "diversity"):
+        result = draw(name, [material, other])
+        assert isinstance(result, Figure)
+        assert "Beside it: run other." in result.caption
+        assert {row["run"] for row in result.rows if "run" in row} == {"played", "other"}
+        spec = str(themed(result.chart))
+        assert "['played', 'other']" in spec  # the order of the legend
