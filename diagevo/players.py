@@ -126,7 +126,7 @@ def play_phase(
     """
     config = kit.config
     common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
-    if _plays_here(config.hardware):
+    if plays_here(config.hardware):
         return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
     from diagevo.training.launch import train_in_processes
 
@@ -143,7 +143,7 @@ def play_phase(
     )
 
 
-def _plays_here(hardware: HardwareConfig) -> bool:
+def plays_here(hardware: HardwareConfig) -> bool:
     """One rank on the CPU. A GPU's memory, or an engine's, is given back by a process that ends."""
     one = hardware.ranks == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
     return one and uses_cpu(hardware)

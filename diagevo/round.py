@@ -18,11 +18,21 @@ from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
 from diagevo.memory.memory import Memory
 from diagevo.memory.schedule import Schedule
-from diagevo.players import Answered, Challenger, Kit, Lesson, Solver, Written, load_written, save_written
+from diagevo.players import (
+    Answered,
+    Challenger,
+    Kit,
+    Lesson,
+    Solver,
+    Written,
+    load_written,
+    plays_here,
+    save_written,
+)
 from diagevo.progress import Observer, StopFlag
 from diagevo.selfplay.filtering import verdict
 from diagevo.stages import Outcome, Stages
-from diagevo.training.grpo import Rollout, TrainingSummary
+from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
 
 
 @dataclass(frozen=True)
@@ -76,6 +86,7 @@ class Round:
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
         def train() -> Outcome:
+            self._name_logs(output)
             rewards: list[float] = []
 
             def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
@@ -138,6 +149,7 @@ class Round:
         def train() -> Outcome:
             if not steps:
                 return Outcome(summary={"steps": 0, "failures": 0})
+            self._name_logs(output)
             rewards: list[float] = []
             with Diagnoser(self.memory, self.game.diagnostician, self.kit.config.diagnosis) as diagnoser:
                 diagnoser.submit(self.memory.undiagnosed())
@@ -181,6 +193,13 @@ class Round:
             return Outcome(summary=_maintenance(report))
 
         self.stages.play("diagnosis", diagnose)
+
+    def _name_logs(self, output: Path) -> None:
+        """Say where the processes that train write, if there are any of their own."""
+        if not plays_here(self.kit.config.hardware):
+            self.game.observer.message(
+                f"round {self.number} {output.name}: the training processes write to {logs_folder(output)}"
+            )
 
     def _scored(self, answered: Answered) -> CandidateScored:
         """The event of one candidate. Where a world knows the truth, the label is measured against it."""

@@ -249,6 +249,12 @@ class PhaseTrainer(GRPOTrainer):
 
     # Checkpoints
 
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Tied weights are saved once, and transformers warns of the other name as missing."""
+        tied = getattr(self.model, "all_tied_weights_keys", None) or {}
+        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
+        super()._issue_warnings_after_load(load_result)
+
     def _get_output_dir(self, trial: Any) -> str:
         return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
 

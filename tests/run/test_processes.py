@@ -21,7 +21,8 @@ def counts(home: Path) -> dict[str, object]:
     try:
         return {
             "verdicts": [c.verdict for c in of(history, events.CandidateScored, 1)],
-            "failures": {f.failure_id: f.step for f in of(history, events.FailureObserved, 1)},
+            # A list: whichever rank saw a failure, it is observed once.
+            "failures": sorted((f.failure_id, f.step) for f in of(history, events.FailureObserved, 1)),
             "memory": history.commit(1).event.state_hash,
         }
     finally:
@@ -79,6 +80,7 @@ def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_
     done = played(two, RESUMED)
     assert done.code == 0, done.stderr[-3000:]
     assert done.stages() == ["solver", "diagnosis"]
+    assert "round 1 solver: the training processes write to" in done.messages()
     assert counts(two) == counts(one)
     assert counts(one)["failures"], "the small model fails somewhere"
     logs = two / "a" / "rounds" / "001" / "solver-logs"
