@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from pydantic import BaseModel
 
 from diagevo.errors import ConfigError
 from diagevo.memory.decode import full
@@ -16,7 +17,15 @@ NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
 
-_canonical = msgspec.json.Encoder(order="sorted")
+
+def _fields(part: Any) -> dict[str, Any]:
+    """What msgspec writes of a model inside an event."""
+    if isinstance(part, BaseModel):
+        return vars(part)
+    raise TypeError(f"a {type(part).__name__} cannot be part of an event")
+
+
+_canonical = msgspec.json.Encoder(order="sorted", enc_hook=_fields)
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +96,8 @@ _MAY_FLOAT = {
 
 
 def _refuse_non_finite(value: Any, where: str) -> None:
+    if isinstance(value, BaseModel):
+        value = vars(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ConfigError(f"{where} is {value}: a number in the log must be finite")
@@ -102,11 +113,11 @@ def payload_of(event: Event) -> str:
     """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
     NaN."""
     name = type(event).__name__
-    plain = event.model_dump()
-    plain.pop("type", None)
     if name in _MAY_FLOAT:
-        _refuse_non_finite(plain, name)
-    return _canonical.encode(plain).decode()
+        _refuse_non_finite(event, name)
+    fields = vars(event).copy()
+    del fields["type"]
+    return _canonical.encode(fields).decode()
 
 
 def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DatabaseError
 
 from diagevo.errors import ConfigError, ConflictError, StaleWriterError
 from diagevo.memory.database import Database
-from diagevo.memory.events import CheckpointEvaluated, StageStarted
+from diagevo.memory.events import CheckpointEvaluated, DuplicateJudged, SimilarCause, StageStarted
 from diagevo.memory.log import Log
 from diagevo.memory.records import GENESIS, Pending, pending
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
@@ -222,6 +222,13 @@ def test_a_number_that_is_not_finite_is_refused(store: Store, value: float) -> N
         with pytest.raises(ConfigError, match="must be finite"):
             memory.evaluated(event, 0)
         assert list(memory.log.read("a")) == []
+
+
+def test_a_part_of_an_event_that_is_not_finite_is_refused_even_if_nobody_validated_it() -> None:
+    near = SimilarCause.model_construct(cause_id="c1", similarity=float("nan"))
+    judged = DuplicateJudged(failure_id="f", candidates=[], nearest=None, duplicate=False, cause_id=None)
+    with pytest.raises(ConfigError, match=r"nearest\.similarity is nan"):
+        pending("a", 1, judged.model_copy(update={"nearest": near}))
 
 
 def test_payload_bytes_are_kept_as_they_are(store: Store) -> None:
