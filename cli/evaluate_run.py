@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="BENCHMARK…", help="Names from `eval list --benchmarks`, `held-out`, or `all`."),
+    typer.Argument(metavar="BENCHMARK", help="Names from `eval list --benchmarks`, `held-out`, or `all`."),
 ]
 Model = Annotated[
     str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or a name an endpoint serves.")
@@ -48,7 +48,9 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many 
 Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples a question.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of draws, shuffled options and subsets.")]
-Batch = Annotated[int, typer.Option("--batch", min=1, help="Questions asked at once and saved together.")]
+Batch = Annotated[
+    int, typer.Option("--batch", min=1, help="Questions asked at once; a local model's are kept together.")
+]
 JudgeModel = Annotated[
     str | None, typer.Option("--judge", metavar="MODEL", help="Language model behind the rule.")
 ]
