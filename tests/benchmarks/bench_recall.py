@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from diagevo.memory.recall import Matrix, best_first
-from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster
+from tests.benchmarks.rows import Row, at_most, faster, side_by_side
 
 CAUSES, DIMENSION, SEARCHES = 1000, 1024, 200
 
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
             for query in queries[:20]:
                 table.search(query).limit(10).to_arrow()
 
-        reference = cpu_seconds(lance_search, repeat=3) / 20 * 1e3
-    ours = cpu_seconds(numpy_search, repeat=3) / SEARCHES * 1e3
+        took = side_by_side({"ours": lambda: numpy_search, "lance": lambda: lance_search}, repeat=5)
+    ours, reference = took["ours"] / SEARCHES * 1e3, took["lance"] / 20 * 1e3
     what = f"nearest causes, {CAUSES:,} × {DIMENSION}"
     return [at_most(what, ours, "ms", 0.3), faster(what, ours, reference, "LanceDB flat search", 1, "ms")]
