@@ -93,7 +93,11 @@ def latex(content: Table) -> str:
         r"\midrule",
     ]
     for label, values in content.rows.items():
-        line = [in_latex(label), *(_in_latex_cell(values.get(c), best[c]) for c in content.columns)]
+        against = content.differences.get(label, {})
+        line = [
+            in_latex(label),
+            *(_in_latex_cell(values.get(c), best[c], against.get(c)) for c in content.columns),
+        ]
         tabular.append(" & ".join(line) + r" \\")
     tabular += [r"\bottomrule", r"\end{tabular}"]
     if len(content.columns) > 6:
@@ -103,12 +107,16 @@ def latex(content: Table) -> str:
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
 
 
-def _in_latex_cell(known: Cell | None, best: float) -> str:
+def _in_latex_cell(known: Cell | None, best: float, difference: float | None) -> str:
     if known is None:
         return "--"
     mean = f"{known.mean:.1f}"
-    mean = rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean
-    return mean if known.deviation is None else rf"{mean} {{\scriptsize$\pm${known.deviation:.1f}}}"
+    parts = [rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean]
+    if known.deviation is not None:
+        parts.append(rf"{{\scriptsize$\pm${known.deviation:.1f}}}")
+    if difference is not None:
+        parts.append(rf"{{\scriptsize(${difference:+.1f}$)}}")
+    return " ".join(parts)
 
 
 FORMATS: Mapping[TableFormat, Callable[[Table], str]] = {"md": markdown, "csv": as_csv, "latex": latex}

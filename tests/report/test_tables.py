@@ -40,6 +40,7 @@ def test_latex_marks_the_best_means_and_escapes_text() -> None:
     text = latex(table("k", RUNS))
     assert r"\textbf{73.0} {\scriptsize$\pm$1.4}" in text
     assert text.count(r"\textbf{38.0}") == 2  # a tie: both
+    assert r"k = 0.2 & 71.0 {\scriptsize($-2.0$)} & \textbf{38.0} {\scriptsize($+0.0$)}" in text
     assert "±" not in text
     assert text.count("{") == text.count("}")
 
