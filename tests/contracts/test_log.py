@@ -282,6 +282,16 @@ def test_a_reader_is_not_kept_waiting_by_a_writer(store: Store) -> None:
         assert _positions(log) == [1, 2]
 
 
+def test_a_read_is_one_view_whatever_is_written_meanwhile(store: Store) -> None:
+    with store.log() as log, store.log() as other:
+        log.append("a", 0, [_event(1)])
+        with log.database.read() as connection:
+            assert log.head("a", connection).sequence == 1
+            other.append("a", 1, [_event(2)])
+            assert log.head("a", connection).sequence == 1
+        assert log.head("a").sequence == 2
+
+
 def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
