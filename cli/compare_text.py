@@ -122,7 +122,9 @@ def _side(side: "Side", fields: Sequence[str]) -> str:
 
 
 def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
-    """A row a shared cause, those with other timing first."""
+    """A row a shared cause of other timing or other wording. Those that are simply the same are a number
+    above, and rows of --json."""
+    told = (*found.timing, *(pair for pair in found.shared if pair.by != "text"))
     return [
         {
             "a": pair.a.id,
@@ -135,7 +137,7 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
             if pair.a.description == pair.b.description
             else f"{pair.a.description} | {pair.b.description}",
         }
-        for pair in (*found.timing, *found.shared)
+        for pair in told
     ]
 
 

@@ -103,12 +103,14 @@ def sink(call: Call) -> Iterator[Out]:
 
 
 def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, str | int | float):
+        return value
     value = render.plain(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
-    return json.dumps(render.plain(row), ensure_ascii=False, allow_nan=False, indent=indent)
+    return json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent, default=render.plain)
 
 
 def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:

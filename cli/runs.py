@@ -265,13 +265,23 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
         return stored
     merged = _merged(stored, from_settings(settings).nested())
     try:
-        return Config.model_validate(merged).model_dump(mode="json")
+        return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
     except ValidationError as error:
         if "roles" not in stored:  # configured by a trainer of its own: only what it gave
             return merged
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
+
+
+def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
+    """The checked values of the keys that were given: a key that is new since the run is no change."""
+    return {
+        key: _like(value, checked[key])
+        if isinstance(value, dict) and isinstance(checked[key], dict)
+        else checked[key]
+        for key, value in given.items()
+    }
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
@@ -10,7 +11,7 @@ from . import render
 from .memory_common import opened, where
 from .options import Call
 from .render import Column, fraction
-from .screen import percent
+from .screen import listed, percent
 
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
@@ -67,6 +68,7 @@ def answer(
     round_: int | None,
 ) -> None:
     """Ask the log, print the rows."""
+    from diagevo.memory.opening import runs_folder
     from diagevo.memory.references import resolve
     from diagevo.memory.retention import filter_of
     from diagevo.memory.whatif import observations
@@ -93,7 +95,13 @@ def answer(
             asked = [{**values, name: value} for value in several or ()]
         for one in asked:
             _check(one)
-        rows = [row for one in asked for row in _rows(history.run_id, observed, one, dropped, chosen, round_)]
+        kept = runs_folder(history.database) / history.run_id / "config.yaml"
+        config = kept if kept.exists() else None
+        rows = [
+            row
+            for one in asked
+            for row in _rows(history.run_id, observed, one, dropped, chosen, round_, config)
+        ]
     _print(call, history, as_of, rows)
 
 
@@ -123,6 +131,7 @@ def _rows(
     dropped: frozenset[str],
     chosen: "Filter",
     round_: int | None,
+    config: Path | None,
 ) -> list[dict[str, Any]]:
     """The rows of one set of changes: retention where the filter changes, and the replay."""
     from dataclasses import replace
@@ -160,7 +169,7 @@ def _rows(
             continue
         row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
         if rerun is not None and r.round >= rerun:
-            row |= {"status": "needs a rerun", "command": _command(run_id, rerun, values)}
+            row |= {"status": "needs a rerun", "command": _command(run_id, rerun, values, config)}
         else:
             row |= {
                 "failures": r.failures,
@@ -189,12 +198,13 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
     return ", ".join(words)
 
 
-def _command(run_id: str, rerun: int, values: Values) -> str:
-    """The line that plays the run again from where it would have gone another way."""
+def _command(run_id: str, rerun: int, values: Values, config: Path | None) -> str:
+    """The line that plays the run again from where it would have gone another way. There is no commit before
+    round 1 to fork from: that is a new run of the same configuration."""
     settings = " ".join(f"--set {_KEYS[name]}={value}" for name, value in values.items() if value is not None)
     if rerun == 1:
-        return f"diagevo train {settings}"
-    return f"diagevo runs fork --run {run_id} --round {rerun - 1} {settings}"
+        return f"diagevo train {'' if config is None else f'-c {config} '}{settings}"
+    return f"diagevo runs fork {run_id} --round {rerun - 1} {settings}"
 
 
 def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
@@ -206,19 +216,26 @@ def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, A
         chosen = [row for row in rows if row["kind"] == kind]
         if chosen:
             render.rows(call, columns, [_shown(row) for row in chosen])
-    for line in dict.fromkeys(_remarks(rows)):
+    for line in _remarks(rows):
         render.say(call, line)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Empty lists as a dash."""
-    return {key: None if value == [] else value for key, value in row.items()}
+    """Lists of causes for a person: how many, and the first of them; a dash for none."""
+    return {
+        key: (f"{len(value)}: {listed(value, 4)}" if value else None) if isinstance(value, list) else value
+        for key, value in row.items()
+    }
 
 
 def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the statuses mean here, each once."""
+    """What the statuses mean here: once a change, at the first round that it concerns."""
     remarks = []
+    told: set[tuple[str, str]] = set()
     for row in rows:
+        if (row["change"], row["status"]) in told:
+            continue
+        told.add((row["change"], row["status"]))
         if row["status"] == "open-loop":
             first = row["diverges"]
             since = (
@@ -229,7 +246,8 @@ def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
             remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
         elif row["status"] == "needs a rerun":
             remarks.append(
-                f"{row['change']}: the solver would have trained on other questions; run: {row['command']}"
+                f"{row['change']}: from round {row['round']} on the solver would have trained on other"
+                f" questions; run: {row['command']}"
             )
     return remarks
 

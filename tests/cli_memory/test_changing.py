@@ -6,9 +6,14 @@ import sys
 from pathlib import Path
 
 import diagevo
-from tests.cli.program import STARTED, clean_environment
+from diagevo.config.loading import of_profile
+from diagevo.memory.fork import changed_keys
+from tests.cli.program import STARTED, clean_environment, load
 from tests.cli_memory.conftest import Ask
 from tests.memory_audit.played import CONFIG, Player
+
+load()
+from diagevo.cli.runs import _reconfigured  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
@@ -33,6 +38,37 @@ def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
     assert longer.exit_code == 1
     assert "played goes on where b ends" in longer.stdout
     assert change("memory", "diff", "2..3", "--run", "played", "--exit-code").exit_code == 1
+
+
+def test_a_key_that_is_new_since_the_run_is_no_change_of_a_fork() -> None:
+    stored = of_profile("embedded").config.model_dump(mode="json")
+    del stored["hardware"]["machines"]
+    forked = _reconfigured(stored, ("memory.theta_up=0.8", "filter.tau=1.6"))
+    assert changed_keys(stored, forked) == ("memory.theta_up",)  # tau is 8/5 already
+
+
+def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
+    change("runs", "fork", "--round", "3", "--name", "b")
+    out = change("runs", "diff", "played@3", "b@3").stdout
+    assert "4 shared alike, 0 shared with other timing" in out
+    assert len(out.splitlines()) == 3
+    assert len(json.loads(change("runs", "diff", "played@3", "b@3", "--json").stdout)["data"]["shared"]) == 4
+    timing = change("runs", "diff", "played", "b").stdout
+    assert "2 shared alike, 2 shared with other timing" in timing
+    assert [line.split()[0] for line in timing.splitlines()[-2:]] == ["c2", "c3"]
+
+
+def test_a_filter_that_needs_a_rerun_from_round_1_names_the_kept_configuration(
+    change: Ask, home: Path
+) -> None:
+    def line() -> str:
+        return change("memory", "what-if", "--p-low", "0.6").stderr
+
+    assert "run: diagevo train --set filter.p_low=3/5" in line()
+    kept = home / "played" / "config.yaml"
+    kept.write_text("profile: embedded\n")
+    assert f"run: diagevo train -c {kept} --set filter.p_low=3/5" in line()
+    assert line().count("the solver would have trained on other questions") == 1
 
 
 def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_what_if_says_how_far_each_row_can_be_trusted(ask: Ask) -> None:
     assert "from round 3 on the run would have drawn other questions" in result.stderr
     rerun = ask("memory", "what-if", "--tau", "2")
     assert "needs a rerun" in rerun.stdout
-    assert "diagevo runs fork --run played --round 3 --set filter.tau=2" in rerun.stderr
+    assert "diagevo runs fork played --round 3 --set filter.tau=2" in rerun.stderr
 
 
 def test_retention_as_a_function_of_tau_is_drawn(ask: Ask) -> None:

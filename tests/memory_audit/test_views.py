@@ -10,9 +10,9 @@ from tests.memory_audit.played import C1, NODES
 
 ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "v_round": (
-        "SELECT round, failures, reference_round, reference_failures, epsilon_next, epsilon_next_value, active,"
-        " mastered, nodes, candidates, kept, observed, promoted, reactivated, created, position FROM v_round"
-        " ORDER BY round",
+        "SELECT round, failures, reference_round, reference_failures, epsilon_next, epsilon_next_value,"
+        " active, mastered, nodes, candidates, kept, observed, promoted, reactivated, created, position"
+        " FROM v_round ORDER BY round",
         [
             # The sixth failure of round 1 is unresolved; it was observed all the same.
             (1, 4, 1, 4, "1/3", 1 / 3, 3, 0, 3, 5, 2, 6, 0, 0, 3, 44),
@@ -22,7 +22,8 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         ],
     ),
     "v_cause": (
-        "SELECT cause_id, number, node_id, node, state, frequency, created_round FROM v_cause ORDER BY number",
+        "SELECT cause_id, number, node_id, node, state, frequency, created_round FROM v_cause"
+        " ORDER BY number",
         [
             ("c1", 1, "n1", NODES["n1"], "active", 1, 1),
             ("c2", 2, "n2", NODES["n2"], "mastered", 0, 1),
@@ -59,7 +60,8 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         ],
     ),
     "v_failure": (
-        "SELECT failure_id, question_id, stage, attempt, step FROM v_failure WHERE round = 2 ORDER BY position",
+        "SELECT failure_id, question_id, stage, attempt, step FROM v_failure WHERE round = 2"
+        " ORDER BY position",
         [
             ("r2.q2.a7", "r2.q2", "solver", 1, 1),  # void, as the next: their attempt was abandoned
             ("r2.q3.a1", "r2.q3", "solver", 1, 3),
