@@ -126,6 +126,19 @@ def test_a_mean_of_exactly_the_threshold_promotes(memory: Memory) -> None:
     assert promoted.consistency == "7/10"
 
 
+def test_questions_count_alike_however_many_responses_each_had(memory: Memory) -> None:
+    first_round(memory, [("drops a carry", "add", 2)])
+    memory.open_round(2)
+    scored = [
+        candidate("r2.q0", 9, cause="c1", responses=12),
+        candidate("r2.q1", 10, cause="c1", responses=12),
+        candidate("r2.q2", 8, cause="c1", responses=10),
+        candidate("r2.q3", 7, cause="c1", responses=10),
+    ]
+    [promoted] = memory.score(scored)
+    assert promoted.consistency == "37/48"  # (3/4 + 5/6 + 4/5 + 7/10) / 4; all 34 of 44 would be 17/22
+
+
 def test_the_stitched_partner_is_not_a_target(memory: Memory) -> None:
     first_round(memory, [("drops a carry", "add", 2), ("adds a carry twice", "add", 5)])
     memory.open_round(2)
