@@ -170,7 +170,8 @@ def verification_text(report: "Verification", fail: bool) -> str:
     ]
     lines.append(f"  chain head {report.head}")
     for fault in report.faults:
-        where = "" if fault.position is None else f" [#{fault.position} {fault.event_id}]"
+        named = [f"#{fault.position}" if fault.position else "", fault.event_id or ""]
+        where = f" [{' '.join(filter(None, named))}]" if any(named) else ""
         lines.append(f"  FAULT {fault.check}: {fault.message}{where}")
     lines += [f"  note: {note}" for note in report.notes]
     return "\n".join(lines) + "\n"

@@ -184,13 +184,10 @@ def open_history(location: str, run: str | None = None, *, root: Path | None = N
 def resolve_run(database: Database, run: str | None) -> str:
     """The run's id. Raises NotFoundError and names the runs there are."""
     with database.read() as connection:
-        last = (
-            select(EVENT.c.run_id, func.max(EVENT.c.position).label("position"))
-            .select_from(
-                EVENT.join(RUN, (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence))
-            )
-            .group_by(EVENT.c.run_id)
-        )
+        ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
+        last = select(RUN.c.run_id, func.coalesce(EVENT.c.position, 0).label("position"))
+        # A run whose last event is gone is still there: its damage must be found, not its absence.
+        last = last.select_from(RUN.outerjoin(EVENT, ends)).where(RUN.c.sequence > 0)
         known = {row.run_id: row.position for row in connection.execute(last)}
     if not known:
         raise NotFoundError(f"{shown(database.url)} has no runs yet", hint="start one: diagevo train")

@@ -92,6 +92,18 @@ def test_rebuild_mends_projections(change: Ask, home: Path) -> None:
     assert change("memory", "verify").exit_code == 0
 
 
+def test_a_run_without_its_last_event_is_found_to_be_cut_not_missing(change: Ask, home: Path) -> None:
+    from tests.contracts.databases import Store
+
+    Store(f"sqlite:///{home / 'diagevo.db'}", home).tamper("DELETE FROM event WHERE position = 139")
+    for command in (["memory", "verify"], ["memory", "verify", "--run", "played"]):
+        done = change(*command)
+        assert done.exit_code == 1, done.stderr
+        assert "played: FAULTS FOUND" in done.stdout
+        assert "the run's head is event 139, its last one is 138: the log's end is missing" in done.stdout
+        assert "round 4 ended with event 139, which the database does not have" in done.stdout
+
+
 def test_text_of_models_is_shown_not_obeyed(change: Ask, home: Path) -> None:
     hostile = "[bold red]not markup[/] \x1b[31mnor colour\x07 of a very long name\r\nand a second line"
     with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "hostile", root=home) as memory:

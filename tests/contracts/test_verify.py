@@ -42,6 +42,7 @@ def test_a_damaged_byte_names_its_event(played: Store) -> None:
     )
     report = _verified(played)
     assert [(f.check, f.position) for f in report.faults] == [("chain", 3)]
+    assert report.notes == ["not replayed: these are not the events that were written"]
     assert "the bytes of #3 CandidateScored are not those that were written" in report.faults[0].message
 
 
