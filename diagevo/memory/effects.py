@@ -90,12 +90,13 @@ def observed(state: MemoryState, now: Round, fact: Fact) -> None:
 def diagnosed(state: MemoryState, now: Round, fact: Fact) -> None:
     event = fact.event
     failure_id, cause_id, verdict = event.failure_id, event.cause_id, event.verdict
-    if now.failures[failure_id].attempt != event.attempt:
+    observation = now.failures[failure_id]
+    if observation.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of {failure_id} is void")
     before = now.diagnoses.get(failure_id)
     if before is not None and before.verdict != "unresolved":
         raise InconsistentError(f"{failure_id} was diagnosed before")
-    candidate = now.candidates[now.failures[failure_id].question_id]
+    candidate = now.candidates[observation.question_id]
     for shown in event.supplied:
         shown_id: str = shown.cause_id
         if shown_id != candidate.cause_id and shown_id != candidate.stitched_cause_id:

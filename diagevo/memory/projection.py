@@ -114,7 +114,7 @@ def load(
         return state
     for fact in log.facts(run_id, after=state.sequence, until=sequence):
         advance(state, fact)
-        if fact.type == "RoundCommitted" and state.round == round:
+        if state.round == round:
             break
     return state
 
