@@ -25,6 +25,7 @@ from . import (
     doctor,
     evaluate_run,
     init,
+    join,
     memory,
     options,
     oracle,
@@ -144,6 +145,7 @@ options.accept_common(
 )
 init.register(app)
 train.register(app)
+join.register(app)
 doctor.register(app)
 app.add_typer(config.app)
 app.add_typer(runs.app)

@@ -53,7 +53,8 @@ def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
     from diagevo.config.workload import gpu_schedule
 
     rounds, hardware = config.round.rounds, config.hardware
-    trained = f"{hardware.processes} × {hardware.device}"
+    machines = f"{hardware.machines} machines with each " if hardware.machines > 1 else ""
+    trained = f"{machines}{hardware.processes} × {hardware.device}"
     if hardware.colocate_vllm:
         trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
     served = ", beside it a vLLM server" if hardware.serve == "vllm" else ""
@@ -70,22 +71,21 @@ def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _launch(config: "Config", run: str | None) -> dict[str, str]:
-    """What starts the ranks of a phase here, and what takes part on each other machine."""
-    from diagevo.training.ranks import accelerate_command, join_command, main_address, worker_command
+    """What starts the ranks of a phase here, and what is to be run on each other machine."""
+    from diagevo.training.ranks import accelerate_command, worker_command
 
     hardware, job = config.hardware, Path("JOB")
-    port = main_address(hardware)[1] if hardware.machines > 1 else 0
     if hardware.accelerate_config is not None:
-        command = accelerate_command(hardware, job, 0, port)
+        [python, *command] = accelerate_command(hardware, job, 0, (hardware.address or "127.0.0.1", 0))
     elif hardware.ranks > 1:
-        command = worker_command(job)
+        [python, *command] = worker_command(job)
     else:
         return {}
-    others = range(1, hardware.machines)
-    commands = {"launch": command} | {
-        f"machine {n}": join_command(n, Path("RUNS") / (run or "RUN")) for n in others
+    joins = {
+        f"machine {n}": f"diagevo join --run {run or 'RUN'} --machine {n}"
+        for n in range(1, hardware.machines)
     }
-    return {name: shlex.join(["python", *command[1:]]) for name, command in commands.items()}
+    return {"launch": shlex.join([Path(python).name, *command])} | joins
 
 
 def _gpu_columns(config: "Config") -> tuple[render.Column, ...]:

@@ -75,7 +75,7 @@ class Roles:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
-            "server": sampler.url if isinstance(sampler, Served) else None,
+            "server": [sampler.url, sampler.key] if isinstance(sampler, Served) else None,
             "round_": round_,
         }
         return RewardSpec("diagevo.roles:challenger_reward", arguments)
@@ -118,7 +118,8 @@ class Roles:
             from diagevo.sampling.vllm_server import VLLMServer
 
             log, gpus = self.logs / "vllm.log", only_gpus(hardware.serve_gpus)
-            return VLLMServer(policy, log=log, options=hardware.serve_options, env=gpus)
+            host = hardware.address or "127.0.0.1"
+            return VLLMServer(policy, log=log, options=hardware.serve_options, env=gpus, host=host)
         from diagevo.sampling.transformers_sampler import TransformersSampler
         from diagevo.training.grpo import uses_cpu
 
@@ -126,7 +127,7 @@ class Roles:
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, server: str | None, round_: int
+    config: Mapping[str, Any], solver: str, server: tuple[str, str] | None, round_: int
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path())
@@ -135,7 +136,7 @@ def challenger_reward(
         return ChallengerReward(kit, kit.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(kit, VLLMClient(server), round_)
+    return ChallengerReward(kit, VLLMClient(*server), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

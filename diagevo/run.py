@@ -73,6 +73,9 @@ def train(
                 memory.check_embedder(identity(roles.embedder))
             else:
                 run.configure()
+            if (machines := config.hardware.machines) > 1:
+                others = "machine 1" if machines == 2 else f"machines 1 to {machines - 1}"
+                observer.message(f"on {others} run: diagevo join --run {run_id} --machine K")
             return run.play(rounds or config.round.rounds, until)
 
 

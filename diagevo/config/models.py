@@ -207,7 +207,13 @@ class HardwareConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one."
     )
-    processes: int = Field(default=1, ge=1, description="Training processes on this machine, one a GPU.")
+    processes: int = Field(default=1, ge=1, description="Training processes on a machine, one a GPU.")
+    machines: int = Field(
+        default=1, ge=1, description="Machines that train together; on the others run `diagevo join`."
+    )
+    address: str | None = Field(
+        default=None, description="Name or address by which the other machines reach this one."
+    )
     threads: int | None = Field(default=None, ge=1, description="CPU threads a process; None: torch decides.")
     rank_timeout: float = Field(
         default=1800.0, gt=0, description="Seconds that a rank waits for the others before the run ends."
@@ -215,14 +221,6 @@ class HardwareConfig(Section):
     accelerate_config: Path | None = Field(
         default=None,
         description="`fsdp`, `deepspeed` or a file of `accelerate launch`.",
-    )
-    machines: int = Field(
-        default=1, ge=1, description="Machines that train together, each with as many processes."
-    )
-    main_address: str | None = Field(
-        default=None,
-        pattern=r"^[^:]+:\d+$",
-        description="HOST:PORT of the machine that runs `train`, if several do; the next port is used too.",
     )
     attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
         default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
@@ -252,18 +250,14 @@ class HardwareConfig(Section):
     def _a_gpu_each(self) -> "HardwareConfig":
         if self.train_gpus and len(self.train_gpus) != self.processes:
             raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
-        if self.machines > 1 and self.main_address is None:
-            raise ValueError("hardware.machines above 1 needs hardware.main_address")
-        if self.machines > 1 and self.serve == "vllm":
-            raise ValueError(
-                "hardware.serve: vllm answers this machine alone; with several machines use transformers"
-            )
+        if self.machines > 1 and self.address is None:
+            raise ValueError("hardware.machines needs hardware.address, by which the others reach this one")
         return self
 
     @property
     def ranks(self) -> int:
-        """Training processes of all machines."""
-        return self.processes * self.machines
+        """Training processes on all machines together."""
+        return self.machines * self.processes
 
 
 class PolicyRole(Section):

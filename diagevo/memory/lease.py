@@ -2,22 +2,26 @@
 
 Taking a lease raises the fence; every append names the fence it was given and is refused once another
 writer has raised it. A lease is free when it was released, when its holder was this process, or died on
-this machine, or (on another machine) has not written for a while.
+this machine, or (on another machine) has neither written nor renewed it for a while.
 """
 
 import os
 import socket
+import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import select, update
 
-from diagevo.errors import StoreError
+from diagevo.errors import DiagEvoError, StoreError
+from diagevo.memory.database import Database
 from diagevo.memory.log import RUN, Log, now
 
 EXPIRES = timedelta(minutes=10)
-"""A holder on another machine counts as gone after so long without an append."""
+"""A holder on another machine counts as gone after so long without an append or a renewal."""
+RENEWED = 60.0
+"""Seconds between two renewals: a stage may take hours without an append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +85,54 @@ def acquire(log: Log, run_id: str, *, takeover: bool = False) -> int:
 
 
 def _refuse_where_held(run_id: str, holder: Holder, me: Holder, renewed_at: str) -> None:
-    if holder == me:
+    if holder == me or not _is_there(holder, renewed_at):
         return
-    if holder.host == me.host:
-        if not holder.alive():
-            return
-        where = f"process {holder.pid} on this machine"
-    else:
-        if datetime.fromisoformat(now()) - datetime.fromisoformat(renewed_at) > EXPIRES:
-            return
+    where = f"process {holder.pid} on this machine"
+    if holder.host != me.host:
         where = f"process {holder.pid} on {holder.host}, last seen {renewed_at}"
     raise StoreError(f"run {run_id} is being written by {where}", hint="stop it first, or name another run")
+
+
+def _is_there(holder: Holder, renewed_at: str) -> bool:
+    if holder.host == socket.gethostname():
+        return holder.alive()
+    return datetime.fromisoformat(now()) - datetime.fromisoformat(renewed_at) <= EXPIRES
+
+
+def writer(database: Database, run_id: str) -> Holder | None:
+    """Who writes the run now; None where nobody does, or where there is no such run yet."""
+    with database.read() as connection:
+        query = select(RUN.c.holder, RUN.c.renewed_at).where(RUN.c.run_id == run_id)
+        row = connection.execute(query).one_or_none()
+    if row is None or row.holder is None:
+        return None
+    holder = Holder.parse(row.holder)
+    return holder if _is_there(holder, row.renewed_at) else None
+
+
+class Renewal:
+    """Renews a lease in the background until `stop`, so that a long stage does not look like a death."""
+
+    def __init__(self, database: Database, run_id: str, fence: int) -> None:
+        self._database = database
+        self._run_id = run_id
+        self._fence = fence
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _renew(self) -> None:
+        while not self._over.wait(RENEWED):
+            ours = (RUN.c.run_id == self._run_id) & (RUN.c.fence == self._fence)
+            try:
+                with self._database.write() as connection:
+                    connection.execute(update(RUN).where(ours).values(renewed_at=now()))
+            except DiagEvoError:
+                continue  # The writer meets it too and tells of it; the next renewal may succeed.
 
 
 def release(log: Log, run_id: str, fence: int) -> None:

@@ -101,6 +101,7 @@ class Memory:
         self._embedder = embedder or UNNAMED
         self._lock = threading.RLock()
         self._fence: int | None = None
+        self._renewal: lease.Renewal | None = None
         self._depth = 0
         self._dirty = False
         self._broken: Exception | None = None
@@ -119,6 +120,8 @@ class Memory:
         with self._lock:
             if self._fence is None or takeover:
                 self._fence = lease.acquire(self.log, self.run_id, takeover=takeover)
+                self._stop_renewing()
+                self._renewal = lease.Renewal(self.database, self.run_id, self._fence)
                 self._reload_if_behind()
 
     @contextmanager
@@ -567,10 +570,16 @@ class Memory:
     def close(self) -> None:
         """Give the lease back and close the connections."""
         with self._lock:
+            self._stop_renewing()
             if self._fence is not None:
                 lease.release(self.log, self.run_id, self._fence)
                 self._fence = None
             self.database.close()
+
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._renewal = None
 
     def __enter__(self) -> "Memory":
         return self

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from diagevo.memory.database import Database
 from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
-from diagevo.memory.lease import Holder
+from diagevo.memory.lease import writer
 from diagevo.memory.log import RUN, Log
 from diagevo.memory.projection import ROUND
 
@@ -57,8 +57,8 @@ def _line(database: Database, run_id: str) -> RunLine:
     configuration = None if configured is None else expect(configured, RunConfigured)
     running = opened is not None and (commit is None or opened.position > commit.position)
     with database.read() as connection:
-        query = select(RUN.c.created_at, RUN.c.holder).where(RUN.c.run_id == run_id)
-        began, holder = connection.execute(query).one()
+        began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
+    holder = writer(database, run_id)
     return RunLine(
         run_id,
         0 if commit is None else commit.round,
@@ -76,7 +76,7 @@ def _line(database: Database, run_id: str) -> RunLine:
         began,
         last.recorded_at,
         last.position,
-        _writer(holder),
+        None if holder is None else f"{holder.host}:{holder.pid}",
     )
 
 
@@ -93,16 +93,6 @@ def _origin(log: Log, run_id: str) -> Origin | None:
         expect(r, RunConfigured).origin for r in log.read(run_id, types=["RunConfigured"], newest_first=True)
     )
     return next((origin for origin in found if origin is not None), None)
-
-
-def _writer(holder: str | None) -> str | None:
-    """The holder of a lease, unless it is a process of this machine that is gone."""
-    if holder is None:
-        return None
-    known = Holder.parse(holder)
-    if known.host == Holder.current().host and not known.alive():
-        return None
-    return f"{known.host}:{known.pid}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,11 @@ class Served(Sampler, Protocol):
         """The server's address; it stays the same."""
         ...
 
+    @property
+    def key(self) -> str:
+        """What the server must be asked with."""
+        ...
+
     def keep_up(self) -> None:
         """To be called now and then while others ask the server: what has died is started again."""
         ...

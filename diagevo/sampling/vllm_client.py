@@ -28,11 +28,11 @@ class VLLMClient:
     A call that the server's death interrupts is made again once it is back.
     """
 
-    def __init__(self, url: str, *, patience: float = 1200.0) -> None:
-        """`url`: without /v1. `patience`: seconds to wait for the server's return."""
+    def __init__(self, url: str, key: str, *, patience: float = 1200.0) -> None:
+        """`url`: without /v1. `key`: the server's. `patience`: seconds to wait for the server's return."""
         self._url = url
         self._patience = patience
-        self._sampler = OpenAISampler(f"{url}/v1", SERVED_NAME, timeout=1800.0, retries=1)
+        self._sampler = OpenAISampler(f"{url}/v1", SERVED_NAME, api_key=key, timeout=1800.0, retries=1)
 
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int

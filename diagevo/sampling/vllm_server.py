@@ -1,6 +1,7 @@
 """A vLLM server that diagevo starts for a frozen model, watches, and ends with the stage."""
 
 import re
+import secrets
 import socket
 import sys
 import time
@@ -20,7 +21,7 @@ _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itsel
 
 
 class VLLMServer:
-    """Implements `Served` over a server of its own on loopback, with a port that the system gives.
+    """Implements `Served` over a server of its own, with a port that the system gives and a key of its own.
 
     A server that dies is started again with the same weights on the same port, `restarts` times in all, and
     the call that it interrupted is made again; after that the error names its log file. Other processes may
@@ -41,8 +42,11 @@ class VLLMServer:
         request_timeout: float = 1800.0,
         restarts: int = 1,
         env: dict[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
+
+        `host`: the address that it listens on, loopback unless ranks on other machines ask it too.
 
         Raises MissingDependencyError for a folder that is no model, ServiceError where no server comes up.
         """
@@ -53,16 +57,23 @@ class VLLMServer:
         self._startup_timeout = startup_timeout
         self._request_timeout = request_timeout
         self._restarts_left = restarts
-        self._env = env
+        self._key = secrets.token_urlsafe(24)
+        self._env = {**(env or {}), "VLLM_API_KEY": self._key}
+        self._host = host
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
-        self._port = _free_port()
+        self._port = _free_port(host)
         self._start()
 
     @property
     def url(self) -> str:
         """The server's address, without /v1."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def key(self) -> str:
+        """What the server must be asked with: others may reach its port."""
+        return self._key
 
     @property
     def pid(self) -> int | None:
@@ -108,7 +119,7 @@ class VLLMServer:
             "--served-model-name",
             SERVED_NAME,
             "--host",
-            "127.0.0.1",
+            self._host,
             "--port",
             str(self._port),
             # vLLM's own defaults, or a top-k of the model's generation config would apply unasked.
@@ -123,7 +134,9 @@ class VLLMServer:
         except BaseException:
             self.close()
             raise
-        self._sampler = OpenAISampler(f"{self.url}/v1", SERVED_NAME, timeout=self._request_timeout, retries=1)
+        self._sampler = OpenAISampler(
+            f"{self.url}/v1", SERVED_NAME, api_key=self._key, timeout=self._request_timeout, retries=1
+        )
 
     def _template(self) -> list[str]:
         """The option that gives a model without a chat template the plain one: vLLM has none of its own."""
@@ -180,7 +193,6 @@ def _telling(log: str) -> str:
     return "\n".join(list(named)[-5:] or lines[-15:])
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
         return listener.getsockname()[1]

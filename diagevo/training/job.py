@@ -21,8 +21,7 @@ from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError
 from diagevo.training.rollouts import Reward, TrainingRow
 
-KEY = "DIAGEVO_LAUNCH_KEY"  # environment variable with the key of the connection, in hex
-JOB_FILE = "job.json"  # in the phase's folder of logs, as long as it is played
+NAME = "job.json"  # in the folder of the phase's logs, as long as the phase is played
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,15 @@ class Job:
     seed: int
     resume: bool
     hardware: HardwareConfig
-    address: str
+    address: str | tuple[str, int]
+    """Where the launcher listens: a socket's path, or host and port where there are several machines."""
+    meeting: tuple[str, int]
+    """Host and port at which the ranks find each other."""
+    key: str
+    """What authenticates a rank to the launcher, in hex. It also tells one launch from another."""
 
     def write(self, path: Path) -> None:
+        """Whole or not at all, and for this user alone: it holds the key."""
         payload = {
             "start": str(self.start.resolve()),
             "rows": [asdict(row) for row in self.rows],
@@ -71,9 +76,17 @@ class Job:
             "resume": self.resume,
             "hardware": self.hardware.model_dump(mode="json"),
             "address": self.address,
+            "meeting": self.meeting,
+            "key": self.key,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(payload, ensure_ascii=False), encoding="utf-8")
+        staging = path.with_name(f".staging-{path.name}")
+        staging.unlink(missing_ok=True)
+        with open(
+            os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+        ) as file:
+            json.dump(payload, file, ensure_ascii=False)
+        staging.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> "Job":
@@ -89,30 +102,17 @@ class Job:
             seed=payload["seed"],
             resume=payload["resume"],
             hardware=HardwareConfig.model_validate(payload["hardware"]),
-            address=payload["address"],
+            address=_pair(payload["address"]) if isinstance(payload["address"], list) else payload["address"],
+            meeting=_pair(payload["meeting"]),
+            key=payload["key"],
         )
 
 
-def connection_key() -> bytes:
-    """The key that all ranks know. Raises ConfigError where it was not given."""
-    try:
-        return bytes.fromhex(os.environ[KEY])
-    except (KeyError, ValueError) as error:
-        raise ConfigError(
-            f"training on several machines needs a common secret, and {KEY} holds none",
-            hint=f"export {KEY}=$(openssl rand -hex 32) once, and give every machine the same",
-        ) from error
+def _pair(address: list[Any]) -> tuple[str, int]:
+    host, port = address
+    return host, port
 
 
-def place_of(address: str) -> str | tuple[str, int]:
-    """A socket's path, or host and port, as `multiprocessing.connection` takes them."""
-    if address.startswith("/"):
-        return address
-    host, _, port = address.rpartition(":")
-    return host, int(port)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+def free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
         return listener.getsockname()[1]

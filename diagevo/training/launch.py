@@ -1,7 +1,8 @@
 """A phase in processes of its own: one a GPU, or several on the CPU over gloo; watched until all have ended.
 
 Memory on a GPU is given back because the processes end. A rank that dies or hangs ends the phase with its
-name. How they are started, on one machine or several: ranks.py.
+name. FSDP and DeepSpeed go through `accelerate launch` with the configured file. Other machines start ranks
+of their own for the same job (machines.py): they need the run's folder on a disk that all see.
 """
 
 import queue
@@ -10,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
@@ -19,8 +21,8 @@ from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
 from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.training.job import JOB_FILE, Job, RewardSpec, connection_key, place_of
-from diagevo.training.ranks import main_address, start_ranks
+from diagevo.training.job import NAME, Job, RewardSpec, free_port
+from diagevo.training.ranks import log_of, start_ranks
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
 _RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
@@ -43,35 +45,40 @@ def train_in_processes(
     logs: Path,
     keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
-    """As `grpo.train`, in `hardware.ranks` processes whose output goes to `logs`/rank-*.log.
+    """As `grpo.train`, in `hardware.ranks` ranks whose output goes to `logs`.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
     server that the ranks ask. Raises what a rank raised where that is an error of diagevo's, ServiceError
     with the rank and its log where it died or hung.
     """
+    key, host = secrets.token_bytes(32), hardware.address or "127.0.0.1"
+    job_file = logs / NAME
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
-        address, key = _meeting_place(hardware, Path(folder))
-        job = Job(
-            start, tuple(rows), reward, settings, sampling, output, work, seed, resume, hardware, address
-        )
-        job_file = logs / JOB_FILE
-        with Listener(place_of(address), authkey=key) as listener:
-            job.write(job_file)  # Other machines see by this file that a phase is played.
-            ranks = start_ranks(job_file, hardware, logs, key)
+        address = str(Path(folder) / "ranks") if hardware.machines == 1 else (host, 0)
+        with Listener(address, authkey=key) as listener:
+            job = Job(
+                start=start,
+                rows=tuple(rows),
+                reward=reward,
+                settings=settings,
+                sampling=sampling,
+                output=output,
+                work=work,
+                seed=seed,
+                resume=resume,
+                hardware=hardware,
+                address=listener.address,
+                meeting=(host, free_port(host)),
+                key=key.hex(),
+            )
+            job.write(job_file)
+            ranks = start_ranks(job_file, job, machine=0)
             try:
-                return _Supervision(listener, ranks, hardware, on_step, keep_up).run()
+                return _Supervision(listener, ranks, job_file, hardware, on_step, keep_up).run()
             finally:
+                job_file.unlink(missing_ok=True)
                 for rank in ranks:
                     rank.stop()
-                job_file.unlink()
-
-
-def _meeting_place(hardware: HardwareConfig, folder: Path) -> tuple[str, bytes]:
-    """Where the ranks report, and the key of the connection: among machines a secret of the user's."""
-    if hardware.machines == 1:
-        return str(folder / "ranks"), secrets.token_bytes(32)
-    host, port = main_address(hardware)
-    return f"{host}:{port + 1}", connection_key()
 
 
 class _Supervision:
@@ -81,13 +88,16 @@ class _Supervision:
         self,
         listener: Listener,
         processes: Sequence[SupervisedProcess],
+        job_file: Path,
         hardware: HardwareConfig,
         on_step: OnStep,
         keep_up: Callable[[], None],
     ) -> None:
         self._listener = listener
         self._processes = processes
-        self._ranks, self._local = hardware.ranks, hardware.processes
+        self._job_file = job_file
+        self._hardware = hardware
+        self._ranks = hardware.ranks
         self._on_step = on_step
         self._keep_up = keep_up
         self._arrivals: queue.SimpleQueue[Connection] = queue.SimpleQueue()
@@ -95,7 +105,8 @@ class _Supervision:
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
         self._errors: dict[int, tuple[str, str, str | None]] = {}
-        self._gone: set[int] = set()
+        self._lost: list[int] = []
+        """Ranks of other machines whose connection ended; of our own we see the processes."""
         self._summary: TrainingSummary | None = None
 
     def run(self) -> TrainingSummary:
@@ -111,6 +122,12 @@ class _Supervision:
                 if self._errors:
                     self._fail()
                 self._report_dead([process.status() for process in self._processes])
+            if self._lost and self._summary is None:
+                self._listen_for(_ANSWER)
+                if self._errors:
+                    self._fail()
+                if self._summary is None:
+                    self._report_lost(self._lost[0])
             if all(status == 0 for status in statuses):
                 self._listen_for(1.0)
                 if self._summary is None:
@@ -118,9 +135,11 @@ class _Supervision:
                 return self._summary
 
     def _accept(self) -> None:
-        for _ in range(self._ranks):
+        while True:
             try:
                 self._arrivals.put(self._listener.accept())
+            except (AuthenticationError, EOFError):
+                continue  # Not one of our ranks.
             except OSError:
                 return  # The phase is over, and the listener with it.
 
@@ -141,7 +160,8 @@ class _Supervision:
                 self._take(connection, connection.recv())
             except (EOFError, OSError):
                 self._open.remove(connection)
-                self._gone.add(self._rank_of.get(connection, -1))
+                if (rank := self._rank_of.get(connection, 0)) >= self._hardware.processes:
+                    self._lost.append(rank)
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
         match message:
@@ -172,21 +192,16 @@ class _Supervision:
         statuses = [process.status() for process in self._processes]
         if any(status not in (None, 0, 1) for status in statuses):
             self._report_dead(statuses)  # Killed: the others only report that it is gone.
+        if gone := [rank for rank in self._lost if rank not in self._errors]:
+            self._report_lost(gone[0])
         silent = sorted(set(range(self._ranks)) - set(self._errors))
         rank, (_, text, _) = next(iter(self._errors.items()))
         if silent and ("Timed out" in text or "timeout" in text.lower()):
-            places = "; ".join(f"rank {r} was {self._place.get(r, 'starting')}" for r in silent)
+            places = "; ".join(f"rank {r} was {self._where(r)}" for r in silent)
             raise ServiceError(
                 f"Training rank {silent[0]} of {self._ranks} did not answer the others in time: {places}. "
                 f"Its log: {self._log(silent[0])}",
                 hint=f"hardware.rank_timeout is how long ranks wait. {_RESUME}",
-            )
-        elsewhere = sorted(r for r in self._gone - set(self._errors) if r >= self._local)
-        if elsewhere:
-            raise ServiceError(
-                f"Training rank {elsewhere[0]} of {self._ranks}, on another machine, is gone; it was "
-                f"{self._place[elsewhere[0]]}. Its log is beside {self._log(rank)}",
-                hint=_RESUME,
             )
         raise ServiceError(
             f"Training rank {rank} of {self._ranks} failed: {text} Its log: {self._log(rank)}", hint=_RESUME
@@ -197,16 +212,31 @@ class _Supervision:
         dead = sorted((status, rank) for rank, status in enumerate(statuses) if status not in (None, 0))
         status, rank = dead[0]
         assert status is not None
-        place = self._place.get(rank, "starting")
         # NCCL ends the ranks that wait; the one that hangs runs on.
         others = [r for r in range(len(statuses)) if statuses[r] is None]
-        running = "".join(f" Rank {r} runs still, {self._place.get(r, 'starting')}." for r in others)
+        running = "".join(f" Rank {r} runs still, {self._where(r)}." for r in others)
         tail = self._processes[rank].tail()
         raise ServiceError(
-            f"Training rank {rank} of {self._ranks} {ending(status)} while {place}.{running} "
+            f"Training rank {rank} of {self._ranks} {ending(status)} while {self._where(rank)}.{running} "
             f"Its log: {self._log(rank)}; it ends with:\n{tail}",
             hint=_RESUME,
         )
 
+    def _report_lost(self, rank: int) -> None:
+        machine = rank // self._hardware.processes
+        raise ServiceError(
+            f"Training rank {rank} of {self._ranks}, on machine {machine}, has ended or cannot be reached; "
+            f"it was {self._where(rank)}. Its log: {self._log(rank)}",
+            hint=_RESUME,
+        )
+
+    def _where(self, rank: int) -> str:
+        if rank in self._place:
+            return self._place[rank]
+        if rank < self._hardware.processes:
+            return "starting"
+        machine = rank // self._hardware.processes
+        return f"not there (on machine {machine} run: diagevo join --machine {machine})"
+
     def _log(self, rank: int) -> Path:
-        return self._processes[max(0, min(rank, len(self._processes) - 1))].log
+        return log_of(self._job_file, self._hardware, rank)

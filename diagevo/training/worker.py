@@ -14,7 +14,7 @@ from typing import Any
 
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.training.grpo import train, uses_cpu
-from diagevo.training.job import Job, connection_key, place_of
+from diagevo.training.job import Job
 from diagevo.training.rollouts import Reward, Rollout
 
 
@@ -53,7 +53,7 @@ def _play(job: Job, connection: Connection) -> None:
     if state.num_processes != job.hardware.ranks:
         raise ConfigError(
             f"{job.hardware.ranks} training processes were asked for, {state.num_processes} came up.",
-            hint="Give the launcher hardware.processes times hardware.machines.",
+            hint="hardware.processes and hardware.machines say how many; start as many.",
         )
 
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
@@ -91,7 +91,7 @@ def _let_ranks_load_each_others_files() -> None:
 
 def main() -> int:
     job = Job.read(Path(sys.argv[1]))
-    connection = Client(place_of(job.address), authkey=connection_key())
+    connection = Client(job.address, authkey=bytes.fromhex(job.key))
     connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
         _play(job, connection)

@@ -113,15 +113,13 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
 
 def test_a_plan_names_the_command_of_the_ranks_and_of_each_other_machine() -> None:
     assert json.loads(invoke("train", "--plan", "--json").stdout)["data"]["launch"] == {}
-    hardware = (
-        "machines: 2, main_address: '10.0.0.1:29400', train_gpus: [], processes: 8, serve: transformers"
-    )
+    hardware = "machines: 2, address: 10.0.0.1, train_gpus: [], serve_gpus: [], processes: 8"
     two = f"--set=hardware={{{hardware}}}"
     shown = invoke("train", "--plan", "--profile", "qwen3-8b", "--run", "first", two).stdout
     launch = next(line for line in shown.splitlines() if line.startswith("launch  "))
     assert launch.split()[1:4] == ["python", "-m", "accelerate.commands.launch"]
     assert "--num_processes 16 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1" in launch
-    assert "machine 1     python -m diagevo.training.join RUNS/first 1" in shown
+    assert "machine 1     diagevo join --run first --machine 1" in shown
 
 
 def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:

@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
 from diagevo.errors import StaleWriterError, StoreError
-from diagevo.memory.lease import EXPIRES
+from diagevo.memory.database import Database
+from diagevo.memory.lease import EXPIRES, Renewal, writer
 from diagevo.memory.log import RUN
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
@@ -80,9 +82,11 @@ def test_a_silent_holder_on_another_machine_is_gone_after_a_while(store: Store) 
         memory.open_round(1)
     with store.open() as memory:
         hold(timedelta(seconds=5))
+        assert str(writer(memory.database, "a")) == "elsewhere:17:99"
         with pytest.raises(StoreError, match="process 17 on elsewhere, last seen"):
             memory.score([candidate("r1.q0")])
         hold(EXPIRES + timedelta(seconds=5))
+        assert writer(memory.database, "a") is None
         memory.score([candidate("r1.q0")])
 
 
@@ -95,3 +99,53 @@ def test_each_append_renews_the_lease(store: Store) -> None:
         with memory.database.read() as connection:
             renewed = connection.execute(RUN.select()).one().renewed_at
         assert renewed > "2026-02"
+
+
+def _set_renewed(database: Database, when: str) -> None:
+    with database.write() as connection:
+        connection.execute(update(RUN).values(renewed_at=when))
+
+
+def _renewed(database: Database) -> str:
+    with database.read() as connection:
+        return connection.execute(RUN.select()).one().renewed_at
+
+
+OLD = "2026-01-01T00:00:00.000000+00:00"
+
+
+def test_a_stage_without_appends_does_not_look_like_a_death(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.05)
+    with store.open() as memory:
+        memory.open_round(1)
+        _set_renewed(memory.database, OLD)
+        deadline = time.monotonic() + 30
+        while _renewed(memory.database) == OLD and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert _renewed(memory.database) > "2026-02"
+    with store.log() as log:
+        assert writer(log.database, "a") is None, "it was given back"
+        _set_renewed(log.database, OLD)
+        time.sleep(0.3)
+        assert _renewed(log.database) == OLD, "and is renewed no more"
+
+
+def test_a_lease_that_was_taken_over_is_not_renewed_by_the_one_who_lost_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store.open() as heir:
+        heir.open_round(1)
+        heir.claim(takeover=True)
+        _set_renewed(heir.database, OLD)
+        monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.02)
+        lost = Renewal(heir.database, "a", 1)
+        time.sleep(0.3)
+        lost.stop()
+        assert _renewed(heir.database) == OLD
+
+
+def test_a_run_that_is_not_there_is_written_by_nobody(store: Store) -> None:
+    with store.log() as log:
+        assert writer(log.database, "none") is None

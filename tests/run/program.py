@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,22 @@ def played(
                     process.send_signal(signal.SIGCONT)
             stderr = process.stderr.read()
             return Told(lines, process.wait(timeout=60), stderr)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def joining(home: Path, machine: int) -> Iterator[subprocess.Popen[str]]:
+    """`diagevo join` beside run `a` of `home`."""
+    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "join", "--run", "a"]
+    with subprocess.Popen(
+        [*program, "--machine", str(machine)],
+        env={**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
         finally:
             process.kill()
 

@@ -41,6 +41,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body: Any = json.loads(self.rfile.read(length) or "null")
+        if self.headers["Authorization"] != f"Bearer {os.environ['VLLM_API_KEY']}":
+            self.reply(401, {"error": "Unauthorized"})
+            return
         self.complete(body)
 
     def complete(self, body: Any) -> None:

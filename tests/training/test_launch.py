@@ -1,11 +1,8 @@
-"""A phase in two real processes over gloo, of one machine and of two, against the same phase in one."""
+"""A phase in two real processes over gloo, against the same phase in one."""
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout, TrainingSummary
-from diagevo.training.job import KEY, RewardSpec, free_port
+from diagevo.training.job import RewardSpec
 from diagevo.training.launch import train_in_processes
 from tests.training import phase
 
@@ -30,7 +27,7 @@ def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable[..., None] | None = None,
            timeout: float = 300.0, keep_up: Callable[[], None] = lambda: None,
-           machines: int = 1, **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
+           **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
     reports: Reports = {}
 
     def noted(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
@@ -38,8 +35,6 @@ def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable
         if on_step is not None:
             on_step(step)
 
-    host = {"machines": machines, "main_address": f"127.0.0.1:{free_port()}"} if machines > 1 else {}
-    hardware = {"device": "cpu", "processes": 2 // machines, "threads": 1, "rank_timeout": timeout, **host}
     summary = train_in_processes(
         start,
         phase.ROWS,
@@ -51,25 +46,15 @@ def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable
         seed=phase.SEED,
         on_step=noted,
         resume=resume,
-        hardware=HardwareConfig.model_validate(hardware),
+        hardware=HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout),
         logs=folder / "rounds/001/solver-logs",
         keep_up=keep_up,
     )
     return summary, reports
 
 
-@contextmanager
-def joined(run: Path, machine: int) -> Iterator[None]:
-    """Another machine that takes part, here a process of its own."""
-    with subprocess.Popen([sys.executable, "-m", "diagevo.training.join", str(run), str(machine)]) as process:
-        try:
-            yield
-        finally:
-            process.terminate()
-
-
 def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ServiceError) as caught:
         launch(tiny_model, tmp_path, kill=1)
@@ -78,9 +63,7 @@ def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way
     assert "measuring the rollouts of step 2" in caught.value.message
     assert "rank-1.log" in caught.value.message
 
-    monkeypatch.setenv(KEY, "0123456789abcdef")
-    with joined(tmp_path, 1):
-        summary, reports = launch(tiny_model, tmp_path, resume=True, machines=2)
+    summary, reports = launch(tiny_model, tmp_path, resume=True)
     logs = sorted(path.name for path in (tmp_path / "rounds/001/solver-logs").iterdir())
     assert logs == ["rank-0.log", "rank-1.log"], "the job is gone once it is done"
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])

@@ -11,8 +11,7 @@ from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
-from diagevo.training.job import KEY, connection_key
-from diagevo.training.ranks import accelerate_command, accelerate_file, join_command
+from diagevo.training.ranks import accelerate_command, accelerate_file
 
 JOB = Path("/shared/runs/a/rounds/001/solver-logs/job.json")
 
@@ -20,9 +19,9 @@ JOB = Path("/shared/runs/a/rounds/001/solver-logs/job.json")
 def read(name: str, machine: int) -> Any:
     """What accelerate makes of our command on one of two machines of eight GPUs."""
     hardware = HardwareConfig(
-        device="cuda", processes=8, accelerate_config=Path(name), machines=2, main_address="10.0.0.1:29400"
+        device="cuda", processes=8, accelerate_config=Path(name), machines=2, address="10.0.0.1"
     )
-    command = accelerate_command(hardware, JOB, machine, 29400)
+    command = accelerate_command(hardware, JOB, machine, ("10.0.0.1", 29400))
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
     arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
     # As its `launch_command` does before it starts DeepSpeed.
@@ -70,20 +69,6 @@ def test_the_deepspeed_file_starts_zero_three_with_whole_weights_on_each_machine
     assert environment["ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"] == "true"
     assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
     assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("2", "8", 1)
-
-
-def test_another_machine_joins_by_the_runs_folder_and_its_number() -> None:
-    assert join_command(1, Path("runs/a"))[1:] == ["-m", "diagevo.training.join", "runs/a", "1"]
-
-
-def test_several_machines_need_a_secret_and_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(KEY, raising=False)
-    with pytest.raises(ConfigError, match="common secret"):
-        connection_key()
-    with pytest.raises(ValueError, match=r"needs hardware\.main_address"):
-        HardwareConfig(machines=2)
-    with pytest.raises(ValueError, match="answers this machine alone"):
-        HardwareConfig(machines=2, main_address="10.0.0.1:29400", serve="vllm")
 
 
 def test_a_file_that_is_neither_ours_nor_there_is_refused() -> None:

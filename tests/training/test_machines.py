@@ -1,0 +1,145 @@
+"""A phase on two machines, which are two launchers on this one that meet at its address."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import HardwareConfig
+from diagevo.errors import ConfigError, ServiceError
+from diagevo.training.grpo import Rollout, TrainingSummary
+from diagevo.training.job import NAME, Job, RewardSpec
+from diagevo.training.launch import train_in_processes
+from diagevo.training.machines import join
+from diagevo.training.ranks import start_ranks
+from tests.training import phase
+
+pytestmark = pytest.mark.slow
+TWO = HardwareConfig(device="cpu", threads=1, rank_timeout=120, machines=2, address="127.0.0.1")
+Reports = dict[int, tuple[list[Rollout], list[float]]]
+
+
+@pytest.fixture(autouse=True)
+def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+@contextmanager
+def joined(run: Path, machine: int = 1) -> Iterator[list[str]]:
+    """Another machine that joins the run; what it says, complete once the block is left."""
+    over, said = threading.Event(), []
+    other = threading.Thread(
+        target=join, args=[run, machine], kwargs={"is_played": lambda: not over.is_set(), "say": said.append}
+    )
+    other.start()
+    try:
+        yield said
+    finally:
+        over.set()
+        other.join()
+
+
+def launch(start: Path, run: Path, **reward: Any) -> tuple[TrainingSummary, Reports]:
+    reports: Reports = {}
+    folder = run / "rounds/001"
+    summary = train_in_processes(
+        start,
+        phase.ROWS,
+        RewardSpec("tests.training.phase:LetterReward", reward),
+        phase.SETTINGS,
+        phase.SAMPLING,
+        output=folder / "solver",
+        work=folder / "work",
+        seed=phase.SEED,
+        on_step=lambda step, rollouts, rewards: reports.update({step: (rollouts, rewards)}),
+        resume=True,
+        hardware=TWO,
+        logs=folder / "solver-logs",
+    )
+    return summary, reports
+
+
+def test_two_machines_play_the_phase_of_one_also_when_a_rank_of_the_other_was_killed_on_the_way(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    run, logs = tmp_path / "run", tmp_path / "run/rounds/001/solver-logs"
+    with joined(run) as said, pytest.raises(ServiceError) as caught:
+        launch(tiny_model, run, kill=1)
+    said_of_it = "Training rank 1 of 2, on machine 1, has ended or cannot be reached; it was measuring the"
+    assert said_of_it in caught.value.message
+    assert "measuring the rollouts of step 2" in caught.value.message
+    assert str(logs / "rank-1.log") in caught.value.message
+    assert said == [
+        "joining rounds/001/solver-logs",
+        f"rounds/001/solver-logs: a rank was ended by signal 9 (SIGKILL); its log: {logs / 'rank-1.log'}",
+    ]
+    assert not (logs / NAME).exists(), "nobody is to join a phase that is over"
+
+    with joined(run) as said:
+        summary, reports = launch(tiny_model, run)
+    assert said == ["joining rounds/001/solver-logs"]
+    assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
+    phase.play(tiny_model, tmp_path / "one", resume=False)
+    alone = phase.steps(tmp_path / "one")
+    for step, (rollouts, rewards) in reports.items():
+        expected, expected_rewards = alone[step]
+        named = [(r.row_id, r.sample, r.text, r.truncated) for r in rollouts]
+        assert named == [(r["row_id"], r["sample"], r["text"], r["truncated"]) for r in expected]
+        assert rewards == expected_rewards
+
+
+def a_job(folder: Path, **hardware: Any) -> tuple[Path, Job]:
+    job = Job(
+        start=folder,
+        rows=(),
+        reward=RewardSpec("a:b"),
+        settings=phase.SETTINGS,
+        sampling=phase.SAMPLING,
+        output=folder / "solver",
+        work=folder / "work",
+        seed=0,
+        resume=False,
+        hardware=HardwareConfig.model_validate({"machines": 2, "address": "node0", **hardware}),
+        address=("node0", 4001),
+        meeting=("node0", 4002),
+        key="00",
+    )
+    file = folder / "rounds/001/solver-logs" / NAME
+    job.write(file)
+    return file, job
+
+
+def test_a_machine_that_the_run_does_not_count_on_is_refused(tmp_path: Path) -> None:
+    file, job = a_job(tmp_path)
+    assert file.stat().st_mode & 0o077 == 0, "it holds the key"
+    assert Job.read(file) == job
+    with pytest.raises(ConfigError, match="there is no machine 2: the run trains on machines 0 to 1"):
+        join(tmp_path, 2, is_played=lambda: True, say=print)
+
+
+@pytest.mark.parametrize(("machine", "ranks"), [(0, [0, 1]), (1, [2, 3])])
+def test_each_machine_starts_its_own_ranks_of_all(
+    machine: int, ranks: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[list[str], Path, dict[str, str]]] = []
+    monkeypatch.setattr(
+        "diagevo.training.ranks.SupervisedProcess", lambda argv, log, env: started.append((argv, log, env))
+    )
+    file, job = a_job(tmp_path, processes=2)
+    start_ranks(file, job, machine)
+    assert [log.name for _, log, _ in started] == [f"rank-{rank}.log" for rank in ranks]
+    assert [(env["RANK"], env["LOCAL_RANK"]) for _, _, env in started] == [
+        (str(rank), str(local)) for local, rank in enumerate(ranks)
+    ]
+    for argv, _, env in started:
+        assert argv[1:] == ["-m", "diagevo.training.worker", str(file)]
+        assert (env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == ("4", "2")
+        assert (env["MASTER_ADDR"], env["MASTER_PORT"]) == ("node0", "4002")
+
+
+def test_several_machines_need_an_address() -> None:
+    with pytest.raises(ValueError, match=r"hardware\.address"):
+        HardwareConfig(machines=2)
