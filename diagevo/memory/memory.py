@@ -1,65 +1,42 @@
 """What a consumer calls: verbs that append facts and the consequences that follow from them.
 
-Every verb is one transaction; `atomic()` joins several. The state in memory and the log move together:
-where a transaction fails, the state is folded again from the log. One writer a run (`lease.py`); a `Memory`
-takes the lease with its first write, so that reading needs none. Thread-safe.
+Every verb is one transaction; `atomic()` joins several (`writer.py`). What concerns the configuration and the
+vectors is in `embedding.py`. Thread-safe.
 """
 
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from diagevo.errors import (
-    ConfigError,
     ConflictError,
-    InconsistentError,
     NotFoundError,
     OutOfOrderError,
-    StoreError,
 )
-from diagevo.memory import decide, heads, lease, projection
-from diagevo.memory.artifacts import Artifacts
-from diagevo.memory.database import Database
-from diagevo.memory.decode import Fact
+from diagevo.memory import decide, heads, projection
+from diagevo.memory.embedding import EmbeddedRun
 from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     CausePromoted,
     CheckpointEvaluated,
     DuplicateJudged,
-    Embedder,
-    Event,
     FailureDiagnosed,
     FailureObserved,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
     RoundCommitted,
-    RunConfigured,
-    SimilarCause,
     StageAbandoned,
     StageCompleted,
     StageStarted,
 )
-from diagevo.memory.log import Log, now
+from diagevo.memory.log import now
 from diagevo.memory.model import Cause, KnownCause, MemoryState, Node, Round
-from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.records import event_id, payload_of, pending
+from diagevo.memory.records import event_id
 from diagevo.memory.schedule import Schedule
-from diagevo.memory.similarity import Similarity
-from diagevo.memory.state import advance, unsettled
-from diagevo.memory.vectors import Embed, Vectors
-
-UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
-"""The embedding model of a run that was never told one: whatever comes first, of whatever length."""
-
-PORTION = 256
-"""Texts that a change of the embedding model embeds and keeps at a time."""
+from diagevo.memory.state import unsettled
+from diagevo.memory.writer import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,152 +48,8 @@ class StageStatus:
     artifacts: tuple[Artifact, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """An event to append, with what it follows from and its round (None: the open one)."""
-
-    event: Event
-    cause: str | None = None
-    round: int | None = None
-
-
-class Memory:
+class Memory(EmbeddedRun):
     """The event-sourced memory of one run. Made by `diagevo.open`."""
-
-    def __init__(
-        self,
-        database: Database,
-        run_id: str,
-        root: Path,
-        config: dict[str, Any],
-        embedder: Embedder | None = None,
-    ) -> None:
-        self.run_id = run_id
-        self.root = root
-        self.database = database
-        self.log = Log(database)
-        self.artifacts = Artifacts(database)
-        self.state: MemoryState = projection.load(self.log, run_id)
-        self._config = config
-        self._embedder = embedder or UNNAMED
-        self._lock = threading.RLock()
-        self._fence: int | None = None
-        self._renewal: lease.Renewal | None = None
-        self._depth = 0
-        self._dirty = False
-        self._broken: Exception | None = None
-        self._after: list[Callable[[], None]] = []
-        self._similarity = Similarity(self)
-        if embedder is not None:
-            self.check_embedder(embedder)
-
-    @property
-    def folder(self) -> Path:
-        """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
-        return self.root / self.run_id
-
-    def claim(self, *, takeover: bool = False) -> None:
-        """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
-        with self._lock:
-            if self._fence is None or takeover:
-                self._fence = lease.acquire(self.log, self.run_id, takeover=takeover)
-                self._stop_renewing()
-                self._renewal = lease.Renewal(self.database, self.run_id, self._fence)
-                self._reload_if_behind()
-
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
-        """Several verbs in one transaction: all or nothing, the state too."""
-        with self._lock:
-            if self._depth:
-                yield
-                return
-            self.claim()
-            self._depth, self._dirty, self._broken, self._after = 1, False, None, []
-            try:
-                with self.database.write():
-                    yield
-                    if self._broken is not None:
-                        raise self._broken
-            except BaseException:
-                self._depth = 0
-                if self._dirty:
-                    self._reload()
-                raise
-            self._depth = 0
-            for action in self._after:
-                action()
-
-    def _append(self, items: Sequence[_Item]) -> list[bool]:
-        """Append and fold; whether each event was new. Within `atomic()`."""
-        open_round = self.state.open.number if self.state.open else self.state.round
-        wrapped = [
-            pending(self.run_id, open_round if i.round is None else i.round, i.event, i.cause) for i in items
-        ]
-        with self.database.write() as connection:
-            done = self.log.append(
-                self.run_id, self.state.sequence, wrapped, fence=self._fence, connection=connection
-            )
-        self._dirty = True
-        sequence = self.state.sequence
-        for item, p, position, fresh in zip(items, wrapped, done.positions, done.fresh, strict=True):
-            if not fresh:
-                continue
-            sequence += 1
-            try:
-                advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, item.event))
-            except InconsistentError as error:
-                refused = error.message.partition(": ")[2]
-                self._broken = OutOfOrderError(f"{p.type} {item.event.key()} refused: {refused}".strip())
-                raise self._broken from error
-        return list(done.fresh)
-
-    def _reload(self) -> None:
-        self.state = projection.load(self.log, self.run_id)
-        self._similarity.reset()
-
-    def _reload_if_behind(self) -> None:
-        if self.log.head(self.run_id).sequence != self.state.sequence:
-            self._reload()
-
-    def _id(self, type_: str, key: str, round: int | None = None) -> str:
-        return event_id(self.run_id, self._round().number if round is None else round, type_, key)
-
-    def _round(self) -> Round:
-        if self.state.open is None:
-            raise OutOfOrderError(
-                f"run {self.run_id}: no round is open", hint=f"open_round({self.state.round + 1}) comes next"
-            )
-        return self.state.open
-
-    def configure(self, event: RunConfigured) -> None:
-        """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
-        with self.atomic():
-            state = self.state
-            if state.config is not None:
-                self.check_embedder(event.embedder)
-                stored = self._configuration()
-                ours = {"number": event.number, "origin": event.origin, "version": event.version}
-                if payload_of(stored.model_copy(update=ours)) != payload_of(event):
-                    raise ConflictError(
-                        f"run {self.run_id} was configured otherwise",
-                        hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
-                    )
-                return
-            self._append([_Item(event)])
-
-    def _default_configuration(self) -> RunConfigured:
-        """What is recorded of a run whose consumer did not call `configure`."""
-        from diagevo import __version__
-
-        return RunConfigured(config=self._config, models={}, embedder=self._embedder, version=__version__)
-
-    def _configuration(self) -> RunConfigured:
-        """The run's latest configuration."""
-        newest = self.log.read(self.run_id, types=["RunConfigured"], newest_first=True, limit=1)
-        event = next(newest).event
-        assert isinstance(event, RunConfigured)
-        return event
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
         """Open a round and give its schedule; an open round gives the same schedule again.
@@ -235,9 +68,9 @@ class Memory:
                 )
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}")
             if state.config is None:
-                self._append([_Item(self._default_configuration())])
+                self._append([Item(self._default_configuration())])
             event = decide.opening(self.state, self.state.settings.seed if seed is None else seed)
-            self._append([_Item(event, round=round)])
+            self._append([Item(event, round=round)])
             return self.schedule(round)
 
     def schedule(self, round: int) -> Schedule:
@@ -266,7 +99,7 @@ class Memory:
         with self.atomic() as _, self.database.write() as connection:
             closed = self._round()
             event = decide.commitment(self.state)
-            self._append([_Item(event, self._id("RoundOpened", ""))])
+            self._append([Item(event, self._id("RoundOpened", ""))])
             projection.write(connection, self.state, closed, now())
             head = self.log.head(self.run_id, connection)
             line = heads.ChainHead(closed.number, self.state.sequence, self.state.position, head.hash)
@@ -277,7 +110,7 @@ class Memory:
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
         """Record a measurement of the policy after `round` (0: before any training). At any time."""
         with self.atomic():
-            self._append([_Item(event, round=round)])
+            self._append([Item(event, round=round)])
 
     def stage(self, stage: str) -> StageStatus:
         """Where a stage of the open round stands; an abandoned one is not started."""
@@ -298,7 +131,7 @@ class Memory:
             if status.status == "completed":
                 raise OutOfOrderError(f"stage {stage} of round {self._round().number} is complete")
             event = StageStarted(stage=stage, attempt=status.attempt + 1)
-            self._append([_Item(event, self._id("RoundOpened", ""))])
+            self._append([Item(event, self._id("RoundOpened", ""))])
             return event.attempt
 
     def complete_stage(
@@ -311,7 +144,7 @@ class Memory:
                 return
             attempt = self.start_stage(stage)
             event = StageCompleted(stage=stage, attempt=attempt, artifacts=list(artifacts), seconds=seconds)
-            self._append([_Item(event, self._id("StageStarted", f"{stage}.{attempt}"))])
+            self._append([Item(event, self._id("StageStarted", f"{stage}.{attempt}"))])
 
     def abandon_stage(self, stage: str, *, after_step: int) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed
@@ -321,7 +154,7 @@ class Memory:
             if status.status != "running":
                 raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
             event = StageAbandoned(stage=stage, attempt=status.attempt, after_step=after_step)
-            self._append([_Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
+            self._append([Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
 
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
@@ -333,13 +166,13 @@ class Memory:
             scored = {c.question_id for c in candidates}
             if now_.candidates and now_.candidates.keys() != scored:
                 raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
-            fresh = self._append([_Item(c, opened) for c in candidates])
+            fresh = self._append([Item(c, opened) for c in candidates])
             if not any(fresh):
                 number = now_.number
                 told = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
                 return [r.event for r in told if isinstance(r.event, CausePromoted)]
             promoted = decide.promotions(self.state)
-            self._append([_Item(p, now_.tallies[p.cause_id].event_id) for p in promoted])
+            self._append([Item(p, now_.tallies[p.cause_id].event_id) for p in promoted])
             return promoted
 
     def observe(self, failures: Sequence[FailureObserved]) -> None:
@@ -347,7 +180,7 @@ class Memory:
         with self.atomic():
             now_ = self._round()
             items = [
-                _Item(f, self._id("CandidateScored", f.question_id))
+                Item(f, self._id("CandidateScored", f.question_id))
                 for f in failures
                 if not _same_observation(now_, f)
             ]
@@ -381,7 +214,7 @@ class Memory:
                 observation = now_.failures.get(event.failure_id)
                 stage = "solver" if observation is None else observation.stage
                 key = f"{event.failure_id}.{stage}.{event.attempt}"
-                items.append(_Item(event, self._id("FailureObserved", key)))
+                items.append(Item(event, self._id("FailureObserved", key)))
             if items:
                 self._append(items)
 
@@ -421,27 +254,27 @@ class Memory:
             diagnosed = self._id("FailureDiagnosed", f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}")
             items, cause = [], diagnosed
             if judged is not None:
-                items.append(_Item(judged, cause))
+                items.append(Item(judged, cause))
                 cause = self._id("DuplicateJudged", judged.key())
             if assigned is not None:
-                items.append(_Item(assigned, cause))
+                items.append(Item(assigned, cause))
                 cause = self._id("NodeAssigned", assigned.key())
             for event in decide.settlement(self.state, failure_id, judged, assigned):
-                items.append(_Item(event, cause))
+                items.append(Item(event, cause))
                 cause = self._id(type(event).__name__, event.key())
             self._append(items)
 
     def judge_nodes(self, judged: NodePairJudged) -> None:
         """Record whether two nodes are one skill, and merge them where they are: the lower id survives."""
         with self.atomic():
-            items = [_Item(judged)]
+            items = [Item(judged)]
             if judged.merge:
                 for node_id in judged.nodes:
                     self.node(node_id)
                 survivor, absorbed = self.state.pair(*judged.nodes)
                 label = judged.label or self.state.nodes[survivor].label
                 merged = NodesMerged(survivor=survivor, absorbed=absorbed, label=label)
-                items.append(_Item(merged, self._id("NodePairJudged", judged.key())))
+                items.append(Item(merged, self._id("NodePairJudged", judged.key())))
             self._append(items)
 
     def node_pair_refused(self, a: str, b: str) -> bool:
@@ -449,91 +282,6 @@ class Memory:
         first, second = self.state.pair(a, b)
         refused = self.state.refused.get(f"{first}.{second}")
         return refused is not None and refused == self.state.fingerprint(first, second)
-
-    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
-        """(n, d) float32 vectors of the texts; those that SQL does not hold are embedded and kept."""
-        return self._similarity.vectors(texts, embed)
-
-    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
-        """Every stored cause with its cosine, best first. A cause made a moment ago is there.
-
-        With `above` only the nearest one and those above it: fewer to build.
-        """
-        return self._similarity.causes(vector, above)
-
-    def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
-        """The k nodes whose nearest member is nearest, best first."""
-        return self._similarity.nodes(vector, k)
-
-    @property
-    def names_embedder(self) -> bool:
-        """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
-        return self.state.embedder not in (None, (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision))
-
-    def check_embedder(self, embedder: Embedder) -> None:
-        """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
-        if self.state.embedder is None:
-            return
-        stored, given = self.state.embedder, (embedder.name, embedder.dimension, embedder.revision)
-        if stored != given:
-            raise ConfigError(
-                f"run {self.run_id} was embedded by {_spelled(stored)}, the configuration names"
-                f" {_spelled(given)}",
-                hint="go back to that model, or embed the run anew: diagevo memory rebuild --embedder"
-                f" --run {self.run_id} (and calibrate the thresholds: diagevo memory calibrate)",
-            )
-
-    def change_embedder(
-        self,
-        embedder: Embedder,
-        embed: Embed,
-        *,
-        config: Mapping[str, Any] | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
-    ) -> int:
-        """Embed every cause and node label with another model, and record that the run belongs to it now.
-
-        Between rounds only; decisions of the past stay. The vectors come first, in portions that are kept,
-        and the event that switches to them last: killed in between, the run is still the old model's, and
-        called again this goes on. `config` is the configuration that names the model, where one does. With
-        the run's own model it makes the vectors that are missing. Returns the number of texts.
-        """
-        with self._lock:
-            self.claim()
-            state = self.state
-            if state.open is not None:
-                raise OutOfOrderError(
-                    f"round {state.open.number} is open: the embedder changes between rounds",
-                    hint=f"finish it with the old model, or go on from the last commit: diagevo runs fork"
-                    f" {self.run_id} --round {state.round}"
-                    if state.round
-                    else "finish it with the old model, or start another run",
-                )
-            if state.config is None:
-                raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
-            texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
-            vectors = Vectors(self.database, embedder.name, embedder.dimension, embedder.revision)
-            for start in range(0, len(texts), PORTION):
-                vectors.embed(texts[start : start + PORTION], embed)
-                if on_progress is not None:
-                    on_progress(min(start + PORTION, len(texts)), len(texts))
-            last = self._configuration()
-            values = last.config if config is None else dict(config)
-            if (embedder, values) != (last.embedder, last.config):
-                changed = {"embedder": embedder, "config": values, "number": last.number + 1}
-                with self.atomic():
-                    self._append([_Item(last.model_copy(update=changed))])
-            return len(texts)
-
-    def rebuild_index(self) -> int:
-        """Make the index of vectors again from SQL. The number of causes in it; 0 where so few need none."""
-        with self._lock:
-            self.claim()
-            return self._similarity.rebuild()
-
-    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
-        """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
-        return self._similarity.node_pairs(theta, embed)
 
     def cause(self, cause_id: str) -> Cause:
         """A cause as it is now. Raises NotFoundError."""
@@ -566,37 +314,6 @@ class Memory:
             raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
         shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
         return tuple(KnownCause(c, now_.causes[c].state, now_.causes[c].description) for c in shown)
-
-    def close(self) -> None:
-        """Give the lease back and close the connections."""
-        with self._lock:
-            self._stop_renewing()
-            if self._fence is not None:
-                lease.release(self.log, self.run_id, self._fence)
-                self._fence = None
-            self.database.close()
-
-    def _stop_renewing(self) -> None:
-        if self._renewal is not None:
-            self._renewal.stop()
-            self._renewal = None
-
-    def __enter__(self) -> "Memory":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except StoreError:
-            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
-                raise
-
-
-def _spelled(embedder: tuple[str, int, str]) -> str:
-    name, dimension, revision = embedder
-    if embedder == (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision):
-        return "a model that was never named"
-    return f"{name} @ {revision or '-'} ({dimension} numbers)"
 
 
 def _order(failure_id: str) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from diagevo.memory.recall import PLACES, Matrix, NodeCandidate, best_first, cos
 from diagevo.memory.vectors import Embed, Vectors
 
 if TYPE_CHECKING:
-    from diagevo.memory.memory import Memory
+    from diagevo.memory.writer import RunWriter
 
 INDEX_FROM = 50_000
 NEAREST = 1_000
@@ -26,7 +26,7 @@ NEAREST = 1_000
 class Similarity:
     """Follows the state of a memory: causes are added as they come, forgotten where a transaction fails."""
 
-    def __init__(self, memory: "Memory") -> None:
+    def __init__(self, memory: "RunWriter") -> None:
         self._memory = memory
         self._vectors: Vectors | None = None
         self._matrix = Matrix()

@@ -1,0 +1,153 @@
+"""One run's writer: the lease, the transaction, and the state that moves together with the log.
+
+Where a transaction fails, the state is folded again from the log. One writer a run (`lease.py`), which takes
+the lease with its first write, so that reading needs none. Thread-safe.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from diagevo.errors import InconsistentError, OutOfOrderError, StoreError
+from diagevo.memory import lease, projection
+from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.database import Database
+from diagevo.memory.decode import Fact
+from diagevo.memory.events import Event
+from diagevo.memory.log import Log
+from diagevo.memory.model import MemoryState, Round
+from diagevo.memory.records import event_id, pending
+from diagevo.memory.state import advance
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An event to append, with what it follows from and its round (None: the open one)."""
+
+    event: Event
+    cause: str | None = None
+    round: int | None = None
+
+
+class RunWriter:
+    """Appends to a run and folds what it appends. Events go in within `atomic()`."""
+
+    def __init__(self, database: Database, run_id: str, root: Path) -> None:
+        self.run_id = run_id
+        self.root = root
+        self.database = database
+        self.log = Log(database)
+        self.artifacts = Artifacts(database)
+        self.state: MemoryState = projection.load(self.log, run_id)
+        self._lock = threading.RLock()
+        self._fence: int | None = None
+        self._renewal: lease.Renewal | None = None
+        self._depth = 0
+        self._dirty = False
+        self._broken: Exception | None = None
+        self._after: list[Callable[[], None]] = []
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
+        return self.root / self.run_id
+
+    def claim(self, *, takeover: bool = False) -> None:
+        """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
+        with self._lock:
+            if self._fence is None or takeover:
+                self._fence = lease.acquire(self.log, self.run_id, takeover=takeover)
+                self._stop_renewing()
+                self._renewal = lease.Renewal(self.database, self.run_id, self._fence)
+                self._reload_if_behind()
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Several verbs in one transaction: all or nothing, the state too."""
+        with self._lock:
+            if self._depth:
+                yield
+                return
+            self.claim()
+            self._depth, self._dirty, self._broken, self._after = 1, False, None, []
+            try:
+                with self.database.write():
+                    yield
+                    if self._broken is not None:
+                        raise self._broken
+            except BaseException:
+                self._depth = 0
+                if self._dirty:
+                    self._reload()
+                raise
+            self._depth = 0
+            for action in self._after:
+                action()
+
+    def _append(self, items: Sequence[Item]) -> list[bool]:
+        """Append and fold; whether each event was new. Within `atomic()`."""
+        open_round = self.state.open.number if self.state.open else self.state.round
+        wrapped = [
+            pending(self.run_id, open_round if i.round is None else i.round, i.event, i.cause) for i in items
+        ]
+        with self.database.write() as connection:
+            done = self.log.append(
+                self.run_id, self.state.sequence, wrapped, fence=self._fence, connection=connection
+            )
+        self._dirty = True
+        sequence = self.state.sequence
+        for item, p, position, fresh in zip(items, wrapped, done.positions, done.fresh, strict=True):
+            if not fresh:
+                continue
+            sequence += 1
+            try:
+                advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, item.event))
+            except InconsistentError as error:
+                refused = error.message.partition(": ")[2]
+                self._broken = OutOfOrderError(f"{p.type} {item.event.key()} refused: {refused}".strip())
+                raise self._broken from error
+        return list(done.fresh)
+
+    def _reload(self) -> None:
+        self.state = projection.load(self.log, self.run_id)
+
+    def _reload_if_behind(self) -> None:
+        if self.log.head(self.run_id).sequence != self.state.sequence:
+            self._reload()
+
+    def _id(self, type_: str, key: str, round: int | None = None) -> str:
+        return event_id(self.run_id, self._round().number if round is None else round, type_, key)
+
+    def _round(self) -> Round:
+        if self.state.open is None:
+            raise OutOfOrderError(
+                f"run {self.run_id}: no round is open", hint=f"open_round({self.state.round + 1}) comes next"
+            )
+        return self.state.open
+
+    def close(self) -> None:
+        """Give the lease back and close the connections."""
+        with self._lock:
+            self._stop_renewing()
+            if self._fence is not None:
+                lease.release(self.log, self.run_id, self._fence)
+                self._fence = None
+            self.database.close()
+
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._renewal = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except StoreError:
+            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
+                raise
