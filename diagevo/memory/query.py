@@ -90,18 +90,23 @@ def _postgres(database: Database, sql: str, run_id: str | None) -> Iterator[Answ
                 cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 cursor.execute("SELECT 1")  # from here on the transaction's mode is fixed
                 columns = _described(connection.pgconn, sql)
-                # Several statements in one text need the simple protocol; streaming uses the extended one.
-                rows = cursor.stream(RUN.sub("%(run)s", sql.replace("%", "%%")), {"run": run_id})
+                text, values = RUN.sub("%(run)s", sql.replace("%", "%%")), {"run": run_id}
+                # Several statements in one text need the simple protocol; both of these use the extended one.
+                if not columns:  # a write is refused here, by the database; what is not ends its session
+                    _executed(lambda: cursor.execute(text, values, prepare=True), psycopg.Error)
+                    pooled.invalidate()
+                    raise ConfigError(NO_ROWS, hint=_HINT)
+                rows = cursor.stream(text, values)
                 with closing(rows):  # asks the server to stop where not all were read
                     first = _executed(lambda: next(rows, None), psycopg.Error)
                     yield Answer(columns, _read([] if first is None else chain([first], rows), psycopg.Error))
         finally:
-            connection.rollback()
+            if not connection.closed:
+                connection.rollback()
 
 
 def _described(connection: Any, sql: str) -> tuple[str, ...]:
-    """Names of the columns, from libpq, without running the statement. Raises ConfigError where it is none
-    that returns rows."""
+    """Names of the columns, from libpq, without running the statement; none where it returns no rows."""
     from psycopg.pq import ExecStatus
 
     prepared = connection.prepare(b"", RUN.sub("$1", sql).encode())
@@ -109,8 +114,6 @@ def _described(connection: Any, sql: str) -> tuple[str, ...]:
         text = prepared.error_message.decode(errors="replace").strip().splitlines()[0]
         raise ConfigError(f"the database refuses it: {text.removeprefix('ERROR:').strip()}", hint=_HINT)
     found = connection.describe_prepared(b"")
-    if found.nfields == 0:
-        raise ConfigError(NO_ROWS, hint=_HINT)
     return tuple(found.fname(i).decode() for i in range(found.nfields))
 
 
