@@ -73,7 +73,11 @@ class Padded(PhasePlan):
         return real if step == 1 else [*real, *(replace(slot, padding=True) for slot in real)]
 
 
-@pytest.fixture(scope="module", params=[(PhasePlan, CLIPPED), (Padded, UNCLIPPED)], ids=["clipped", "padded"])
+@pytest.fixture(
+    scope="module",
+    params=[(PhasePlan, CLIPPED), (PhasePlan, UNCLIPPED), (Padded, UNCLIPPED)],
+    ids=["clipped", "unclipped", "padded"],
+)
 def played(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Recorder, list[Completions], list[list[float]]]:
