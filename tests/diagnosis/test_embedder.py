@@ -158,7 +158,6 @@ class TestSentenceTransformers:
 
     @pytest.mark.slow
     def test_a_small_folder_embeds(self, tmp_path: Path):
-        pytest.importorskip("sentence_transformers", reason="needs the extra local-embedder")
         folder = small_model(tmp_path)
         embedder = embedder_for(EmbedderRole(engine="sentence-transformers", model=str(folder), dimension=16))
         rows = embedder.embed(TEXTS)
@@ -176,7 +175,8 @@ class TestSentenceTransformers:
 
 def small_model(folder: Path) -> Path:
     """An untrained BERT of width 16 with mean pooling, made here: no download."""
-    from sentence_transformers import SentenceTransformer, models  # pyright: ignore[reportMissingImports]  (an extra)
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import BertConfig, BertModel, BertTokenizer
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "forgets", "the", "domain", "swaps", "a"]
@@ -192,8 +192,7 @@ def small_model(folder: Path) -> Path:
         max_position_embeddings=64,
     )
     BertModel(config).save_pretrained(bert)
-    transformer = models.Transformer(str(bert))
-    SentenceTransformer(modules=[transformer, models.Pooling(16)]).save(str(folder / "model"))
+    SentenceTransformer(modules=[Transformer(str(bert)), Pooling(16)]).save(str(folder / "model"))
     return folder / "model"
 
 
