@@ -159,7 +159,7 @@ class PhaseTrainer(GRPOTrainer):
         if (sampled := inputs.get("sampling_per_token_logps")) is not None:
             apart = (self._logps - sampled).abs()
             apart = apart[inputs["completion_mask"].bool() & ~apart.isnan()]
-            mean = self.accelerator.gather(apart.mean() if len(apart) else apart.new_zeros(()))
+            mean: Any = self.accelerator.gather(apart.mean() if len(apart) else apart.new_zeros(()))
             self._metrics["train"][SAMPLING_DIFFERENCE].append(mean.mean().item())
         return loss
 

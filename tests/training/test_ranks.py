@@ -23,7 +23,8 @@ def read(name: str, machine: int) -> Any:
     )
     command = accelerate_command(hardware, JOB, machine, ("10.0.0.1", 29400))
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
-    arguments, defaults, _ = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
+    read: tuple[Any, Any, Any] = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
+    arguments, defaults, _ = read
     # As its `launch_command` does before it starts DeepSpeed.
     arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
     assert arguments.module
@@ -54,10 +55,9 @@ def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
             monkeypatch.setenv(name, value)
     assert os.environ["ACCELERATE_USE_FSDP"] == "true"
     assert os.environ["ACCELERATE_MIXED_PRECISION"] == "bf16"
-    plugin = FullyShardedDataParallelPlugin()
+    plugin: Any = FullyShardedDataParallelPlugin()
     assert plugin.fsdp_version == 2
     assert plugin.reshard_after_forward is True
-    assert plugin.state_dict_type is not None
     assert plugin.state_dict_type.name == "FULL_STATE_DICT"
     assert not plugin.activation_checkpointing
 
