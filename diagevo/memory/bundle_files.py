@@ -2,11 +2,12 @@
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, cast
+
+import msgspec
 
 from diagevo.errors import StoreError
 
@@ -57,7 +58,7 @@ class Writer(Protocol):
 def writer(folder: Path, kind: str, form: Form) -> Iterator[Writer]:
     """Open the file of `kind` for writing."""
     if form == "jsonl":
-        with (folder / f"{kind}.jsonl").open("w", encoding="utf-8") as file:
+        with (folder / f"{kind}.jsonl").open("wb") as file:
             yield _JsonLines(kind, file)
         return
     out = _Parquet(folder, kind)
@@ -68,14 +69,12 @@ def writer(folder: Path, kind: str, form: Form) -> Iterator[Writer]:
 
 
 class _JsonLines:
-    def __init__(self, kind: str, file: IO[str]) -> None:
+    def __init__(self, kind: str, file: IO[bytes]) -> None:
         self.name, self.rows, self._file = f"{kind}.jsonl", 0, file
-        self._binary = _binary(kind)
+        self._encode = msgspec.json.Encoder().encode  # bytes become base64
 
     def add(self, row: dict[str, Any]) -> None:
-        for column in self._binary:
-            row = {**row, column: base64.b64encode(row[column]).decode()}
-        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        self._file.write(self._encode(row) + b"\n")
         self.rows += 1
 
 
@@ -112,15 +111,15 @@ def read_rows(folder: Path, kind: str, form: Form) -> Iterator[dict[str, Any]]:
     path = folder / f"{kind}.{form}"
     try:
         yield from _lines(path, kind) if form == "jsonl" else _groups(path)
-    except (OSError, ValueError, KeyError) as error:  # pyarrow's errors are ValueErrors and OSErrors
+    except (OSError, ValueError, KeyError) as error:  # as are pyarrow's and msgspec's
         raise StoreError(f"{path} cannot be read: {error}") from error
 
 
 def _lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
-    binary = _binary(kind)
-    with path.open(encoding="utf-8") as file:
+    binary, decode = _binary(kind), msgspec.json.Decoder(dict[str, Any]).decode
+    with path.open("rb") as file:
         for line in file:
-            row = json.loads(line)
+            row = decode(line)
             for column in binary:
                 row[column] = base64.b64decode(row[column])
             yield row

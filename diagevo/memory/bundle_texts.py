@@ -10,7 +10,17 @@ import msgspec
 from sqlalchemy import Column, Table, select, tuple_
 
 from diagevo.memory.artifacts import ARTIFACT, REPLY
-from diagevo.memory.events import RunConfigured
+from diagevo.memory.events import (
+    CauseCreated,
+    DuplicateJudged,
+    Event,
+    FailureDiagnosed,
+    NodeAssigned,
+    NodeCreated,
+    NodePairJudged,
+    NodesMerged,
+    RunConfigured,
+)
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.seen import Seen
 from diagevo.memory.vectors import VECTOR, Vectors, text_hash
@@ -23,6 +33,9 @@ _EMBEDDED = {
     "NodesMerged": "label",
     "FailureDiagnosed": "description",
 }
+_EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
+_ASKING = (FailureDiagnosed, DuplicateJudged, NodeAssigned, NodePairJudged)
+"""Events with a call of a model."""
 Rows = Iterator[dict[str, Any]]
 Keys = Iterator[tuple[str, ...]]
 
@@ -31,7 +44,7 @@ def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
     """(name, rows) of each file beside the events. One pass over the events for each."""
     with closing(Seen()) as wanted:
         yield "replies", _replies(history, as_of, wanted)
-        events = _named(history, as_of, _digests)
+        events = _named(history, as_of, (), _digests)
         texts = chain(events, ((digest,) for digest in wanted))
         yield "texts", _rows(history, ARTIFACT, [ARTIFACT.c.digest], texts)
         models = sorted(
@@ -41,20 +54,25 @@ def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
                 for e in [expect(r, RunConfigured).embedder]
             }
         )
-        events = _named(history, as_of, lambda type_, p: _embedded(type_, p, models))
+        events = _named(history, as_of, _EMBEDDING, lambda type_, p: _embedded(type_, p, models))
         yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], events)
 
 
 def _replies(history: History, as_of: AsOf, wanted: Seen) -> Rows:
     """The stored replies, and their texts remembered as wanted: no event may name them."""
     keys = [REPLY.c.model, REPLY.c.request]
-    for row in _rows(history, REPLY, keys, _named(history, as_of, _requests)):
+    for row in _rows(history, REPLY, keys, _named(history, as_of, _ASKING, _requests)):
         wanted.add(row["text"])
         yield row
 
 
-def _named(history: History, as_of: AsOf, named: Callable[[str, dict[str, Any]], Keys]) -> Keys:
-    for recorded in history.events(as_of=as_of):
+def _named(
+    history: History,
+    as_of: AsOf,
+    types: tuple[type[Event], ...],
+    named: Callable[[str, dict[str, Any]], Keys],
+) -> Keys:
+    for recorded in history.events(*types, as_of=as_of):
         yield from named(recorded.type, msgspec.json.decode(recorded.payload))
 
 
