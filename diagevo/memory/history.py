@@ -107,13 +107,19 @@ class History:
         return load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
 
     def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
-        """The configuration in force at that point."""
-        until = None if as_of is None else as_of.position
-        found = self.log.read(self.run_id, types=["RunConfigured"], until=until, newest_first=True, limit=1)
-        recorded = next(found, None)
-        if recorded is None:
+        """The configuration in force at that point. They are numbered and stand between rounds, so that they
+        too are found by their ids."""
+        latest: RunConfigured | None = None
+        number, round_ = 1, 0
+        while round_ <= len(self.commits):
+            found = self.find(RunConfigured, round_, str(number), as_of)
+            if found is None:
+                round_ += 1
+            else:
+                latest, number = found[1], number + 1
+        if latest is None:
             raise StoreError(f"run {self.run_id} was never configured")
-        return expect(recorded, RunConfigured)
+        return latest
 
     def events(
         self,
