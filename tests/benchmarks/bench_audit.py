@@ -16,7 +16,7 @@ from tests.benchmarks.long_run import LongRun
 from tests.benchmarks.rows import Row
 
 EVENTS = 100_000
-"""A million takes half an hour: `python -m tests.benchmarks.bench_audit 1000000`."""
+"""A minute or two; a million takes half an hour: `python -m tests.benchmarks.bench_audit 1000000`."""
 MOST = 400
 """MiB that a command may hold, however long the log is."""
 
