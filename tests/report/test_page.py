@@ -59,8 +59,7 @@ def test_the_page_has_the_tables_and_says_what_is_missing(built: Path) -> None:
     assert "<th class=n>GSM8K</th>" in section
     assert "<td class=n>50.0</td><td class=n>90.0</td>" in section
     assert 'href="#table-main"' in text
-    assert "Not drawn: no label" not in text
-    assert "<code>diagevo eval selfplay --solver start --run played</code>" in text
+    assert "<code>diagevo eval oracle sample --run played</code>" in text
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
