@@ -4,7 +4,6 @@ import os
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -67,7 +66,9 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
     class Killer(Watcher):
         """Kills the server's engine while the ranks train the challenger, who then ask in vain."""
 
-        def stage_progress(self, round: int, stage: str, *rest: Any, **more: Any) -> None:
+        def stage_progress(
+            self, round: int, stage: str, done: int, total: int | None, detail: str = ""
+        ) -> None:
             serving = opened[-1]
             if stage == "challenger" and len(serving.groups) == 1:
                 [group] = serving.groups
