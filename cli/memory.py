@@ -156,6 +156,8 @@ def replay(
         as_of = history.as_of(round, at)
         if step:
             chosen = round or as_of.round
+            if at is not None and (inside := history.state(as_of).open) is not None:
+                chosen = inside.number
             listed = [render.plain(s) for s in steps(history, chosen, as_of)]
             if call.json:
                 render.document(call, listed, "", run=history.run_id, as_of=where(as_of))

@@ -220,3 +220,12 @@ def test_a_long_node_fits_on_one_screen_unless_all_is_asked_for(change: Ask, hom
     assert "7 earlier causes: --all" in short[3]
     assert [line.split()[2] for line in short[4:]] == [f"c{number}" for number in range(9, 21)]
     assert len(change("memory", "why", "n1", "--run", "wide", "--all").stdout.splitlines()) == 22
+
+
+def test_steps_at_a_position_inside_a_round_are_those_of_that_round(ask: Ask) -> None:
+    steps = ask("memory", "replay", "--step", "--at", "108").stdout.splitlines()[1:]
+    assert [line.split()[0] for line in steps] == ["79", "89", "90", "105", "106", "107", "108"]
+    assert steps[-1].split()[1:3] == ["CauseReactivated", "c2"]
+    whole = ask("memory", "replay", "--step", "--at", "116").stdout.splitlines()[1:]
+    assert whole[0].split()[0] == "79"
+    assert whole[-1].split()[1:4] == ["RoundCommitted", "round", "3"]
