@@ -35,9 +35,9 @@ from tests.benchmarks.long_run import DIGEST, LongRun, played_events
 from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster, side_by_side
 
 BATCH = 500
-EVENTS = 20_000
-SINGLE = 1_500
-REPEAT = 7
+EVENTS = 10_000
+SINGLE = 1_000
+REPEAT = 11
 LONG = 1_000_000
 _INSERT = f"INSERT INTO event VALUES ({', '.join('?' * 13)})"
 
