@@ -84,7 +84,7 @@ def doctor(
         if config is not None:
             findings += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
             if purpose == "train":
-                findings += _room(call, config)
+                findings += [*_validation(config), *_machines(call, config), *_room(call, config)]
     render.rows(call, COLUMNS, [render.plain(finding) for finding in findings])
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(4)
@@ -227,6 +227,43 @@ def _vllm(config: "Config", training: set[int]) -> Iterator[Finding]:
         yield Finding(
             "vLLM server: memory", "missing", f"it takes nearly all of GPUs {listed}, which train", mend
         )
+
+
+def _validation(config: "Config") -> Iterator[Finding]:
+    """Whether there is a set to choose the checkpoint by. What lies on the hub is not asked for here."""
+    from diagevo.roles import BENCHMARK, validation_of
+
+    questions = config.validation.questions
+    if questions is None:
+        mend = f"--set validation.questions={BENCHMARK}validation"
+        yield Finding("validation", "note", "none: no checkpoint is chosen", mend)
+    elif questions.startswith(BENCHMARK) and config.validation.data is None:
+        mend = "train reads it before it begins; without a network: --set validation.data=FOLDER"
+        yield Finding("validation", "note", f"{questions}, from the hub", mend)
+    else:
+        try:
+            found = validation_of(config)
+        except DiagEvoError as error:
+            yield Finding("validation", "missing", error.message, error.hint or "")
+        else:
+            size = 0 if found is None else len(found.questions)
+            yield Finding("validation", "well", f"{questions}, {size} questions")
+
+
+def _machines(call: Call, config: "Config") -> Iterator[Finding]:
+    """Whether the other machines can reach this one, and its log."""
+    hardware = config.hardware
+    if hardware.machines == 1 or hardware.address is None:
+        return
+    try:
+        socket.create_server((hardware.address, 0)).close()
+        yield Finding("machines", "well", f"{hardware.machines}, reaching this one at {hardware.address}")
+    except OSError as error:
+        mend = "hardware.address must be a name or an address of this machine"
+        yield Finding("machines", "missing", f"cannot listen at {hardware.address}: {error}", mend)
+    if not call.database.startswith("postgresql"):
+        mend = "--db postgresql://…"
+        yield Finding("machines: log", "note", "SQLite is not safe on a disk that machines share", mend)
 
 
 def _room(call: Call, config: "Config") -> Iterator[Finding]:

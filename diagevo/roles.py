@@ -52,7 +52,7 @@ class Roles:
         self.solver = _model_folder(config.roles.solver)
         self.prompts = _prompt_folder(config.prompts)
         self.templates = PromptTemplates.load(self.prompts)
-        self.validation = _validation(config)
+        self.validation = validation_of(config)
         held_out = () if self.validation is None else self.validation.questions
         self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
@@ -186,7 +186,7 @@ def _prompt_folder(prompts: str | None) -> Path | None:
     return None if prompts is None else Path(prompts).expanduser()
 
 
-def _validation(config: Config) -> Loaded | None:
+def validation_of(config: Config) -> Loaded | None:
     """Labelled questions that training never sees: the world's held-out set, a benchmark, or a JSONL file."""
     settings = config.validation
     if settings.questions is None:

@@ -4,6 +4,7 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -133,3 +134,26 @@ def test_a_model_folder_that_is_none_is_named() -> None:
 def test_a_configuration_that_cannot_be_read_is_a_finding() -> None:
     found = _findings("--for", "train", "--set=filter.tua=2", code=4)
     assert found["configuration"]["mend"] == "the nearest is filter.tau"
+
+
+def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path: Path) -> None:
+    (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
+    expected = {
+        str(tmp_path / "mine.jsonl"): ("well", "mine.jsonl, 1 questions"),
+        str(tmp_path / "none.jsonl"): ("missing", "cannot be read"),
+        "null": ("note", "no checkpoint is chosen"),
+        "benchmark:validation": ("note", "from the hub"),
+    }
+    for questions, (state, said) in expected.items():
+        code = 4 if state == "missing" else 0
+        found = _findings("--for", "train", f"--set=validation.questions={questions}", code=code)
+        assert (found["validation"]["state"], said in found["validation"]["found"]) == (state, True)
+
+
+def test_several_machines_need_an_address_of_this_one_and_a_log_that_they_share() -> None:
+    hardware = "--set=hardware={{device: cpu, machines: 2, address: {}}}"
+    found = _findings("--for", "train", hardware.format("127.0.0.1"), code=0)
+    assert found["machines"]["state"] == "well"
+    assert found["machines: log"]["state"] == "note"
+    found = _findings("--for", "train", hardware.format("192.0.2.1"), code=4)
+    assert "cannot listen at 192.0.2.1" in found["machines"]["found"]
