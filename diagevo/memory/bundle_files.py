@@ -128,8 +128,9 @@ def _lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
 def _groups(path: Path) -> Iterator[dict[str, Any]]:
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=GROUP):
+    # Read ahead, and by several threads, Arrow would hold the whole file.
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+        for batch in file.iter_batches(batch_size=GROUP, use_threads=False):
             yield from cast("list[dict[str, Any]]", batch.to_pylist())
 
 

@@ -1,13 +1,15 @@
 """Bundles: out, checked, and in again."""
 
 import json
+import os
 from pathlib import Path
 
+import pyarrow
 import pytest
 
 from diagevo.errors import ConfigError, ConflictError, StoreError
 from diagevo.memory.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.bundle_files import Form
+from diagevo.memory.bundle_files import GROUP, Form, read_rows, writer
 from diagevo.memory.database import Database
 from diagevo.memory.history import History, open_history
 from diagevo.memory.log import Log
@@ -163,3 +165,17 @@ def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path)
         assert memory.vectors([C1], refuse).tolist() == embed([C1]).tolist()
     history.close()
     database.close()
+
+
+def test_a_parquet_file_is_read_a_group_at_a_time(tmp_path: Path) -> None:
+    """40 MB that cannot be packed, in eight groups of 5 MB."""
+    rows, size = 8 * GROUP, 1000
+    with writer(tmp_path, "texts", "parquet") as out:
+        for number in range(rows):
+            out.add({"digest": str(number), "content": os.urandom(size)})
+    before, most, seen = pyarrow.total_allocated_bytes(), 0, 0
+    for _ in read_rows(tmp_path, "texts", "parquet"):
+        seen += 1
+        most = max(most, pyarrow.total_allocated_bytes() - before)
+    assert seen == rows
+    assert most < 4 * GROUP * size
