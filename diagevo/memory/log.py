@@ -279,12 +279,14 @@ class Log:
         while True:
             with self.database.read() as connection:
                 page = self._facts(connection, run_id, after, until, PAGE).fetchall()
-            if page:
-                types, *envelope, versions, payloads = zip(*page, strict=True)
-                yield from map(Fact, types, *envelope, _events(types, versions, payloads))
-            if len(page) < PAGE:
+            if not page:
                 return
-            after = page[-1][_SEQUENCE]
+            size, after = len(page), page[-1][_SEQUENCE]
+            types, *envelope, versions, payloads = zip(*page, strict=True)
+            del page  # two pages of rows at a time would have the garbage collector walk everything
+            yield from map(Fact, types, *envelope, _events(types, versions, payloads))
+            if size < PAGE:
+                return
 
     def _page(self, query: Executable) -> Sequence[Any]:
         with self.database.read() as connection:
