@@ -27,7 +27,7 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
     from diagevo.config.workload import workload
 
     rows = [render.plain(work) for work in workload(config, measured)]
-    whole = _whole(config, rows) | {"launch": _launch(config, run)}
+    whole: dict[str, Any] = {**_whole(config, rows), "launch": _launch(config, run)}
     if call.json:
         render.document(call, {"stages": rows, **whole}, "", run=run)
         return
