@@ -2,19 +2,16 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.training import checkpoints
-from diagevo.training.grpo import Rollout, TrainingSummary
+from diagevo.training.grpo import Rollout
 from diagevo.training.job import RewardSpec
-from diagevo.training.launch import train_in_processes
-from tests.training import phase
+from tests.training.launched import LOGS, assert_steps_of_one, launch
 
 pytestmark = pytest.mark.slow
 Reports = dict[int, tuple[list[Rollout], list[float]]]
@@ -25,55 +22,25 @@ def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
 
-def launch(start: Path, folder: Path, *, resume: bool = False, on_step: Callable[..., None] | None = None,
-           timeout: float = 300.0, keep_up: Callable[[], None] = lambda: None,
-           **reward: Any) -> tuple[TrainingSummary, Reports]:  # fmt: skip
-    reports: Reports = {}
-
-    def noted(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
-        reports[step] = (rollouts, rewards)
-        if on_step is not None:
-            on_step(step)
-
-    summary = train_in_processes(
-        start,
-        phase.ROWS,
-        RewardSpec("tests.training.phase:LetterReward", reward),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=noted,
-        resume=resume,
-        hardware=HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout),
-        logs=folder / "rounds/001/solver-logs",
-        keep_up=keep_up,
-    )
-    return summary, reports
+def two(timeout: float = 300.0) -> HardwareConfig:
+    return HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout)
 
 
 def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ServiceError) as caught:
-        launch(tiny_model, tmp_path, kill=1)
+        launch(tiny_model, tmp_path, two(), kill=1)
     assert "rank 1 of 2" in caught.value.message
     assert "SIGKILL" in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
     assert "rank-1.log" in caught.value.message
 
-    summary, reports = launch(tiny_model, tmp_path, resume=True)
-    logs = sorted(path.name for path in (tmp_path / "rounds/001/solver-logs").iterdir())
+    summary, reports = launch(tiny_model, tmp_path, two(), resume=True)
+    logs = sorted(path.name for path in (tmp_path / LOGS).iterdir())
     assert logs == ["rank-0.log", "rank-1.log"], "the job is gone once it is done"
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
-    phase.play(tiny_model, tmp_path / "one", resume=False)
-    alone = phase.steps(tmp_path / "one")
-    for step, (rollouts, rewards) in reports.items():
-        expected, expected_rewards = alone[step]
-        named = [(r.row_id, r.sample, r.text, r.truncated) for r in rollouts]
-        assert named == [(r["row_id"], r["sample"], r["text"], r["truncated"]) for r in expected]
-        assert rewards == expected_rewards
+    assert_steps_of_one(tiny_model, tmp_path / "one", reports)
     assert_close(tmp_path / "final", tmp_path / "one/final")
 
 
@@ -91,7 +58,7 @@ def assert_close(a: Path, b: Path) -> None:
 
 def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ServiceError) as caught:
-        launch(tiny_model, tmp_path, hang=1, timeout=20.0)
+        launch(tiny_model, tmp_path, two(timeout=20.0), hang=1)
     assert "rank 1 of 2 did not answer" in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
 
@@ -105,7 +72,7 @@ def test_a_server_that_cannot_be_kept_up_ends_the_ranks_that_ask_it(tiny_model: 
             raise ServiceError("the server is not started again")
 
     with pytest.raises(ServiceError, match="not started again"):
-        launch(tiny_model, tmp_path, keep_up=keep_up)
+        launch(tiny_model, tmp_path, two(), keep_up=keep_up)
     assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
 
 
@@ -114,7 +81,7 @@ def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(tiny_model: Path, 
         raise StoppedSafely(f"stopped after step {step}", hint="go on")
 
     with pytest.raises(StoppedSafely) as caught:
-        launch(tiny_model, tmp_path, on_step=stop)
+        launch(tiny_model, tmp_path, two(), on_step=stop)
     assert (caught.value.message, caught.value.hint) == ("stopped after step 1", "go on")
     assert checkpoints.find(tmp_path / "work").step == 1
     time.sleep(0.5)

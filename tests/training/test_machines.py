@@ -10,16 +10,14 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError
-from diagevo.training.grpo import Rollout, TrainingSummary
 from diagevo.training.job import NAME, Job, RewardSpec
-from diagevo.training.launch import train_in_processes
 from diagevo.training.machines import join
 from diagevo.training.ranks import start_ranks
 from tests.training import phase
+from tests.training.launched import LOGS, assert_steps_of_one, launch
 
 pytestmark = pytest.mark.slow
 TWO = HardwareConfig(device="cpu", threads=1, rank_timeout=120, machines=2, address="127.0.0.1")
-Reports = dict[int, tuple[list[Rollout], list[float]]]
 
 
 @pytest.fixture(autouse=True)
@@ -42,53 +40,27 @@ def joined(run: Path, machine: int = 1) -> Iterator[list[str]]:
         other.join()
 
 
-def launch(start: Path, run: Path, **reward: Any) -> tuple[TrainingSummary, Reports]:
-    reports: Reports = {}
-    folder = run / "rounds/001"
-    summary = train_in_processes(
-        start,
-        phase.ROWS,
-        RewardSpec("tests.training.phase:LetterReward", reward),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=folder / "solver",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=lambda step, rollouts, rewards: reports.update({step: (rollouts, rewards)}),
-        resume=True,
-        hardware=TWO,
-        logs=folder / "solver-logs",
-    )
-    return summary, reports
-
-
 def test_two_machines_play_the_phase_of_one_also_when_a_rank_of_the_other_was_killed_on_the_way(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    run, logs = tmp_path / "run", tmp_path / "run/rounds/001/solver-logs"
+    run, logs = tmp_path / "run", tmp_path / "run" / LOGS
     with joined(run) as said, pytest.raises(ServiceError) as caught:
-        launch(tiny_model, run, kill=1)
+        launch(tiny_model, run, TWO, kill=1)
     said_of_it = "Training rank 1 of 2, on machine 1, has ended or cannot be reached; it was measuring the"
     assert said_of_it in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
     assert str(logs / "rank-1.log") in caught.value.message
     assert said == [
-        "joining rounds/001/solver-logs",
-        f"rounds/001/solver-logs: a rank was ended by signal 9 (SIGKILL); its log: {logs / 'rank-1.log'}",
+        f"joining {LOGS}",
+        f"{LOGS}: a rank was ended by signal 9 (SIGKILL); its log: {logs / 'rank-1.log'}",
     ]
     assert not (logs / NAME).exists(), "nobody is to join a phase that is over"
 
     with joined(run) as said:
-        summary, reports = launch(tiny_model, run)
-    assert said == ["joining rounds/001/solver-logs"]
+        summary, reports = launch(tiny_model, run, TWO, resume=True)
+    assert said == [f"joining {LOGS}"]
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
-    phase.play(tiny_model, tmp_path / "one", resume=False)
-    alone = phase.steps(tmp_path / "one")
-    for step, (rollouts, rewards) in reports.items():
-        expected, expected_rewards = alone[step]
-        named = [(r.row_id, r.sample, r.text, r.truncated) for r in rollouts]
-        assert named == [(r["row_id"], r["sample"], r["text"], r["truncated"]) for r in expected]
-        assert rewards == expected_rewards
+    assert_steps_of_one(tiny_model, tmp_path / "one", reports)
 
 
 def a_job(folder: Path, **hardware: Any) -> tuple[Path, Job]:
@@ -107,7 +79,7 @@ def a_job(folder: Path, **hardware: Any) -> tuple[Path, Job]:
         meeting=("node0", 4002),
         key="00",
     )
-    file = folder / "rounds/001/solver-logs" / NAME
+    file = folder / LOGS / NAME
     job.write(file)
     return file, job
 
