@@ -5,13 +5,12 @@ SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idemp
 linked to the run's last event by its hash.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import MsgspecError
 from msgspec.json import encode
 from sqlalchemy import (
     ARRAY,
@@ -31,10 +30,9 @@ from sqlalchemy import (
 
 from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
 from diagevo.memory.database import Database, Prepared
-from diagevo.memory.decode import DECODERS, Fact, light
+from diagevo.memory.decode import Fact, light
 from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash
 from diagevo.memory.tables import EventRow, LogRow, RunRow, table
-from diagevo.memory.upcast import CURRENT
 
 EVENT = table(EventRow)
 LOG = table(LogRow)
@@ -279,14 +277,11 @@ class Log:
         while True:
             with self.database.read() as connection:
                 page = self._facts(connection, run_id, after, until, PAGE).fetchall()
-            if not page:
+            for type_, round_, event_id, sequence, position, version, payload in page:
+                yield Fact(type_, round_, event_id, sequence, position, light(type_, version, payload))
+            if len(page) < PAGE:
                 return
-            size, after = len(page), page[-1][_SEQUENCE]
-            types, *envelope, versions, payloads = zip(*page, strict=True)
-            del page  # two pages of rows at a time would have the garbage collector walk everything
-            yield from map(Fact, types, *envelope, _events(types, versions, payloads))
-            if size < PAGE:
-                return
+            after = page[-1][_SEQUENCE]
 
     def _page(self, query: Executable) -> Sequence[Any]:
         with self.database.read() as connection:
@@ -309,15 +304,6 @@ class Log:
         with self.database.read() as connection:
             query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
             return connection.execute(query).scalar_one()
-
-
-def _events(types: Sequence[str], versions: Sequence[int], payloads: Sequence[str]) -> Iterable[Any]:
-    """The events of a page: all at once where every one is of the current version, as they nearly always
-    are; else one by one, so that those before an unreadable one come out."""
-    if set(zip(types, versions, strict=True)) <= CURRENT.items():
-        with suppress(MsgspecError):
-            return [DECODERS[name](payload) for name, payload in zip(types, payloads, strict=True)]
-    return map(light, types, versions, payloads)
 
 
 def _chained(

@@ -1,12 +1,15 @@
 """Projections and snapshots: written with each commit, read for speed, disposable. Also how a state is
 loaded."""
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
+from diagevo.memory.decode import Fact
 from diagevo.memory.log import Log
 from diagevo.memory.model import Cause, MemoryState, Node, Round, Settings
-from diagevo.memory.state import advance
+from diagevo.memory.state import fold
 from diagevo.memory.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
@@ -112,11 +115,15 @@ def load(
         state = MemoryState(run_id)
     if round is not None and state.round == round:
         return state
-    for fact in log.facts(run_id, after=state.sequence, until=sequence):
-        advance(state, fact)
-        if state.round == round:
-            break
-    return state
+    facts = log.facts(run_id, after=state.sequence, until=sequence)
+    return fold(state, facts if round is None else _until_commit(facts, round))
+
+
+def _until_commit(facts: Iterable[Fact], round: int) -> Iterator[Fact]:
+    for fact in facts:
+        yield fact
+        if fact.type == "RoundCommitted" and fact.round == round:
+            return
 
 
 def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) -> MemoryState | None:

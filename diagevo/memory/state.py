@@ -4,7 +4,7 @@ Facts change the state; consequences change it too, and each is checked against 
 (`decide.py`). An event that does not follow raises InconsistentError with its position.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from diagevo.errors import InconsistentError
@@ -37,19 +37,27 @@ def apply(state: MemoryState, fact: Fact) -> MemoryState:
 
 def advance(state: MemoryState, fact: Fact) -> MemoryState:
     """Change `state` by one event and return it: `apply` for a state that nobody else holds."""
-    now, effect = state.open, _IN_ROUND.get(fact.type)
-    try:
-        if now is None or effect is None:
-            _between_rounds(state, fact)
-        elif fact.round != now.number:
-            raise InconsistentError(f"it says round {fact.round}, the open round is {now.number}")
-        else:
-            effect(state, now, fact)
-    except (InconsistentError, KeyError) as error:
-        what = f"names {error}, which the run does not have" if isinstance(error, KeyError) else error.args[0]
-        raise InconsistentError(f"#{fact.position} {fact.type} {fact.event_id}: {what}") from error
-    state.sequence = fact.sequence
-    state.position = fact.position
+    return fold(state, (fact,))
+
+
+def fold(state: MemoryState, facts: Iterable[Fact]) -> MemoryState:
+    """Change `state` by events in order and return it: one loop, because replays are long."""
+    effect_of = _IN_ROUND.get
+    for fact in facts:
+        now, effect = state.open, effect_of(fact.type)
+        try:
+            if now is None or effect is None:
+                _between_rounds(state, fact)
+            elif fact.round != now.number:
+                raise InconsistentError(f"it says round {fact.round}, the open round is {now.number}")
+            else:
+                effect(state, now, fact)
+        except (InconsistentError, KeyError) as error:
+            lost = isinstance(error, KeyError)
+            what = f"names {error}, which the run does not have" if lost else error.args[0]
+            raise InconsistentError(f"#{fact.position} {fact.type} {fact.event_id}: {what}") from error
+        state.sequence = fact.sequence
+        state.position = fact.position
     return state
 
 
