@@ -40,10 +40,6 @@ class Matrix:
         self._rows[n : n + len(ids)] = vectors
         self.ids.extend(ids)
 
-    def truncate(self, n: int) -> None:
-        """Forget all but the first n."""
-        del self.ids[n:]
-
     @property
     def rows(self) -> np.ndarray:
         """(n, d): the vectors, without the spare ones."""
