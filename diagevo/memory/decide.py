@@ -43,15 +43,12 @@ def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
     now, settings = state.open, state.settings
     tally = now.tallies.get(cause_id) if now else None
     cause = state.causes.get(cause_id)
-    if tally is None or cause is None or cause.state != "active" or not settings.state_updates:
-        return None
-    mean = tally.consistency / tally.questions
-    if tally.questions < settings.promotion_questions or mean < settings.theta_up:
+    if tally is None or cause is None or cause.state != "active" or not tally.reaches(settings):
         return None
     return CausePromoted(
         cause_id=cause_id,
         questions=tally.questions,
-        consistency=str(mean),
+        consistency=str(tally.mean),
         threshold=str(settings.theta_up),
         closed_frequency=cause.frequency,
     )

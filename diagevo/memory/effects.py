@@ -11,7 +11,6 @@ from diagevo.errors import InconsistentError
 from diagevo.memory import decide
 from diagevo.memory.decode import Fact
 from diagevo.memory.model import (
-    NO_TALLY,
     Assigned,
     Candidate,
     Cause,
@@ -21,6 +20,7 @@ from diagevo.memory.model import (
     Node,
     Observation,
     Round,
+    Tally,
 )
 
 
@@ -49,8 +49,12 @@ def scored(state: MemoryState, now: Round, fact: Fact) -> None:
     if stitched is not None and now.causes[stitched].state != "mastered":
         raise InconsistentError("its partner was not Mastered")
     if verdict != "invalid":
-        tally = now.tallies.get(cause_id, NO_TALLY)
-        now.tallies[cause_id] = tally.plus(event.first, event.responses, fact.event_id)
+        tally, first, responses = now.tallies.get(cause_id), event.first, event.responses
+        now.tallies[cause_id] = (
+            Tally(1, first, responses, fact.event_id)
+            if tally is None
+            else tally.plus(first, responses, fact.event_id)
+        )
 
 
 def promoted(state: MemoryState, now: Round, fact: Fact) -> None:

@@ -149,20 +149,25 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
     event_id: str
 
     @property
-    def consistency(self) -> Fraction:
-        """Σ p1."""
-        return Fraction(self.agreeing, self.responses)
+    def mean(self) -> Fraction:
+        """Mean p1 over the questions."""
+        return Fraction(self.agreeing, self.responses * self.questions)
+
+    def reaches(self, settings: Settings) -> bool:
+        """Whether the votes promote: enough questions, and a mean p1 of at least θ_up. In integers: it is
+        asked of every cause of every round."""
+        if not settings.state_updates or self.questions < settings.promotion_questions:
+            return False
+        numerator, denominator = settings.theta_up.as_integer_ratio()
+        return self.agreeing * denominator >= numerator * self.responses * self.questions
 
     def plus(self, first: int, responses: int, event_id: str) -> "Tally":
         """With another question. A run asks for the same number of responses each time: then it is a sum of
         integers."""
         if responses == self.responses:
             return Tally(self.questions + 1, self.agreeing + first, responses, event_id)
-        total = self.consistency + Fraction(first, responses)
+        total = Fraction(self.agreeing, self.responses) + Fraction(first, responses)
         return Tally(self.questions + 1, total.numerator, total.denominator, event_id)
-
-
-NO_TALLY = Tally(0, 0, 1, "")
 
 
 @dataclass(slots=True)

@@ -150,13 +150,7 @@ def _committed(state: MemoryState, now: Round, fact: Fact) -> None:
     require(not now.merging, "a merge that was decided is missing")
     waiting = unsettled(now)
     require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")
-    due = {
-        c
-        for c, tally in now.tallies.items()
-        if state.settings.state_updates
-        and tally.questions >= state.settings.promotion_questions
-        and tally.consistency / tally.questions >= state.settings.theta_up
-    }
+    due = {cause_id for cause_id, tally in now.tallies.items() if tally.reaches(state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
         right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
