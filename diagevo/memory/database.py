@@ -7,7 +7,8 @@ write fails at once, whatever the timeout. On PostgreSQL writers queue on the ro
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,6 +31,9 @@ from diagevo.errors import ConfigError, StoreError
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
+
+PAGE = 500
+"""Rows of a stream in memory: a log of any length is read with this many."""
 
 RESTART_SECONDS = 20
 """How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
@@ -57,6 +61,9 @@ def database_url(location: str) -> URL:
 def shown(url: URL) -> str:
     """The URL for messages: without the password."""
     return url.render_as_string(hide_password=True)
+
+
+_CURSORS = count(1)
 
 
 class Database:
@@ -132,7 +139,8 @@ def insert_missing(database: Database, target: Table) -> Executable:
 class Prepared:
     """A Core statement compiled once and run on the driver's own cursor, with values in the order of `names`.
 
-    An append is four statements; building and wrapping one takes ten times what SQLite takes to run it.
+    An append is four statements; building and wrapping one takes ten times what SQLite takes to run it. A
+    replay reads rows by the million; wrapping them takes as long as folding them.
     """
 
     def __init__(self, database: Database, statement: ClauseElement, names: Sequence[str]) -> None:
@@ -146,6 +154,7 @@ class Prepared:
         self._literals = tuple(compiled.params[name] for name in order[len(names) :])
         self._sql = str(compiled)
         self._errors: type[Exception] = dialect.loaded_dbapi.Error
+        self._named = database.dialect == "postgresql"
 
     def __call__(self, connection: Connection, *values: Any) -> Any:
         """Run it; the driver's cursor."""
@@ -155,6 +164,18 @@ class Prepared:
         except self._errors as error:
             raise self._wrapped(error) from error
         return cursor
+
+    def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Run it; its rows a page at a time, each fetched when it is asked for."""
+        # psycopg keeps the whole result in memory, unless its cursor has a name.
+        options = {"name": f"diagevo_{next(_CURSORS)}"} if self._named else {}
+        with closing(connection.connection.cursor(**options)) as cursor:
+            try:
+                cursor.execute(self._sql, values + self._literals)
+                while rows := cursor.fetchmany(PAGE):
+                    yield rows
+            except self._errors as error:
+                raise self._wrapped(error) from error
 
     def many(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run it for each row."""
@@ -180,7 +201,6 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
         dbapi.execute("PRAGMA journal_mode = WAL")
         dbapi.execute(f"PRAGMA synchronous = {synchronous}")
         dbapi.execute("PRAGMA recursive_triggers = ON")
-        dbapi.execute("PRAGMA cache_size = -65536")
 
     return engine
 

@@ -9,16 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from msgspec.json import encode
 from sqlalchemy import (
     ARRAY,
     Connection,
-    Executable,
-    Integer,
     Text,
-    and_,
     bindparam,
     exists,
     func,
@@ -29,8 +27,8 @@ from sqlalchemy import (
 )
 
 from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
-from diagevo.memory.database import Database, Prepared
-from diagevo.memory.decode import Fact, light
+from diagevo.memory.database import PAGE, Database, Prepared
+from diagevo.memory.decode import Fact, facts
 from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash
 from diagevo.memory.tables import EventRow, LogRow, RunRow, table
 
@@ -40,15 +38,12 @@ RUN = table(RunRow)
 ONE = literal_column("1")
 INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
 """Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
-PAGE = 500
-"""Rows of a page: a log of any length is read with this many in memory."""
-
 _COLUMNS = tuple(EVENT.c)
+_FOUND = EVENT.alias("found")
 _FACT_COLUMNS = tuple(
     EVENT.c[name]
     for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 )
-_SEQUENCE = _FACT_COLUMNS.index(EVENT.c.sequence)
 _NAMES = tuple(c.name for c in _COLUMNS)
 
 
@@ -101,9 +96,8 @@ class Log:
         new = {name: bindparam(name) for name in ("sequence", "hash", "renewed_at")}
         self._move_run = Prepared(database, update(RUN).where(of_run).values(new), [*new, "run"])
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
-        facts = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
-        page = facts.order_by(EVENT.c.sequence).limit(bindparam("size", type_=Integer))
-        self._facts = Prepared(database, page, ["run", "after", "until", "size"])
+        rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
+        self._facts = Prepared(database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
     def append(
         self,
@@ -238,61 +232,53 @@ class Log:
         newest_first: bool = False,
         limit: int | None = None,
     ) -> Iterator[Recorded]:
-        """Stream events by position, a page at a time. `rounds`, `after` (exclusive) and `until`
-        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose."""
-        conditions = []
-        if run_id is not None:
-            conditions.append(EVENT.c.run_id == run_id)
-        if rounds is not None:
-            conditions.append(EVENT.c.round.between(*rounds))
-        if types is not None:
-            conditions.append(EVENT.c.type.in_(list(types)))
-        if cause_id is not None:
-            conditions.append(EVENT.c.cause_id == cause_id)
-        if causation_id is not None:
-            conditions.append(EVENT.c.causation_id == causation_id)
-        conditions.append(EVENT.c.position > after)
+        """Stream events by position, a page in memory at a time. `rounds`, `after` (exclusive) and `until`
+        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose.
+
+        The database is held open for reading until the stream ends or is dropped.
+        """
+        bounds = [EVENT.c.position > after]
         if until is not None:
-            conditions.append(EVENT.c.position <= until)
-        # Within a run sequence and position rise together, and the index on run and sequence gives each page
-        # in order; asked for by position, SQLite would sort the whole run again for every page.
+            bounds.append(EVENT.c.position <= until)
+        if run_id is not None:
+            bounds.append(EVENT.c.run_id == run_id)
+        chosen: list[Any] = []
+        if rounds is not None:
+            chosen.append(EVENT.c.round.between(*rounds))
+        if types is not None:
+            chosen.append(EVENT.c.type.in_(list(types)))
+        if cause_id is not None:
+            chosen.append(EVENT.c.cause_id == cause_id)
+        if causation_id is not None:
+            chosen.append(EVENT.c.causation_id == causation_id)
+        # Within a run sequence and position rise together, and the index on run and sequence gives its order;
+        # asked for by position, SQLite would sort the run.
         key = EVENT.c.position if run_id is None else EVENT.c.sequence
-        order = key.desc() if newest_first else key
-        left = limit
-        bounds: list[Any] = []
-        while left is None or left > 0:
-            size = PAGE if left is None else min(left, PAGE)
-            page = self._page(select(*_COLUMNS).where(and_(*conditions, *bounds)).order_by(order).limit(size))
-            for row in page:
+        query = select(*_COLUMNS).where(*bounds)
+        if chosen:
+            # Positions first, from an index that holds them. Asked at once for the events in order, SQLite
+            # walks the whole run: it cannot know how few are chosen.
+            places = select(EVENT.c.position).where(*bounds, *chosen)
+            key = _FOUND.c.position
+            query = select(_FOUND).where(key.in_(places))
+        query = query.order_by(key.desc() if newest_first else key).limit(limit)
+        with self.database.read() as connection:
+            for row in connection.execute(query, execution_options={"yield_per": PAGE}):
                 yield Recorded(*row)
-            if len(page) < size:
-                return
-            left = None if left is None else left - size
-            last = page[-1].position if run_id is None else page[-1].sequence
-            bounds = [key < last if newest_first else key > last]
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
-        until = 2**62 if until is None else until
-        while True:
-            with self.database.read() as connection:
-                page = self._facts(connection, run_id, after, until, PAGE).fetchall()
-            for type_, round_, event_id, sequence, position, version, payload in page:
-                yield Fact(type_, round_, event_id, sequence, position, light(type_, version, payload))
-            if len(page) < PAGE:
-                return
-            after = page[-1][_SEQUENCE]
-
-    def _page(self, query: Executable) -> Sequence[Any]:
         with self.database.read() as connection:
-            return connection.execute(query).fetchall()
+            pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
+            yield from facts(chain.from_iterable(pages))
 
     def by_id(self, event_id: str) -> Recorded:
         """One event. Raises NotFoundError."""
-        found = self._page(select(*_COLUMNS).where(EVENT.c.event_id == event_id))
-        if not found:
+        with self.database.read() as connection:
+            found = connection.execute(select(*_COLUMNS).where(EVENT.c.event_id == event_id)).one_or_none()
+        if found is None:
             raise NotFoundError(f"no event {event_id}")
-        return Recorded(*found[0])
+        return Recorded(*found)
 
     def last_position(self) -> int:
         """The last position given in the database."""

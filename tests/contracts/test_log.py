@@ -4,10 +4,11 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
-from sqlalchemy import text
+from sqlalchemy import QueuePool, text
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DatabaseError
 
@@ -262,6 +263,7 @@ def test_events_are_read_by_run_round_type_cause_and_range(store: Store) -> None
 
 def test_paging_neither_drops_nor_repeats_an_event(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("diagevo.memory.log.PAGE", 3)
+    monkeypatch.setattr("diagevo.memory.database.PAGE", 3)
     with store.log() as log:
         log.append("a", 0, [_event(n) for n in range(1, 11)])
         assert [r.sequence for r in log.read("a")] == list(range(1, 11))
@@ -292,6 +294,28 @@ def test_a_read_is_one_view_whatever_is_written_meanwhile(store: Store) -> None:
         assert log.head("a").sequence == 2
 
 
+@pytest.mark.parametrize("read", ["read", "facts"])
+def test_a_stream_is_one_view_and_lets_go_of_the_database_where_it_is_dropped(
+    store: Store, monkeypatch: pytest.MonkeyPatch, read: str
+) -> None:
+    monkeypatch.setattr("diagevo.memory.log.PAGE", 2)
+    monkeypatch.setattr("diagevo.memory.database.PAGE", 2)
+    with store.log() as log, store.log() as other:
+        pool = log.database.engine.pool
+        assert isinstance(pool, QueuePool)
+        log.append("a", 0, [_event(n) for n in range(1, 6)])
+        stream = getattr(log, read)("a")
+        assert next(stream).sequence == 1
+        other.append("a", 5, [_event(6)])
+        assert [e.sequence for e in stream] == [2, 3, 4, 5]
+        dropped = getattr(log, read)("a")
+        assert next(dropped).sequence == 1
+        assert pool.checkedout() == 1
+        del dropped
+        assert pool.checkedout() == 0
+        assert [e.sequence for e in getattr(log, read)("a")] == [1, 2, 3, 4, 5, 6]
+
+
 def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
@@ -300,8 +324,24 @@ def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> Non
     database.close()
 
 
-def test_reading_a_run_page_by_page_sorts_nothing(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
-    """Sorting the run for every page made verifying a million events quadratic."""
+@pytest.mark.parametrize(
+    ("chosen", "index"),
+    [
+        ({}, "sqlite_autoindex_event_2"),  # run and sequence
+        ({"after": 0, "until": 9, "newest_first": True}, "sqlite_autoindex_event_2"),
+        ({"types": ["StageStarted"]}, "ix_event_run_type_round"),
+        ({"types": ["StageStarted", "CauseMatched"], "newest_first": True}, "ix_event_run_type_round"),
+        ({"types": ["StageStarted"], "rounds": (1, 2)}, "ix_event_run_type_round"),
+        ({"rounds": (1, 1)}, "ix_event_run_type_round"),
+        ({"cause_id": "c1"}, "ix_event_run_cause"),
+        ({"causation_id": "e1"}, "ix_event_causation"),
+    ],
+    ids=str,
+)
+def test_reading_takes_the_index_that_was_made_for_it_and_sorts_nothing(
+    sqlite_stores: SQLiteStores, tmp_path: Path, chosen: dict[str, Any], index: str
+) -> None:
+    """In a run of a million events the wrong one costs a walk through all of them."""
     plans: list[str] = []
     with sqlite_stores.new(tmp_path).log() as log:
         log.append("a", 0, [_event(1)])
@@ -310,6 +350,6 @@ def test_reading_a_run_page_by_page_sorts_nothing(sqlite_stores: SQLiteStores, t
         def explain(connection, cursor, statement, parameters, *_) -> None:
             plans.extend(str(row) for row in cursor.execute("EXPLAIN QUERY PLAN " + statement, parameters))
 
-        assert len(list(log.read("a"))) == len(list(log.read("a", after=0, until=9, newest_first=True))) == 1
-    assert any("event" in plan for plan in plans)
+        list(log.read("a", **chosen))
+    assert [plan for plan in plans if index in plan]
     assert [plan for plan in plans if "TEMP B-TREE" in plan] == []
