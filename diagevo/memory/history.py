@@ -58,11 +58,8 @@ class History:
 
     @cached_property
     def commits(self) -> tuple[Commit, ...]:
-        """Every committed round, in order. Found by their ids: a long log is not read through for them."""
-        found: list[Commit] = []
-        while (commit := self.find(RoundCommitted, len(found) + 1, "")) is not None:
-            found.append(Commit(len(found) + 1, *commit))
-        return tuple(found)
+        """Every committed round, in order."""
+        return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in self.events(RoundCommitted))
 
     @cached_property
     def end(self) -> AsOf:
@@ -107,19 +104,13 @@ class History:
         return load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
 
     def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
-        """The configuration in force at that point. They are numbered and stand between rounds, so that they
-        too are found by their ids."""
-        latest: RunConfigured | None = None
-        number, round_ = 1, 0
-        while round_ <= len(self.commits):
-            found = self.find(RunConfigured, round_, str(number), as_of)
-            if found is None:
-                round_ += 1
-            else:
-                latest, number = found[1], number + 1
+        """The configuration in force at that point. Raises StoreError for a run that has none."""
+        until = None if as_of is None else as_of.position
+        newest = self.log.read(self.run_id, types=["RunConfigured"], until=until, newest_first=True, limit=1)
+        latest = next(newest, None)
         if latest is None:
             raise StoreError(f"run {self.run_id} was never configured")
-        return latest
+        return expect(latest, RunConfigured)
 
     def events(
         self,

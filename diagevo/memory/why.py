@@ -241,9 +241,8 @@ class _Reader:
     def _sampled(self) -> list[Turn]:
         found: list[Turn] = []
         config = settings_of(self.history.configuration(self.as_of).config)
-        number = 0
-        while opened := self.history.find(RoundOpened, number := number + 1, "", self.as_of):
-            recorded, event = opened
+        for recorded in self.history.events(RoundOpened, as_of=self.as_of):
+            event = expect(recorded, RoundOpened)
             weight = next((w.frequency for w in event.weights if w.cause_id == self.cause_id), 0)
             aimed = self.aimed.get(recorded.round)
             if not weight and aimed is None:
