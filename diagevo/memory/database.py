@@ -66,6 +66,13 @@ def shown(url: URL) -> str:
 _CURSORS = count(1)
 
 
+class _Joined(threading.local):
+    """What reads and writes of this thread join: a write's connection, or a view's."""
+
+    connection: Connection | None = None
+    viewed: bool = False
+
+
 class Database:
     """Connections to one database. `synchronous` is SQLite's: NORMAL survives a crash of the program, FULL
     also of the machine's power."""
@@ -73,7 +80,7 @@ class Database:
     def __init__(self, location: str, *, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
         self.url = database_url(location)
         self.dialect = self.url.get_backend_name()
-        self._joined = threading.local()
+        self._joined = _Joined()
         if self.dialect == "sqlite":
             self.engine = self._readers = _sqlite(self.url, synchronous)
             self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
@@ -91,9 +98,10 @@ class Database:
     def read(self) -> Iterator[Connection]:
         """A read transaction: one consistent view, whatever is written meanwhile.
 
-        Inside a write transaction of the same thread it joins that one, and sees what it wrote.
+        Inside a write transaction of the same thread it joins that one, and sees what it wrote; inside a
+        view, that view.
         """
-        joined = getattr(self._joined, "connection", None)
+        joined = self._joined.connection
         if joined is not None:
             yield joined
             return
@@ -103,14 +111,30 @@ class Database:
             yield connection
 
     @contextmanager
+    def view(self) -> Iterator[None]:
+        """One moment of the database for all that this thread reads inside. A write there is an error: it
+        would end with the view, uncommitted."""
+        if self._joined.connection is not None:
+            yield
+            return
+        with self.read() as connection:
+            self._joined.connection, self._joined.viewed = connection, True
+            try:
+                yield
+            finally:
+                self._joined.connection, self._joined.viewed = None, False
+
+    @contextmanager
     def write(self) -> Iterator[Connection]:
         """A write transaction: committed at the end, rolled back whole on any error.
 
         Inside another one of the same thread it joins that one: all of it is committed or rolled back
         together.
         """
-        joined = getattr(self._joined, "connection", None)
+        joined = self._joined.connection
         if joined is not None:
+            if self._joined.viewed:
+                raise RuntimeError("a write inside a view")
             yield joined
             return
         with _explained(self), self.engine.connect() as connection, connection.begin():

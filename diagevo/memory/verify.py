@@ -56,24 +56,30 @@ class Verification:
 
 
 def verify(log: Log, run_id: str, folder: Path, *, deep: bool = False) -> Verification:
-    """Check one run; `folder` is the run's own, which holds the chain heads. Raises NotFoundError for no
-    such run."""
-    if run_id not in log.runs():
-        raise NotFoundError(f"there is no run {run_id}")
+    """Check one run as it is at one moment: it may be written to meanwhile. `folder` is the run's own, which
+    holds the chain heads. Raises NotFoundError for no such run."""
+    # Heads are written after their commits: those that are there now are in the view that begins next.
+    lines = heads.read(folder)
     report = Verification(run_id)
-    _check_chain(log, run_id, folder, report)
-    _check_positions(log, report)
-    if any(fault.check == "chain" for fault in report.faults):
-        report.notes.append("not replayed: these are not the events that were written")
-    else:
-        _check_replay(log, run_id, report)
-    if deep:
-        _check_texts(log, run_id, report)
+    with log.database.view():
+        if run_id not in log.runs():
+            raise NotFoundError(f"there is no run {run_id}")
+        _check_chain(log, run_id, lines, report)
+        _check_positions(log, report)
+        if any(fault.check == "chain" for fault in report.faults):
+            report.notes.append("not replayed: these are not the events that were written")
+        else:
+            _check_replay(log, run_id, report)
+        if deep:
+            _check_texts(log, run_id, report)
+    if not lines:
+        path = folder / heads.NAME
+        report.notes.append(f"no chain head outside the database ({path}): a full rewrite would go unseen")
     return report
 
 
-def _check_chain(log: Log, run_id: str, folder: Path, report: Verification) -> None:
-    kept = {line.sequence: line for line in heads.read(folder)}
+def _check_chain(log: Log, run_id: str, lines: Sequence[heads.ChainHead], report: Verification) -> None:
+    kept = {line.sequence: line for line in lines}
     previous, sequence, position = GENESIS, 0, 0
     fault = None
     for record in log.read(run_id):
@@ -103,9 +109,6 @@ def _check_chain(log: Log, run_id: str, folder: Path, report: Verification) -> N
         for sequence, line in sorted(kept.items())
     )
     report.head = previous
-    if report.heads == 0 and not kept:
-        path = folder / heads.NAME
-        report.notes.append(f"no chain head outside the database ({path}): a full rewrite would go unseen")
 
 
 def _chain_fault(record: Recorded, previous: str, sequence: int, position: int) -> Fault | None:

@@ -316,6 +316,23 @@ def test_a_stream_is_one_view_and_lets_go_of_the_database_where_it_is_dropped(
         assert [e.sequence for e in getattr(log, read)("a")] == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_view_is_one_moment_for_every_read_and_refuses_a_write(store: Store) -> None:
+    with store.log() as log, store.log() as other:
+        log.append("a", 0, [_event(1)])
+        with log.database.view():
+            assert _positions(log) == [1]
+            other.append("a", 1, [_event(2)])
+            with log.database.view():
+                assert (log.head("a").sequence, _positions(log), log.last_position()) == (1, [1], 1)
+            assert log.head("a").sequence == 1
+            with pytest.raises(RuntimeError, match="a write inside a view"):
+                log.append("a", 1, [_event(3)])
+        assert log.append("a", 2, [_event(3)]).sequence == 3
+        with log.database.write(), log.database.view():
+            assert log.append("a", 3, [_event(4)]).sequence == 4
+        assert _positions(log) == [1, 2, 3, 4]
+
+
 def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
