@@ -263,8 +263,9 @@ class Log:
             query = select(_FOUND).where(key.in_(places))
         query = query.order_by(key.desc() if newest_first else key).limit(limit)
         with self.database.read() as connection:
-            for row in connection.execute(query, execution_options={"yield_per": PAGE}):
-                yield Recorded(*row)
+            for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
+                for row in page:
+                    yield Recorded(*row)
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
