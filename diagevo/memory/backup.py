@@ -7,7 +7,7 @@ it stands.
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -134,6 +134,16 @@ def contents(path: Path) -> tuple[tuple[str, ...], int]:
     return tuple(run for (run,) in runs), position
 
 
+def _runs_of(database: Database) -> tuple[str, ...]:
+    """Runs of a database that is about to be replaced; none of a file that cannot tell."""
+    if database.file is None or not database.file.exists():
+        return ()
+    try:
+        return contents(database.file)[0]
+    except sqlite3.DatabaseError:
+        return ()
+
+
 def live_runs(database: Database) -> dict[str, str]:
     """Runs whose writer is known to run, or may run on another machine, with its name."""
     found = _holders(database)
@@ -171,12 +181,13 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     _check_file(file)
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     aside: list[Path] = []
+    before = _runs_of(database)
     if database.dialect == "sqlite":
         aside += _restore_file(file, database, replace, stamp)
     else:
         _restore_postgres(file, database)
     runs, position = contents(file)
-    aside += _trim_heads(database, runs, runs_folder(database, root), stamp)
+    aside += _trim_heads(database, dict.fromkeys((*runs, *before)), runs_folder(database, root), stamp)
     return Restored(runs, position, tuple(aside))
 
 
@@ -259,7 +270,7 @@ def _restore_postgres(file: Path, database: Database) -> None:
         source.close()
 
 
-def _trim_heads(database: Database, runs: tuple[str, ...], root: Path, stamp: str) -> list[Path]:
+def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:
     """Keep the chain heads that the restored database has; the old file stays beside."""
     aside = []
     log = Log(database)

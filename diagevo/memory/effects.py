@@ -50,6 +50,8 @@ def scored(state: MemoryState, now: Round, fact: Fact) -> None:
         raise InconsistentError("its partner was not Mastered")
     if verdict != "invalid":
         tally, first, responses = now.tallies.get(cause_id), event.first, event.responses
+        if not 0 <= first <= responses or responses == 0:
+            raise InconsistentError(f"{first} votes of {responses} agree")
         now.tallies[cause_id] = (
             Tally(1, first, responses, fact.event_id)
             if tally is None

@@ -24,11 +24,16 @@ class ChainHead:
 
 
 def append(folder: Path, head: ChainHead) -> None:
-    """Add a line, and have it on the disk before returning."""
+    """Add a line, and have it on the disk before returning. What a crash cut short stays a line of its
+    own."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / NAME).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(head)) + "\n")
+        with (folder / NAME).open("a+b") as file:
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
+            file.write(json.dumps(asdict(head)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -41,7 +46,7 @@ def read(folder: Path) -> list[ChainHead]:
     if not path.exists():
         return []
     heads = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             heads.append(ChainHead(**json.loads(line)))
         except (json.JSONDecodeError, TypeError):

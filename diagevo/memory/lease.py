@@ -56,12 +56,14 @@ class Holder:
 
 
 def _began(pid: int) -> str:
-    """Start time of a process in clock ticks since boot, where the system tells it; else an empty text."""
+    """Start time of a process in clock ticks since boot, where the system tells it; else an empty text, as
+    for one that was killed and that its parent has not waited for."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    return stat.rpartition(")")[2].split()[19]
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] == "Z" else fields[19]
 
 
 def acquire(log: Log, run_id: str, *, takeover: bool = False) -> int:

@@ -92,10 +92,11 @@ _MAY_FLOAT = {
     for name, model in EVENT_TYPES.items()
     if any(_floating(f.annotation) for f in model.model_fields.values())
 }
-"""Types with a float somewhere: only these are searched for NaN and infinity."""
+"""Types with a float or anything at all somewhere: only these are searched for what cannot be recorded."""
 
 
-def _refuse_non_finite(value: Any, where: str) -> None:
+def _refuse_unrecordable(value: Any, where: str) -> None:
+    """Only what JSON has, and finite: of a set or a NaN it would keep something else."""
     if isinstance(value, BaseModel):
         value = vars(value)
     if isinstance(value, float):
@@ -103,18 +104,22 @@ def _refuse_non_finite(value: Any, where: str) -> None:
             raise ConfigError(f"{where} is {value}: a number in the log must be finite")
     elif isinstance(value, dict):
         for key, inner in value.items():
-            _refuse_non_finite(inner, f"{where}.{key}")
+            if not isinstance(key, str):
+                raise ConfigError(f"{where} has the key {key!r}: a key in the log must be text")
+            _refuse_unrecordable(inner, f"{where}.{key}")
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
-            _refuse_non_finite(inner, f"{where}[{index}]")
+            _refuse_unrecordable(inner, f"{where}[{index}]")
+    elif value is not None and not isinstance(value, str | int):
+        raise ConfigError(f"{where} is a {type(value).__name__}, which the log does not keep")
 
 
 def payload_of(event: Event) -> str:
     """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
-    NaN."""
+    NaN and what JSON does not have."""
     name = type(event).__name__
     if name in _MAY_FLOAT:
-        _refuse_non_finite(event, name)
+        _refuse_unrecordable(event, name)
     fields = vars(event).copy()
     del fields["type"]
     return _canonical.encode(fields).decode()

@@ -52,13 +52,24 @@ def fold(state: MemoryState, facts: Iterable[Fact]) -> MemoryState:
                 raise InconsistentError(f"it says round {fact.round}, the open round is {now.number}")
             else:
                 effect(state, now, fact)
-        except (InconsistentError, KeyError) as error:
-            lost = isinstance(error, KeyError)
-            what = f"names {error}, which the run does not have" if lost else error.args[0]
-            raise InconsistentError(f"#{fact.position} {fact.type} {fact.event_id}: {what}") from error
+        except _REFUSED as error:
+            where = f"#{fact.position} {fact.type} {fact.event_id}"
+            raise InconsistentError(f"{where}: {_why_refused(error)}") from error
         state.sequence = fact.sequence
         state.position = fact.position
     return state
+
+
+_REFUSED = (InconsistentError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
+"""What an event raises that does not follow: a log may hold anything that was hashed."""
+
+
+def _why_refused(error: Exception) -> str:
+    if isinstance(error, InconsistentError):
+        return error.args[0]
+    if isinstance(error, KeyError):
+        return f"names {error}, which the run does not have"
+    return f"cannot be: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
 def _between_rounds(state: MemoryState, fact: Fact) -> None:

@@ -43,11 +43,11 @@ class Transcript:
 
     def __init__(self, connection: Connection, log: Log, run_id: str) -> None:
         """Raises ConflictError where the run exists."""
+        log.lock(connection)
         if log.head(run_id, connection).sequence:
             raise ConflictError(f"run {run_id} exists already", hint="give the new run another name")
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
-        log.lock(connection)
         self.position = log.last_position()
         self.hash = GENESIS
         self.heads: list[heads.ChainHead] = []

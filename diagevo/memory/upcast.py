@@ -20,13 +20,15 @@ CURRENT: dict[str, int] = {name: model.schema_version for name, model in EVENT_T
 
 
 def upcast(type_: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
-    """The payload in its current version. Raises StoreError for an unknown type or a later version."""
+    """The payload in its current version. Raises StoreError for an unknown type or version."""
     current = CURRENT.get(type_)
     if current is None or version > current:
         raise StoreError(
             f"an event {type_} of version {version} was written by a newer DiagEvo",
             hint="install the newer DiagEvo",
         )
+    if version < 1:
+        raise StoreError(f"an event {type_} says it is of version {version}: versions begin at 1")
     for step in range(version, current):
         payload = UPCASTERS[type_, step](payload)
     return payload
