@@ -5,8 +5,7 @@ from sqlalchemy import text
 
 from diagevo.errors import ConflictError, NotFoundError, OutOfOrderError
 from diagevo.memory import projection
-from diagevo.memory.events import Artifact, CheckpointEvaluated, Embedder, NodePairJudged, RunConfigured
-from diagevo.memory.memory import Memory
+from diagevo.memory.events import Artifact, CheckpointEvaluated, Embedder, RunConfigured
 from diagevo.memory.verify import verify
 from tests.contracts.databases import Store
 from tests.memory.play import (
@@ -18,28 +17,13 @@ from tests.memory.play import (
     recurrence,
     settle_duplicate,
     settle_new,
+    three_rounds,
 )
-
-
-def _three_rounds(memory: Memory) -> None:
-    """Two causes; in round 2 c1 is promoted and fails again; in round 3 nodes merge."""
-    first_round(memory, [("drops a carry", "add", 3), ("swaps digits", "copy", 1)])
-    memory.open_round(2)
-    memory.score([candidate("r2.q0", 9, cause="c1"), candidate("r2.q1")])
-    memory.observe([failure("r2.q0.a0"), failure("r2.q1.a3")])
-    memory.diagnosed([recurrence("r2.q0.a0", "c1", memory=memory), new_cause("r2.q1.a3", "skips a line")])
-    memory.settle("r2.q0.a0")
-    settle_new(memory, "r2.q1.a3", label="read every line")
-    memory.commit()
-    memory.open_round(3)
-    memory.score([candidate("r3.q0", 9, cause="c2")])
-    memory.judge_nodes(NodePairJudged(nodes=("n1", "n3"), similarity=0.7, merge=True, label="be careful"))
-    memory.commit()
 
 
 def test_the_state_is_the_same_from_events_snapshots_and_the_other_database(store: Store) -> None:
     with store.open() as memory:
-        _three_rounds(memory)
+        three_rounds(memory)
         state = memory.state
         assert projection.load(memory.log, "a", snapshots=False) == state
         assert projection.load(memory.log, "a") == state
@@ -51,7 +35,7 @@ def test_the_state_is_the_same_from_events_snapshots_and_the_other_database(stor
 
 def test_the_memory_as_of_any_round_is_plain_sql(store: Store) -> None:
     with store.open() as memory:
-        _three_rounds(memory)
+        three_rounds(memory)
         query = (
             "SELECT cause_id, state, frequency, probability FROM v_cause_history"
             " WHERE round = 2 ORDER BY cause_id"

@@ -17,6 +17,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     NodeAssigned,
+    NodePairJudged,
     SuppliedCause,
 )
 from diagevo.memory.memory import Memory
@@ -144,6 +145,22 @@ def first_round(memory: Memory, causes: Sequence[tuple[str, str, int]]) -> None:
         created = list(memory.state.causes)[-1]
         for failure_id in ids[1:]:
             settle_duplicate(memory, failure_id, created)
+    memory.commit()
+
+
+def three_rounds(memory: Memory) -> None:
+    """Two causes; in round 2 c1 is promoted and fails again; in round 3 nodes merge."""
+    first_round(memory, [("drops a carry", "add", 3), ("swaps digits", "copy", 1)])
+    memory.open_round(2)
+    memory.score([candidate("r2.q0", 9, cause="c1"), candidate("r2.q1")])
+    memory.observe([failure("r2.q0.a0"), failure("r2.q1.a3")])
+    memory.diagnosed([recurrence("r2.q0.a0", "c1", memory=memory), new_cause("r2.q1.a3", "skips a line")])
+    memory.settle("r2.q0.a0")
+    settle_new(memory, "r2.q1.a3", label="read every line")
+    memory.commit()
+    memory.open_round(3)
+    memory.score([candidate("r3.q0", 9, cause="c2")])
+    memory.judge_nodes(NodePairJudged(nodes=("n1", "n3"), similarity=0.7, merge=True, label="be careful"))
     memory.commit()
 
 
