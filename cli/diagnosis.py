@@ -60,7 +60,8 @@ def _rechecks() -> Any:
     rows=True,
     data=_calibrations,
     example="""diagevo memory calibrate
-    diagevo memory calibrate --set roles.embedder.model=all-MiniLM-L6-v2""",
+    diagevo memory calibrate --set 'roles.embedder={engine: sentence-transformers, model: all-MiniLM-L6-v2}'
+    """,
 )
 def calibrate(call: Call) -> None:
     """Propose θ_dup and θ_merge for the embedding model, from pairs that the diagnostician has judged.

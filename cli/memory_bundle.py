@@ -146,7 +146,7 @@ def _rebuilding() -> Any:
     data=_rebuilding,
     example="""diagevo memory rebuild
     diagevo memory rebuild --embedder
-    diagevo memory rebuild --embedder --set roles.embedder.model=text-embedding-v4""",
+    diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",
 )
 def rebuild(
     call: Call,

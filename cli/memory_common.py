@@ -2,9 +2,9 @@
 run."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,10 @@ from . import options
 from .options import Call
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
+
     from diagevo.config.models import Config
+    from diagevo.config.sources import KeyPath
     from diagevo.memory.history import AsOf, History
 
 app = options.group("memory", "Read the log, rebuild the memory, and ask it why.")
@@ -68,20 +71,56 @@ def config_of(call: Call, history: "History") -> "Config":
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
 
+    given = from_settings(call.settings).values
     if call.config is not None or call.profile is not None:
-        return call.load_config()
-    values = copy.deepcopy(history.configuration().config)
-    for path, value in from_settings(call.settings).values.items():
-        inner = values
-        for name in path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[path[-1]] = value
-    try:
-        return Config.model_validate(values)
-    except ValidationError as error:
-        found = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in found["loc"])
-        raise ConfigError(
-            f"run {history.run_id} has no configuration of this version: {where}: {found['msg']}",
-            hint="name one: -c FILE or --profile NAME",
-        ) from error
+        config = call.load_config()
+    else:
+        values = copy.deepcopy(history.configuration().config)
+        for path, value in given.items():
+            inner = values
+            for name in path[:-1]:
+                inner = inner.setdefault(name, {})
+            inner[path[-1]] = value
+        try:
+            config = Config.model_validate(values)
+        except ValidationError as error:
+            raise _unfit(history.run_id, given, error) from error
+    _refuse_unused_model(config, given)
+    return config
+
+
+def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError") -> ConfigError:
+    """What is wrong with a value of `--set`; where none is at fault, with what the run stored."""
+    from diagevo.config.sources import dotted
+
+    found = error.errors(include_url=False)
+    for fault in found:
+        place = tuple(str(part) for part in fault["loc"])
+        for path in given:
+            if fault["type"] != "missing" and path[: len(place)] == place[: len(path)]:
+                told = fault["msg"].removeprefix("Value error, ")
+                return ConfigError(
+                    f"--set {dotted(path)}: {told}", hint="what each key takes: diagevo config schema"
+                )
+    place = ".".join(str(part) for part in found[0]["loc"])
+    return ConfigError(
+        f"run {run_id} has no configuration of this version: {place}: {found[0]['msg']}",
+        hint="name one: -c FILE or --profile NAME",
+    )
+
+
+def _refuse_unused_model(config: "Config", given: "Mapping[KeyPath, Any]") -> None:
+    """The log must not name a model that nothing used. Only what `--set` gives is looked at: a stored
+    configuration may carry the name from before its engine was changed."""
+    from typing import get_args
+
+    from diagevo.config.models import EmbedderRole
+
+    named = given.get(("roles", "embedder", "model"))
+    if config.roles.embedder.engine != "hashing" or named in (None, "hashing"):
+        return
+    engines = get_args(EmbedderRole.model_fields["engine"].annotation)
+    others = " or ".join(f"--set roles.embedder.engine={name}" for name in engines if name != "hashing")
+    raise ConfigError(
+        f"--set roles.embedder.model={named}: the engine hashing has no model", hint=f"also give {others}"
+    )

@@ -1,6 +1,7 @@
 """`diagevo memory rebuild`: what it makes again, and how a run goes over to another embedding model."""
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import diagevo
+from diagevo.config.loading import of_profile
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.errors import ConfigError
 from diagevo.memory import similarity
@@ -204,6 +206,46 @@ def test_a_round_that_is_open_keeps_its_embedding_model(home: Path, change: Ask)
     assert done.exit_code == 5, done.stderr
     assert "round 5 is open: the embedder changes between rounds" in done.stderr
     assert "diagevo runs fork played --round 4" in done.stderr
+
+
+@pytest.mark.parametrize("source", [["--profile", "embedded"], []])
+def test_a_model_that_the_engine_has_not_is_refused_and_no_event_names_it(
+    home: Path, change: Ask, source: list[str]
+) -> None:
+    if not source:  # the run's own configuration
+        config = of_profile("embedded").config.model_dump(mode="json")
+        with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "trained", root=home) as memory:
+            Player(memory).configure(config)
+    for command in (["rebuild", "--embedder"], ["calibrate"]):
+        done = change("memory", *command, *source, "--set", "roles.embedder.model=nosuchmodel")
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert "--set roles.embedder.model=nosuchmodel: the engine hashing has no model" in done.stderr
+        assert "--set roles.embedder.engine=openai" in done.stderr
+    assert "RunConfigured" not in change("memory", "log", "--last", "1", "--run", "played").stdout
+
+
+def test_the_example_of_the_help_goes_over_to_the_model_that_it_names(
+    home: Path, tmp_path: Path, change: Ask
+) -> None:
+    shown = change("memory", "rebuild", "--help").stdout
+    [example] = [line for line in shown.splitlines() if "text-embedding-v4" in line]
+    with Server(answering) as server:
+        done = run(
+            *shlex.split(example)[1:], "--profile", "embedded",
+            f"--set=roles.embedder.base_url={server.url}", "--set=roles.embedder.dimension=4",
+            cwd=tmp_path, env=env(home),
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "  embeddings    text-embedding-v4 @ served, 4 numbers\n" in done.stdout
+
+
+def test_a_wrong_value_of_set_is_named_and_not_the_run(change: Ask) -> None:
+    done = change("memory", "rebuild", "--embedder", "--set", "roles.embedder.engine=foo")
+    assert done.exit_code == 2
+    assert "--set roles.embedder.engine: Input should be 'openai', 'sentence" in done.stderr
+    assert "no configuration of this version" not in done.stderr
+    unset = change("memory", "rebuild", "--embedder")
+    assert "run played has no configuration of this version" in unset.stderr
 
 
 @pytest.mark.slow
