@@ -6,7 +6,10 @@ the first is printed, and knows fractions.
 
 import csv
 import json
+import math
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -24,6 +27,8 @@ ON_SCREEN = 1000
 """Rows of a table on a terminal: nobody scrolls further."""
 GROUP = 20_000
 """Rows of a Parquet row group; the first one gives the types."""
+HELD = 8 * 2**20
+"""Characters of a JSON document that wait in memory for its last row; a longer one waits on the disk."""
 
 if TYPE_CHECKING:
     import pyarrow
@@ -110,7 +115,13 @@ def _plain(value: Any) -> Any:
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
-    return json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent, default=render.plain)
+    """A row as JSON. Infinities and NaN, which JSON has not, are null."""
+    finite = {key: None if _boundless(value) else value for key, value in row.items()}
+    return json.dumps(finite, ensure_ascii=False, allow_nan=False, indent=indent, default=render.plain)
+
+
+def _boundless(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:
@@ -123,14 +134,18 @@ def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:
 
 
 def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tuple[int, int] | None) -> None:
-    """The envelope, its list filled a row at a time."""
+    """The envelope, its list filled a row at a time. It is held back until the last row is read: where a
+    later one fails, the error stands alone on stdout."""
     before, _, after = render.dump(render.envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")
-    out.write(before + "[")
-    comma = ""
-    for row in rows:
-        out.write(f"{comma}\n    " + json_line(row, indent=2).replace("\n", "\n    "))
-        comma = ","
-    out.write(("\n  ]" if comma else "]") + after + "\n")
+    with tempfile.SpooledTemporaryFile(HELD, "w+", encoding="utf-8", newline="") as held:
+        held.write(before + "[")
+        comma = ""
+        for row in rows:
+            held.write(f"{comma}\n    " + json_line(row, indent=2).replace("\n", "\n    "))
+            comma = ","
+        held.write(("\n  ]" if comma else "]") + after + "\n")
+        held.seek(0)
+        shutil.copyfileobj(held, out)
 
 
 def _table(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:

@@ -20,7 +20,7 @@ COLUMNS = (render.Column("n", align="right"), render.Column("text"))
 NUMBERS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < {}) SELECT n FROM t"
 
 
-@pytest.mark.parametrize("format", ["table", "md", "csv", "jsonl", "json"])
+@pytest.mark.parametrize("format", ["table", "md", "csv", "jsonl"])
 def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str) -> None:
     file = tmp_path / "rows"
     written: list[int] = []
@@ -31,7 +31,7 @@ def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str)
                 written.append(file.stat().st_size)
             yield {"n": n, "text": "x" * 20}
 
-    call = Call(format=cast("Any", format), output=file, json=format == "json")
+    call = Call(format=cast("Any", format), output=file)
     row_stream.stream(call, COLUMNS, rows())
     assert written[0] > 20_000
     assert file.read_text().count("x" * 20) == 5000
@@ -44,6 +44,39 @@ def test_a_streamed_document_is_the_envelope_that_other_commands_print(tmp_path:
         row_stream.stream(call, COLUMNS, given, run="a", as_of=(3, 7))
         whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=(3, 7)))
         assert (tmp_path / "rows.json").read_text() == whole + "\n"
+
+
+@pytest.mark.parametrize(
+    ("late", "what"),
+    [("abs(-9223372036854775808)", "integer overflow"), ("cast(x'ff' AS text)", "Could not decode to UTF-8")],
+)
+def test_a_row_that_fails_late_leaves_no_half_document(ask: Ask, late: str, what: str) -> None:
+    sql = f"SELECT 1 AS x UNION ALL SELECT {late}"
+    whole = ask("memory", "query", sql, "--json")
+    assert whole.exit_code == 2
+    assert what in json.loads(whole.stdout)["error"]["message"]
+    lines = ask("memory", "query", sql, "--format", "jsonl")
+    assert lines.exit_code == 2
+    assert lines.stdout in ("", '{"x": 1}\n')  # some failures the database sees before the first row
+    assert what in lines.stderr
+
+
+def test_a_document_too_long_for_memory_waits_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_stream, "HELD", 1000)
+    call = Call(format="json", json=True, output=tmp_path / "rows.json")
+    row_stream.stream(call, COLUMNS, ({"n": n, "text": "one\r\ntwo ∑"} for n in range(500)))
+    found = json.loads((tmp_path / "rows.json").read_text())["data"]
+    assert (len(found), found[-1]) == (500, {"n": 499, "text": "one\r\ntwo ∑"})
+
+
+@pytest.mark.parametrize("format", ["json", "jsonl"])
+def test_an_infinity_is_null_in_json(ask: Ask, format: str) -> None:
+    done = ask("memory", "query", "SELECT 9e999 AS big, -9e999 AS small, 1.5 AS x", "--format", format)
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["data"][0] if format == "json" else told) == {"big": None, "small": None, "x": 1.5}
 
 
 def test_a_table_takes_its_widths_from_the_first_page_and_cuts_nothing(tmp_path: Path) -> None:
