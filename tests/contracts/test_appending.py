@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -63,7 +64,8 @@ def test_a_choice_is_made_among_the_events_of_a_run_or_of_all(store: Store) -> N
     with store.log() as log:
         for n, run in enumerate("abab", 1):
             log.append(run, (n - 1) // 2, [Pending(f"e{n}", 1, "T", 1, "c1", "{}", None)])
-        for chosen in ({"types": ["T"]}, {"cause_id": "c1"}, {"rounds": (1, 1)}):
+        choices: list[dict[str, Any]] = [{"types": ["T"]}, {"cause_id": "c1"}, {"rounds": (1, 1)}]
+        for chosen in choices:
             assert [r.position for r in log.read("a", **chosen)] == [1, 3]
             assert [r.position for r in log.read(after=1, until=3, **chosen)] == [2, 3]
 

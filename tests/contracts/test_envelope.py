@@ -10,7 +10,7 @@ from diagevo.errors import ConfigError
 from diagevo.memory.events import CheckpointEvaluated, Embedder, RunConfigured, StageCompleted
 from diagevo.memory.records import NAMESPACE, chain_hash, event_id, pending
 
-ROW = (1, "id", "run", 2, 3, "T", 4, "c1", "{}", "e", "now", "0" * 64)
+ROW: tuple[Any, ...] = (1, "id", "run", 2, 3, "T", 4, "c1", "{}", "e", "now", "0" * 64)
 
 
 def test_an_event_id_is_a_uuid_of_version_5() -> None:

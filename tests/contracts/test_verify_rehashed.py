@@ -1,0 +1,104 @@
+"""What `verify` says of a log that somebody changed and hashed again, and of rows beside the log."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec import structs
+
+from diagevo.memory import heads
+from diagevo.memory.records import GENESIS, Recorded
+from diagevo.memory.verify import Fault, verify
+from tests.contracts.databases import Store
+from tests.memory.play import candidate, first_round
+
+
+@pytest.fixture
+def played(store: Store) -> Store:
+    """Two rounds; no chain heads outside the database, which would tell of any change."""
+    with store.open() as memory:
+        first_round(memory, [("drops a carry", "add", 2), ("swaps digits", "copy", 1)])
+        memory.open_round(2)
+        memory.score([candidate("r2.q0", 9, cause="c1")])
+        memory.commit()
+        (memory.folder / heads.NAME).unlink()
+    return store
+
+
+def _rewritten(store: Store, change: Callable[[Recorded], Recorded]) -> None:
+    """Each row changed, and every hash made again."""
+    with store.log() as log:
+        rows = [change(record) for record in log.read("a")]
+    statements, previous = [], GENESIS
+    for row in rows:
+        linked = structs.replace(row, previous_hash=previous)
+        previous = linked.computed_hash
+        payload = linked.payload.replace("'", "''")
+        statements.append(
+            f"UPDATE event SET position = {linked.position}, payload = '{payload}',"
+            f" previous_hash = '{linked.previous_hash}', hash = '{previous}'"
+            f" WHERE run_id = 'a' AND sequence = {linked.sequence}"
+        )
+    store.tamper(
+        "UPDATE event SET position = position + 1000", *statements, f"UPDATE run SET hash = '{previous}'"
+    )
+
+
+def _faults(store: Store) -> list[Fault]:
+    with store.log() as log:
+        return verify(log, "a", store.root / "a").faults
+
+
+def test_positions_that_were_swapped_are_found(played: Store) -> None:
+    swap = {5: 6, 6: 5}
+    _rewritten(played, lambda r: structs.replace(r, position=swap.get(r.position, r.position)))
+    assert [(f.check, f.message) for f in _faults(played)] == [("chain", "#5 follows #6")]
+
+
+def test_a_last_position_beyond_those_given_is_found(played: Store) -> None:
+    with played.log() as log:
+        last = log.last_position()
+    _rewritten(played, lambda r: structs.replace(r, position=99) if r.position == last else r)
+    [fault] = [f for f in _faults(played) if f.check == "positions"]
+    assert f"{last} positions were given, {last} events are there, last at 99" in fault.message
+
+
+def test_a_head_of_the_right_length_and_another_hash_is_found(played: Store) -> None:
+    played.tamper("UPDATE run SET hash = 'x'")
+    assert [f.check for f in _faults(played)] == ["chain"]
+
+
+def test_a_row_of_a_projection_that_no_event_made_is_found(played: Store) -> None:
+    played.tamper(
+        "INSERT INTO cause SELECT run_id, 'c9', 9, description, node_id, state, frequency, created_round"
+        " FROM cause WHERE cause_id = 'c1'"
+    )
+    [fault] = _faults(played)
+    assert "cause c9 follows from no event" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"responses":12', '"responses":0', "votes of 0 agree"),
+        ('"config":{}', '"config":{"memory":{"theta_up":"x"}}', "cannot be"),
+        ('"config":{}', '"config":{"memory":[]}', "cannot be"),
+        ('"config":{}', '"config":{"schedule":{"policy":"fixed"}}', "cannot be"),
+        ('"verdict":"kept"', '"verdict":"ke', "cannot be read"),
+    ],
+    ids=str,
+)
+def test_hashed_nonsense_is_a_fault_at_its_event_and_not_our_crash(
+    played: Store, old: str, new: str, message: str
+) -> None:
+    changed: list[int] = []
+
+    def change(record: Recorded) -> Recorded:
+        if old not in record.payload:
+            return record
+        changed.append(record.position)
+        return structs.replace(record, payload=record.payload.replace(old, new))
+
+    _rewritten(played, change)
+    [fault] = [f for f in _faults(played) if f.check == "replay"]
+    assert message in fault.message
+    assert fault.position in changed

@@ -1,0 +1,80 @@
+"""What a restore leaves beside: chain heads that the backup does not have, and writers that may be alive."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from diagevo.errors import StoreError
+from diagevo.memory import heads
+from diagevo.memory.backup import backup, check, restore
+from diagevo.memory.database import Database
+from diagevo.memory.log import RUN
+from diagevo.memory.verify import verify
+from tests.contracts.databases import SQLiteStores, Store
+from tests.memory.play import first_round
+
+
+def _play(store: Store, run: str = "a") -> None:
+    with store.open(run) as memory:
+        first_round(memory, [("drops a carry", "add", 1)])
+
+
+def _rounds(store: Store, run: str) -> list[int]:
+    return [line.round for line in heads.read(store.root / run)]
+
+
+def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_aside(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    _play(store)
+    database = Database(store.url)
+    made = backup(database, tmp_path / "copy.db")
+    _play(store)
+    _play(store, "b")
+    heads.append(store.root / "elsewhere", heads.ChainHead(1, 5, 5, "a" * 64))
+    restored = restore(made.file, database, replace=True, root=store.root)
+    assert (_rounds(store, "a"), _rounds(store, "b")) == ([1], [])
+    assert _rounds(store, "elsewhere") == [1]  # another database may keep its runs beside
+    assert {path.parent.name for path in restored.aside if heads.NAME in path.name} == {"a", "b"}
+    _play(store, "b")
+    with store.log() as log:
+        assert verify(log, "b", store.root / "b").faults == []
+        assert verify(log, "a", store.root / "a").faults == []
+    database.close()
+
+
+def test_a_holder_on_another_machine_counts_as_alive(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    _play(store)
+    database = Database(store.url)
+    made = backup(database, tmp_path / "copy.db")
+    with database.write() as connection:
+        connection.execute(update(RUN).values(holder="elsewhere:17:9"))
+    with pytest.raises(StoreError, match="process 17 on elsewhere"):
+        restore(made.file, database, replace=True)
+    database.close()
+
+
+def test_a_database_that_somebody_reads_is_not_replaced(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    database = Database(store.url)
+    made = backup(database, tmp_path / "copy.db")
+    with store.log() as reader, reader.database.read() as connection:
+        connection.execute(RUN.select()).all()
+        with pytest.raises(StoreError, match="is in use"):
+            restore(made.file, database, replace=True)
+    database.close()
+
+
+def test_a_trigger_that_was_switched_off_is_found(store: Store) -> None:
+    database = Database(store.url)
+    with database.write() as connection:
+        off = "DROP TRIGGER event_no_update"
+        if store.dialect == "postgresql":
+            off = "ALTER TABLE event DISABLE TRIGGER event_no_update"
+        connection.exec_driver_sql(off)
+    [finding] = [f for f in check(database) if f.check == "triggers"]
+    assert (finding.ok, "event_no_update" in finding.detail) == (False, True)
+    database.close()
