@@ -83,21 +83,30 @@ def change_rows(found: "MemoryDiff") -> list[dict[str, Any]]:
 
 def runs_diff(found: "RunsDiff") -> str:
     """Configuration, first divergence, and how many causes are shared."""
-    a, b = found.runs
+    a, b = _points(found)
     lines = [Line("config", f"{d.key}: {d.a} | {d.b}") for d in found.configuration]
     lines += _divergence(found)
+    until = "" if found.rounds[0] == found.rounds[1] else f" up to round {found.common_round}"
     lines.append(
         Line(
             "causes",
-            f"{len(found.shared)} shared alike, {len(found.timing)} shared with other timing, "
+            f"{len(found.shared)} shared alike, {len(found.timing)} shared with other timing{until}, "
             f"{len(found.only_a)} only in {a}, {len(found.only_b)} only in {b}",
         )
     )
-    return f"{a} after round {found.rounds[0]} | {b} after round {found.rounds[1]}\n" + lay(lines, None)
+    run_a, run_b = found.runs
+    head = f"{run_a} after round {found.rounds[0]} | {run_b} after round {found.rounds[1]}\n"
+    return head + lay(lines, None)
+
+
+def _points(found: "RunsDiff") -> tuple[str, str]:
+    """The names of the two, with their rounds where both are of one run."""
+    a, b = found.runs
+    return (a, b) if a != b else (f"{a}@{found.rounds[0]}", f"{b}@{found.rounds[1]}")
 
 
 def _divergence(diff: "RunsDiff") -> list[Line]:
-    (a, b), found = diff.runs, diff.divergence
+    (a, b), found = _points(diff), diff.divergence
     if found is None:
         on = {"a": f"{a} goes on where {b} ends", "b": f"{b} goes on where {a} ends"}.get(
             diff.further or "", ""
@@ -124,30 +133,33 @@ def _side(side: "Side", fields: Sequence[str]) -> str:
 def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
     """A row a shared cause of other timing or other wording. Those that are simply the same are a number
     above, and rows of --json."""
-    told = (*found.timing, *(pair for pair in found.shared if pair.by != "text"))
+    until = found.common_round
+    told = [(pair, f"{_life(pair.a, until)} | {_life(pair.b, until)}") for pair in found.timing]
+    told += [(pair, "alike") for pair in found.shared if pair.by != "text"]
     return [
         {
             "a": pair.a.id,
             "b": pair.b.id,
             "confidence": pair.confidence,
             "by": pair.by,
-            "timing": "alike" if pair.same_timing else f"{_life(pair.a)} | {_life(pair.b)}",
+            "timing": timing,
             "f": f"{pair.a.frequency}, {pair.b.frequency}",
             "description": pair.a.description
             if pair.a.description == pair.b.description
             else f"{pair.a.description} | {pair.b.description}",
         }
-        for pair in told
+        for pair, timing in told
     ]
 
 
-def _life(cause: "InRun") -> str:
-    """created r1, promoted r3, reactivated r4, as c1 p3 r4."""
-    turns = [f"created r{cause.created}"]
-    if cause.promoted:
-        turns.append(f"promoted {listed([f'r{r}' for r in cause.promoted])}")
-    if cause.reactivated:
-        turns.append(f"reactivated {listed([f'r{r}' for r in cause.reactivated])}")
+def _life(cause: "InRun", until: int) -> str:
+    """created r1, promoted r3, reactivated r4: as far as both runs go."""
+    created, promoted, reactivated = cause.timing(until)
+    turns = [f"created r{created}"]
+    if promoted:
+        turns.append(f"promoted {listed([f'r{r}' for r in promoted])}")
+    if reactivated:
+        turns.append(f"reactivated {listed([f'r{r}' for r in reactivated])}")
     return ", ".join(turns)
 
 
@@ -155,6 +167,6 @@ def alone_rows(found: "RunsDiff") -> list[dict[str, Any]]:
     """A row a cause that only one of the runs has."""
     return [
         {"run": run, "cause": c.id, "state": c.state, "f": c.frequency, "description": c.description}
-        for run, causes in zip(found.runs, (found.only_a, found.only_b), strict=True)
+        for run, causes in zip(_points(found), (found.only_a, found.only_b), strict=True)
         for c in causes
     ]

@@ -12,6 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -80,9 +81,10 @@ class InRun:
     promoted: tuple[int, ...]
     reactivated: tuple[int, ...]
 
-    @property
-    def timing(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        return self.created, self.promoted, self.reactivated
+    def timing(self, until: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Its rounds up to `until`: of what one run has not played, the other one cannot differ."""
+        promoted = tuple(r for r in self.promoted if r <= until)
+        return self.created, promoted, tuple(r for r in self.reactivated if r <= until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,6 @@ class Shared:
     confidence: float
     by: Literal["text", "vectors", "words"]
 
-    @property
-    def same_timing(self) -> bool:
-        return self.a.timing == self.b.timing
-
 
 @dataclass(frozen=True, slots=True)
 class RunsDiff:
@@ -108,6 +106,8 @@ class RunsDiff:
     """None where the runs are equal as far as both go; one of them may go further."""
     further: Literal["a", "b"] | None
     """The run that goes on where the other one, equal so far, ends."""
+    common_round: int
+    """The last committed round that both have: timing is compared up to it."""
     shared: tuple[Shared, ...]
     """With the same timing."""
     timing: tuple[Shared, ...]
@@ -126,13 +126,16 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     causes_a, causes_b = _in_run(a, at_a, state_a), _in_run(b, at_b, state_b)
     pairs = _match(a, b, state_a, state_b, causes_a, causes_b, threshold)
     left, right = {p.a.id for p in pairs}, {p.b.id for p in pairs}
+    common = min(at_a.round, at_b.round)
+    alike = [p.a.timing(common) == p.b.timing(common) for p in pairs]
     return RunsDiff(
         (a.run_id, b.run_id),
         (at_a.round, at_b.round),
         tuple(_configuration(a, b)),
         *_divergence(a, b, at_a, at_b),
-        tuple(p for p in pairs if p.same_timing),
-        tuple(p for p in pairs if not p.same_timing),
+        common,
+        tuple(compress(pairs, alike)),
+        tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
         tuple(c for c in causes_a if c.id not in left),
         tuple(c for c in causes_b if c.id not in right),
     )

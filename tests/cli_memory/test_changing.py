@@ -53,9 +53,16 @@ def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     assert "4 shared alike, 0 shared with other timing" in out
     assert len(out.splitlines()) == 3
     assert len(json.loads(change("runs", "diff", "played@3", "b@3", "--json").stdout)["data"]["shared"]) == 4
-    timing = change("runs", "diff", "played", "b").stdout
-    assert "2 shared alike, 2 shared with other timing" in timing
-    assert [line.split()[0] for line in timing.splitlines()[-2:]] == ["c2", "c3"]
+    longer = change("runs", "diff", "played", "b").stdout
+    assert "4 shared alike, 0 shared with other timing up to round 3, 0 only in played" in longer
+    assert len(longer.splitlines()) == 3
+
+
+def test_a_diff_of_one_run_with_itself_names_the_points(ask: Ask) -> None:
+    out = ask("runs", "diff", "played@2", "played@3").stdout
+    assert "events  equal, as far as both go; played@3 goes on where played@2 ends" in out
+    assert "0 only in played@2, 1 only in played@3" in out
+    assert out.splitlines()[-1].split()[:2] == ["played@3", "c4"]
 
 
 def test_a_filter_that_needs_a_rerun_from_round_1_names_the_kept_configuration(

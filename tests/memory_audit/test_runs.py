@@ -234,10 +234,29 @@ def _vectors(texts: Sequence[str], known: dict[str, tuple[float, ...]]) -> np.nd
 def test_shared_causes_that_differ_in_timing_are_told_apart(mine: Store) -> None:
     with opened(mine, "played") as [history]:
         fork(history, 2, "b", root=mine.root)
+    with mine.open("b") as memory:
+        player = Player(memory)
+        player.open(3)
+        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
+        player.trained()
+        player.commit()
     with opened(mine, "played", "b") as [a, b]:
-        found = diff_runs(a, b, a.as_of(3), b.as_of(2))
-    first = found.timing[0]
-    assert (first.a.id, first.a.timing, first.b.timing) == ("c1", (1, (2,), (3,)), (1, (2,), ()))
+        found = diff_runs(a, b, a.end, b.end)
+    assert (found.rounds, found.common_round) == ((4, 3), 3)
+    assert [p.a.id for p in found.shared] == ["c3"]
+    told = {p.a.id: (p.a.timing(3), p.b.timing(3)) for p in found.timing}
+    assert told["c1"] == ((1, (2,), (3,)), (1, (2,), ()))
+    assert told["c2"] == ((1, (3,), (3,)), (1, (), ()))
+    assert [c.id for c in found.only_a] == ["c4"]
+
+
+def test_what_one_run_has_not_played_is_no_difference_in_timing(mine: Store) -> None:
+    with opened(mine, "played") as [history]:
+        fork(history, 2, "b", root=mine.root)
+    with opened(mine, "played", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end)
+    assert (found.divergence, found.further, found.common_round) == (None, "a", 2)
+    assert ([p.a.id for p in found.shared], found.timing) == (["c1", "c2", "c3"], ())
     assert [c.id for c in found.only_a] == ["c4"]
 
 
