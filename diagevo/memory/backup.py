@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory import heads
-from diagevo.memory.database import Database, shown
+from diagevo.memory.database import Database, readable, shown
 from diagevo.memory.lease import Holder
 from diagevo.memory.log import LOG, RUN, Log
 from diagevo.memory.migrate import HEAD, prepare, revision, upgrade
@@ -73,7 +72,7 @@ def backup(database: Database, target: Path) -> Backup:
 
 
 def _readable(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
+    return sqlite3.connect(readable(path), uri=True)
 
 
 def _copy_sqlite(database: Database, target: Path) -> None:

@@ -1,9 +1,11 @@
 """One SQL database: SQLite by default, PostgreSQL for several machines. Read and write transactions.
 
-SQLite runs in WAL mode and every write transaction begins IMMEDIATE: a deferred read that turns into a
-write fails at once, whatever the timeout. On PostgreSQL writers queue on the row of `log` (see `log.py`).
+SQLite is written in WAL mode and every write transaction begins IMMEDIATE: a deferred read that turns into
+a write fails at once, whatever the timeout. Reading leaves a file in the mode it has, and works where
+nothing may be written. On PostgreSQL writers queue on the row of `log` (see `log.py`).
 """
 
+import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +13,7 @@ from contextlib import closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from sqlalchemy import (
     URL,
@@ -63,6 +66,31 @@ def shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
 
 
+def readable(file: Path) -> str:
+    """The URI by which SQLite reads a file and never writes to it."""
+    how = "immutable=1" if _is_frozen(file) else "mode=ro"
+    return f"file:{quote(str(file.resolve()))}?{how}"
+
+
+def _is_frozen(file: Path) -> bool:
+    """Whether SQLite must be told that nobody writes to the file, or could not open it.
+
+    In WAL mode readers and writers meet in two files beside it; where these are not there and cannot be
+    made, nobody writes. In any other mode, and where there is a log to read, SQLite sees for itself.
+    """
+    file = file.resolve()
+    if os.access(file.parent, os.W_OK):
+        return False
+    log, index = (file.with_name(file.name + end) for end in ("-wal", "-shm"))
+    try:
+        if log.exists() and (index.exists() or log.stat().st_size):
+            return False
+        with file.open("rb") as opened:
+            return opened.read(20)[18:] == b"\x02\x02"  # the versions in the header: 2 is WAL
+    except OSError:
+        return False
+
+
 _CURSORS = count(1)
 
 
@@ -84,6 +112,7 @@ class Database:
         if self.dialect == "sqlite":
             self.engine = self._readers = _sqlite(self.url, synchronous)
             self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
+            self._wal = Prepared(self, text("PRAGMA journal_mode = WAL"), ())
         else:
             self.engine = _postgres(self.url)
             self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
@@ -139,6 +168,9 @@ class Database:
             return
         with _explained(self), self.engine.connect() as connection, connection.begin():
             if begin := self._begin.get("BEGIN IMMEDIATE"):
+                if "wal" not in connection.info:  # once a connection of the pool
+                    self._wal(connection).close()
+                    connection.info["wal"] = True
                 begin(connection)
             self._joined.connection = connection
             try:
@@ -219,10 +251,15 @@ class Prepared:
 def _sqlite(url: URL, synchronous: str) -> Engine:
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
 
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> None:
+        file = Path(arguments[0])
+        if _is_frozen(file):
+            arguments[0], options["uri"] = readable(file), True
+
     @event.listens_for(engine, "connect")
     def _connected(dbapi: Any, _record: Any) -> None:
         dbapi.isolation_level = None  # pysqlite must not begin transactions of its own
-        dbapi.execute("PRAGMA journal_mode = WAL")
         dbapi.execute(f"PRAGMA synchronous = {synchronous}")
         dbapi.execute("PRAGMA recursive_triggers = ON")
 
@@ -276,7 +313,10 @@ def _explanation(where: str, error: DBAPIError) -> StoreError | None:
     if "locked" in said:
         hint = "another program holds it; try again when it is done"
         return StoreError(f"the database {where} is locked", hint=hint)
-    if "readonly" in said or "unable to open" in said or "disk I/O" in said or "full" in said:
+    if "unable to open" in said:
+        hint = "check that the file and its folder exist, and that you may read and write there"
+        return StoreError(f"the database {where} cannot be opened: {said}", hint=hint)
+    if "readonly" in said or "disk I/O" in said or "full" in said:
         hint = "check that the folder exists, may be written, and has room"
         return StoreError(f"the database {where} cannot be written: {said}", hint=hint)
     return StoreError(f"the database {where} does not answer: {said}", hint="check its address")

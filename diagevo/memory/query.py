@@ -1,6 +1,6 @@
 """Read-only SQL over a log. Writing is refused by the database itself, not by looking at the text.
 
-SQLite: the file is opened with `mode=ro`, `query_only` is on, and an authorizer allows nothing but reading.
+SQLite: the file is opened read-only, `query_only` is on, and an authorizer allows nothing but reading.
 PostgreSQL: a READ ONLY transaction whose mode can no longer be changed, and one statement by the extended
 protocol.
 """
@@ -12,10 +12,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
-from urllib.parse import quote
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.database import Database, shown
+from diagevo.memory.database import Database, readable, shown
 
 VIEWS: dict[str, str] = {
     "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state",
@@ -62,9 +61,8 @@ def query(database: Database, sql: str, *, run_id: str | None = None) -> Iterato
 @contextmanager
 def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
     assert database.file is not None
-    path = quote(str(database.file.resolve()))
     try:
-        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+        connection = sqlite3.connect(readable(database.file), uri=True, isolation_level=None)
     except sqlite3.OperationalError as error:
         raise StoreError(f"the database {shown(database.url)} cannot be read: {error}") from error
     try:
