@@ -257,6 +257,11 @@ def why(
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
+        if event is not None and found.kind != "cause":
+            raise ConfigError(
+                f"--event {event}: {found.id} is a {found.kind}, and only a cause has turns",
+                hint=f"its whole story: diagevo memory why {found.id}",
+            )
         theta, columns = theta_dup(history), screen.width()
         match found.kind:
             case "cause":
@@ -264,7 +269,10 @@ def why(
                 if event is not None:
                     story = replace(story, turns=chosen(story.turns, event))
                 everything = all or event is not None
-                text = why_text.cause_screen(story, theta, columns=columns, everything=everything, full=full)
+                never = f"{event}, as of round {as_of.round} (#{as_of.position})"
+                text = why_text.cause_screen(
+                    story, theta, columns=columns, everything=everything, full=full, never=never
+                )
             case "node":
                 story = why_node(history, found.id, as_of, full=full)
                 text = why_text.node_screen(story, columns, everything=all)

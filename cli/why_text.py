@@ -1,6 +1,7 @@
 """The screens of `memory why`: the story of a cause, a failure or a question in words."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -9,36 +10,82 @@ from .screen import Line, count, lay, listed, percent, sub, wrapped
 
 if TYPE_CHECKING:
     from diagevo.memory.failures import Asked, FailureStory
-    from diagevo.memory.nodes import NodeStory
+    from diagevo.memory.nodes import Judged, Member, NodeStory
     from diagevo.memory.questions import QuestionStory
     from diagevo.memory.turns import CauseStory, Counted, Reactivated, Sampled, Turn
 
-_EARLIER = 14
-"""Lines of turns that fit on one screen beside the head and the last lines."""
+SCREEN = 23
+"""Lines of a story on a terminal of 24, which keeps one for the prompt."""
+_BESIDE = 28
+"""Columns that the label and the position of a line take at most."""
 
 
 def cause_screen(
-    story: "CauseStory", theta_dup: float, *, columns: int | None, everything: bool, full: bool
+    story: "CauseStory",
+    theta_dup: float,
+    *,
+    columns: int | None,
+    everything: bool,
+    full: bool,
+    never: str | None = None,
 ) -> str:
-    """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen."""
-    state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
-    since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
+    """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen.
+    `never` is said in the place of turns that were asked for and never came."""
     blocks = [list(_turn(turn, theta_dup)) for turn in story.turns]
+    if never is not None and not blocks:
+        blocks = [[Line("never", never)]]
     hidden = 0
     if not everything:
-        while len(blocks) > 2 and sum(map(len, blocks)) > _EARLIER:
+        hidden = max(0, len(blocks) - SCREEN)
+        del blocks[1 : 1 + hidden]
+        while len(blocks) > 2 and not _fits(_cause(story, blocks, hidden, columns, brief=True)):
             del blocks[1]  # how it came into being stays
             hidden += 1
-    lines = [line for block in blocks for line in block]
-    if hidden:
-        at = len(blocks[0])
-        lines.insert(at, Line("…", f"{count(hidden, 'earlier turn')}: --all"))
-    lines += _effect(story)
-    head = _head(f"{story.cause_id}  {story.description}", since, columns)
-    node = f" in {story.node_id}  {story.node_label}\n"
     texts = _all_texts(story, columns) if full else ""
-    hint = "" if full else " --full: trajectories, prompts and replies\n"
-    return head + visible(node) + lay(lines, columns) + (texts or hint)
+    return _cause(story, blocks, hidden, columns, brief=not everything, full=full) + texts
+
+
+def _cause(
+    story: "CauseStory",
+    blocks: list[list[Line]],
+    hidden: int,
+    columns: int | None,
+    *,
+    brief: bool,
+    full: bool = False,
+) -> str:
+    state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
+    since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
+    title, node = f"{story.cause_id}  {story.description}", f" in {story.node_id}  {story.node_label}"
+    lines = [*(line for block in blocks for line in block), *_effect(story)]
+    if brief:
+        title, node, lines = _cut(title, columns, 2), _cut(node, columns), _cut_lines(lines, columns, 2)
+    asked = "" if full else " --full: trajectories, prompts and replies\n"
+    if hidden:
+        asked = "" if full else "; trajectories, prompts and replies (--full)"
+        asked = f" left out: {count(hidden, 'turn')} (--all){asked}\n"
+    return _head(title, since, columns) + f"{visible(node)}\n" + lay(lines, columns) + asked
+
+
+def _fits(text: str) -> bool:
+    return text.count("\n") <= SCREEN
+
+
+def _cut(text: str, columns: int | None, rows: int = 1) -> str:
+    """`text` in so many rows of a terminal, or whole in a pipe; a row breaks at a word, hence the margin."""
+    from rich.cells import cell_len, chop_cells
+
+    text = visible(text, one_line=True)
+    if columns is None:
+        return text
+    room = max(24, columns * rows - 12 * (rows - 1))
+    return text if cell_len(text) <= room else chop_cells(text, room - 1)[0] + "…"
+
+
+def _cut_lines(lines: list[Line], columns: int | None, rows: int) -> list[Line]:
+    """Lines of so many rows beside their labels and positions."""
+    room = None if columns is None else columns - _BESIDE
+    return [replace(line, text=_cut(line.text, room, rows)) for line in lines]
 
 
 def _head(title: str, mark: str, columns: int | None) -> str:
@@ -286,39 +333,49 @@ def question_screen(story: "QuestionStory", theta_dup: float, columns: int | Non
 
 
 def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:
-    """What made a node, what came under it, and which pairs were judged."""
-    first = story.evidence
-    lines = [
-        Line("created", f"r{story.round}  “{story.created_label}” for {first.failure_id}", story.position),
-        *(
-            Line(
-                "cause",
-                f"r{m.round}  {m.cause_id}  {m.description}" + _from(m.created_under, story.node_id),
-                m.position,
-            )
-            for m in story.members
-        ),
-    ]
-    if not everything and len(story.members) > _EARLIER:
-        hidden = len(story.members) - _EARLIER + 1
-        lines[2 : 2 + hidden] = [Line("…", f"{count(hidden, 'earlier cause')}: --all")]
-    for pair in story.pairs:
-        said = "two skills" if not pair.merged else f"one skill: {pair.survivor} “{pair.label}”"
-        text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"
-        lines.append(Line("merged" if pair.merged else "kept apart", text, pair.position))
+    """What made a node, what came under it, and which pairs were judged. Without `everything` the latest
+    causes and pairs, so that it fits on one screen."""
+    members = [_member(m, story.node_id) for m in story.members]
+    pairs = [_judged(pair) for pair in story.pairs]
+    if not everything:
+        del members[1 : max(1, len(members) - SCREEN)], pairs[: max(0, len(pairs) - SCREEN)]
+        while len(members) + len(pairs) > 2 and not _fits(_node(story, members, pairs, columns, brief=True)):
+            if len(pairs) >= len(members):
+                del pairs[0]
+            else:
+                del members[1]  # the first is why the node is there
+    calls = "".join(_call(pair.call, columns) for pair in story.pairs if pair.call is not None)
+    told = _node(story, members, pairs, columns, brief=not everything)
+    return told + calls + failure_texts(story.evidence, columns)
+
+
+def _node(
+    story: "NodeStory", members: list[Line], pairs: list[Line], columns: int | None, *, brief: bool
+) -> str:
     mark = (
         f"MERGED into {story.merged_into}"
         if story.merged_into
         else count(len(story.members), "cause").upper()
     )
-    calls = "".join(_call(pair.call, columns) for pair in story.pairs if pair.call is not None)
-    return (
-        _head(f"{story.node_id}  {story.label}", mark, columns)
-        + lay(lines, columns)
-        + calls
-        + failure_texts(first, columns)
+    born = f"r{story.round}  “{story.created_label}” for {story.evidence.failure_id}"
+    title, lines = f"{story.node_id}  {story.label}", [Line("created", born, story.position)]
+    if brief:
+        title, lines = _cut(title, columns, 2), _cut_lines(lines, columns, 2)
+        members, pairs = _cut_lines(members, columns, 1), _cut_lines(pairs, columns, 1)
+    left = (
+        count(len(story.members) - len(members), "cause") if len(story.members) > len(members) else "",
+        count(len(story.pairs) - len(pairs), "pair") if len(story.pairs) > len(pairs) else "",
     )
+    out = _head(title, mark, columns) + lay([*lines, *members, *pairs], columns)
+    return out + (f" left out: {' and '.join(filter(None, left))} (--all)\n" if any(left) else "")
 
 
-def _from(created_under: str, node_id: str) -> str:
-    return "" if created_under == node_id else f" (from {created_under})"
+def _member(member: "Member", node_id: str) -> Line:
+    origin = "" if member.created_under == node_id else f" (from {member.created_under})"
+    return Line("cause", f"r{member.round}  {member.cause_id}{origin}  {member.description}", member.position)
+
+
+def _judged(pair: "Judged") -> Line:
+    said = f"one skill: {pair.survivor} “{pair.label}”" if pair.merged else "two skills"
+    text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"
+    return Line("merged" if pair.merged else "kept apart", text, pair.position)

@@ -6,6 +6,8 @@ import pytest
 
 import diagevo
 import diagevo.memory.events
+from tests.cli.program import STARTED
+from tests.cli.terminal import on_terminal
 from tests.cli_memory.conftest import Ask
 from tests.memory_audit.played import C1, C2, CONFIG, Player
 
@@ -202,24 +204,87 @@ def test_a_near_cause_that_was_judged_another_one_is_said_to_be_so(change: Ask, 
     assert "new cause under n1 (nearest: c1 at 0.80, above 0.50, judged another)" in out
 
 
-def test_a_long_node_fits_on_one_screen_unless_all_is_asked_for(change: Ask, home: Path) -> None:
-    with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "wide", root=home) as memory:
+LONG = "sums the digits of every partial product but forgets which of them were carried over, " * 4
+
+
+@pytest.fixture
+def long_home(home: Path) -> Path:
+    """With a run of 12 rounds, each of which promotes c1, reactivates it by five failures, adds three causes
+    under n1 and a node that is judged no part of it."""
+    with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "long", root=home) as memory:
         player = Player(memory)
         player.configure(CONFIG)
-        player.open(1)
-        player.score(player.question(0, [("1", 6)], "kept"))
-        for number in range(20):
-            player.fail(f"r1.q0.a{number}")
-            player.diagnose(f"r1.q0.a{number}", "new_cause", description=f"cause {number} of twenty")
-        player.trained()
-        for number in range(20):
-            label = None if number else "one skill"
-            player.settle_new(f"r1.q0.a{number}", label=label, node=None if label else "n1")
-        player.commit()
-    short = change("memory", "why", "n1", "--run", "wide").stdout.splitlines()
-    assert "7 earlier causes: --all" in short[3]
-    assert [line.split()[2] for line in short[4:]] == [f"c{number}" for number in range(9, 21)]
-    assert len(change("memory", "why", "n1", "--run", "wide", "--all").stdout.splitlines()) == 22
+        for number in range(1, 13):
+            player.open(number)
+            cause = "c1" if number > 1 else None
+            player.score(
+                player.question(0, [("1", 9), ("2", 3)], "kept", cause),
+                player.question(1, [("1", 6), ("2", 3)], "kept"),
+            )
+            again = [f"r{number}.q0.a{i}" for i in range(5)] if cause else []
+            new = [f"r{number}.q1.a{i}" for i in range(4)]
+            for failure in (*again, *new):
+                player.fail(failure)
+            for failure in again:
+                player.recurs(failure, "c1")
+            for i, failure in enumerate(new):
+                player.diagnose(failure, "new_cause", description=f"{LONG}({number}, {i})")
+            player.trained()
+            for failure in again:
+                player.settle_recurrence(failure)
+            for i, failure in enumerate(new):
+                old = "n1" if i < 3 and (i or number > 1) else None
+                near = ("c1", 0.44) if number > 1 else None
+                label = None if old else f"{LONG}{number}{i}"
+                player.settle_new(failure, nearest=near, node=old, label=label)
+            player.merge("n1", f"n{number + 1}", 0.51, None)
+            player.commit()
+    return home
+
+
+@pytest.mark.parametrize("ref", ["c1", "n1", "n2", "c2"])
+def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(
+    long_home: Path, tmp_path: Path, ref: str
+) -> None:
+    def why(*options: str) -> list[str]:
+        command = [*STARTED, "memory", "why", ref, "--run", "long", *options]
+        out, code = on_terminal(command, cwd=tmp_path, env={"DIAGEVO_HOME": str(long_home)}, columns=80)
+        assert code == 0, out
+        return out.splitlines()
+
+    short, whole = why(), why("--all")
+    assert len(short) <= 23
+    assert max(map(len, short)) <= 80
+    said = {
+        "c1": " left out: 30 turns (--all); trajectories, prompts and replies (--full)",
+        "n1": " left out: 27 causes and 4 pairs (--all)",
+    }
+    if ref in said:
+        assert len(whole) > 60
+        assert short[-1] == said[ref]
+        assert any(line.startswith(" created ") for line in short)
+    assert "left out" not in "\n".join(whole)
+
+
+def test_a_node_of_one_screen_leaves_nothing_out(change: Ask, home: Path) -> None:
+    out = change("memory", "why", "n1").stdout.splitlines()
+    assert "left out" not in out[-1]
+    assert [line.split()[0] for line in out[1:]] == ["created", "cause", "cause", "kept", "merged"]
+    assert "c3 (from n3)  borrows" in out[3]
+
+
+def test_turns_that_were_asked_for_and_never_came_are_said_to_be_none(ask: Ask) -> None:
+    lines = ask("memory", "why", "c4", "--event", "promoted", "--round", "3").stdout.splitlines()
+    assert lines[2].split("  ")[0:] == [" never", " promoted, as of round 3 (#116)"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind"), [("n2", "node"), ("r3.q1.a2", "failure"), ("r3.q1", "question"), ("Signs and", "node")]
+)
+def test_only_a_cause_has_turns(ask: Ask, ref: str, kind: str) -> None:
+    done = ask("memory", "why", ref, "--event", "sampled")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"is a {kind}, and only a cause has turns" in done.stderr
 
 
 def test_steps_at_a_position_inside_a_round_are_those_of_that_round(ask: Ask) -> None:
