@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.errors import NotFoundError
-
 from . import options, render
 from .options import Call
 
@@ -24,11 +22,12 @@ FINDINGS = (render.Column("check"), render.Column("ok", "well"), render.Column("
 @contextmanager
 def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
     from diagevo.memory.database import Database
+    from diagevo.memory.migrate import refuse_missing
 
     database = Database(call.database)
     try:
-        if must_exist and database.file is not None and not database.file.exists():
-            raise NotFoundError(f"there is no database at {database.file}", hint="make one: diagevo init")
+        if must_exist:
+            refuse_missing(database)
         yield database
     finally:
         database.close()

@@ -8,7 +8,7 @@ it stands.
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +21,12 @@ from diagevo.memory import heads
 from diagevo.memory.database import Database, readable, shown
 from diagevo.memory.lease import Holder
 from diagevo.memory.log import LOG, RUN, Log
-from diagevo.memory.migrate import HEAD, prepare, revision, upgrade
+from diagevo.memory.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
 from diagevo.memory.opening import runs_folder
 
 PAGE = 1000
+ONE_FILE = "PRAGMA journal_mode = DELETE"
+"""A file in WAL mode has companions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +57,29 @@ def backup(database: Database, target: Path) -> Backup:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
+        part.touch()  # says why where it cannot be made; SQLite would not
         if database.dialect == "sqlite":
             _copy_sqlite(database, part)
         else:
             _copy_to_sqlite(database, part)
-        _check_file(part)
-        with closing(sqlite3.connect(part)) as file:
-            file.execute("PRAGMA journal_mode = DELETE")  # one file, no companions
+        called = str(database.file or shown(database.url))
+        runs, position = _checked(part, called, "see what is wrong: diagevo db check; or name another: --db")
+        size = part.stat().st_size
         os.replace(part, target)
     except OSError as error:
-        raise StoreError(f"the backup {target} cannot be written: {error.strerror}") from error
+        raise StoreError(
+            f"the backup {target} cannot be written: {error.strerror}",
+            hint="name a file in a folder that you may write to and that has room",
+        ) from error
     finally:
-        part.unlink(missing_ok=True)
-    runs, position = contents(target)
-    return Backup(target, target.stat().st_size, runs, position)
+        _discard(part)
+    return Backup(target, size, runs, position)
+
+
+def _discard(part: Path) -> None:
+    """Remove what is left of a file that was never finished, if it can be."""
+    with suppress(OSError):
+        part.unlink()
 
 
 def _readable(path: Path) -> sqlite3.Connection:
@@ -77,13 +88,16 @@ def _readable(path: Path) -> sqlite3.Connection:
 
 def _copy_sqlite(database: Database, target: Path) -> None:
     assert database.file is not None
-    if not database.file.exists():
-        raise StoreError(f"there is no database at {database.file}")
+    refuse_missing(database)
     try:
         with closing(_readable(database.file)) as source, closing(sqlite3.connect(target)) as copy:
             source.backup(copy, pages=2000)
+            copy.execute(ONE_FILE)
     except sqlite3.Error as error:
-        raise StoreError(f"{database.file} cannot be backed up: {error}") from error
+        raise StoreError(
+            f"{database.file} cannot be backed up: {error}",
+            hint=f"see whether it is whole: diagevo db check; a copy needs room in {target.parent}",
+        ) from error
 
 
 def _copy_to_sqlite(database: Database, target: Path) -> None:
@@ -94,6 +108,8 @@ def _copy_to_sqlite(database: Database, target: Path) -> None:
             _copy_rows(source, connection)
     finally:
         copy.close()
+    with closing(sqlite3.connect(target)) as file:
+        file.execute(ONE_FILE)
 
 
 def _copy_rows(source: Connection, target: Connection) -> None:
@@ -109,18 +125,18 @@ def _copy_rows(source: Connection, target: Connection) -> None:
             target.execute(insert(into), [dict(row) for row in rows])
 
 
-def _check_file(path: Path) -> None:
-    """Raises StoreError where the file is no whole DiagEvo database."""
+def _checked(path: Path, called: str, hint: str) -> tuple[tuple[str, ...], int]:
+    """Runs and last position of a whole DiagEvo database. Raises StoreError where the file is none."""
     try:
         with closing(_readable(path)) as file:
             said = file.execute("PRAGMA integrity_check").fetchone()[0]
             known = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'event'").fetchone()[0]
+        if said == "ok" and known:
+            return contents(path)
     except sqlite3.Error as error:
-        raise StoreError(f"{path} is no whole database: {error}") from error
-    if said != "ok":
-        raise StoreError(f"{path} is damaged: {said}")
-    if not known:
-        raise StoreError(f"{path} holds no DiagEvo log")
+        raise StoreError(f"{called} is no whole database: {error}", hint=hint) from error
+    what = f"is damaged: {said}" if said != "ok" else "holds no DiagEvo log"
+    raise StoreError(f"{called} {what}", hint=hint)
 
 
 def contents(path: Path) -> tuple[tuple[str, ...], int]:
@@ -176,8 +192,9 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     have are moved aside too, or `memory verify` would miss those commits.
     """
     if not file.exists():
-        raise ConfigError(f"there is no backup at {file}")
-    _check_file(file)
+        raise ConfigError(f"there is no backup at {file}", hint="name one that diagevo db backup wrote")
+    refuse_folder(database)
+    runs, position = _checked(file, str(file), "name another backup: a file that diagevo db backup wrote")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     aside: list[Path] = []
     before = _runs_of(database)
@@ -185,7 +202,6 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
         aside += _restore_file(file, database, replace, stamp)
     else:
         _restore_postgres(file, database)
-    runs, position = contents(file)
     aside += _trim_heads(database, dict.fromkeys((*runs, *before)), runs_folder(database, root), stamp)
     return Restored(runs, position, tuple(aside))
 
@@ -207,6 +223,7 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.unlink(missing_ok=True)
+        part.touch()
         with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
             source.backup(copy)
         with _alone(database, replace):
@@ -217,10 +234,14 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
                 for companion in ("-wal", "-shm"):
                     Path(f"{target}{companion}").unlink(missing_ok=True)
             os.replace(part, target)
-    except OSError as error:
-        raise StoreError(f"{target} cannot be replaced: {error.strerror}") from error
+    except (OSError, sqlite3.Error) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise StoreError(
+            f"{target} cannot be written: {said}",
+            hint="name a place that you may write to and that has room: --db FILE",
+        ) from error
     finally:
-        part.unlink(missing_ok=True)
+        _discard(part)
     return aside
 
 
@@ -239,7 +260,7 @@ def _alone(database: Database, replace: bool) -> Iterator[None]:
         database.close()
         with closing(sqlite3.connect(target, timeout=5)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            old.execute("PRAGMA journal_mode = DELETE")
+            old.execute(ONE_FILE)
             yield
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):

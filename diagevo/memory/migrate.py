@@ -40,9 +40,9 @@ def prepare(database: Database, *, create: bool) -> None:
     """
     where = shown(database.url)
     file = database.file
-    if file is not None and not file.exists():
-        if not create:
-            raise StoreError(f"there is no database at {file}", hint="make one: diagevo init")
+    if file is None or file.exists() or not create:
+        refuse_missing(database)
+    else:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -67,6 +67,22 @@ def prepare(database: Database, *, create: bool) -> None:
             f"{where} is at revision {found}, this version expects {HEAD}", hint="run: diagevo db upgrade"
         )
     refuse_newer(database)
+
+
+def refuse_missing(database: Database) -> None:
+    """Raises StoreError where there is no SQLite file; SQLite would make an empty one."""
+    refuse_folder(database)
+    if database.file is not None and not database.file.exists():
+        raise StoreError(f"there is no database at {database.file}", hint="make one: diagevo init")
+
+
+def refuse_folder(database: Database) -> None:
+    """Raises StoreError where a folder is named as the SQLite file."""
+    if database.file is not None and database.file.is_dir():
+        raise StoreError(
+            f"{database.file} is a folder, not a database",
+            hint=f"name the file: --db {database.file / 'diagevo.db'}",
+        )
 
 
 def refuse_newer(database: Database) -> None:

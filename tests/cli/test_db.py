@@ -53,6 +53,30 @@ def test_current_exits_5_where_an_upgrade_is_due(played: Path) -> None:
     assert f"revision 0001, expected {HEAD}" in done.stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("db", "current"),
+        ("db", "check"),
+        ("db", "upgrade"),
+        ("db", "backup", "new.db"),
+        ("runs", "list"),
+        ("memory", "show"),
+    ],
+)
+def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command: tuple[str, ...]) -> None:
+    Path("folder").mkdir()
+    done = invoke(*command, "--db", "none.db")
+    assert done.exit_code == 5
+    assert done.stderr == "error: there is no database at none.db\nhint: make one: diagevo init\n"
+    done = invoke(*command, "--db", "folder")
+    assert done.exit_code == 5
+    assert done.stderr == (
+        "error: folder is a folder, not a database\nhint: name the file: --db folder/diagevo.db\n"
+    )
+    assert [file.name for file in Path().iterdir()] == ["folder"]
+
+
 def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
     from diagevo.memory import migrate
     from diagevo.memory.database import Database

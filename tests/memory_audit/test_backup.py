@@ -48,6 +48,8 @@ def test_every_row_of_every_table_is_in_a_copy(played_postgres: Store, tmp_path:
         for name in names:
             count = f"SELECT count(*) FROM {name}"
             assert old.exec_driver_sql(count).scalar() == new.exec_driver_sql(count).scalar()
+    assert made.file.read_bytes()[18:20] == b"\x01\x01"  # not in WAL mode: one file is all of it
+    assert list(tmp_path.iterdir()) == [made.file]
     copy.close()
     database.close()
 
