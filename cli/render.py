@@ -256,7 +256,10 @@ def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str
 def _flat(
     columns: Sequence[Column], values: list[Mapping[str, Any]]
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Rows for csv and parquet: fractions in two columns, nested values as JSON text."""
+    """Rows for csv and parquet: fractions in two columns, nested values as JSON text.
+
+    A word among fractions (τ up to "any") stands in the exact column alone.
+    """
     keys = dict.fromkeys([*(c.key for c in columns), *(key for row in values for key in row)])
     exact = {key for key in keys if any(isinstance(row.get(key), Fraction) for row in values)}
     names = [name for key in keys for name in ((key, f"{key}_exact") if key in exact else (key,))]
@@ -267,7 +270,7 @@ def _flat(
             value = row.get(key)
             if key in exact:
                 line[f"{key}_exact"] = None if value is None else str(value)
-                value = None if value is None else float(value)
+                value = None if value is None or isinstance(value, str) else float(value)
             value = plain(value)
             line[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
         flat.append(line)
