@@ -11,10 +11,9 @@ from .memory_common import At, Ref, Round, app, opened, where
 from .options import Call
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from diagevo.memory.history import AsOf, History
 
+_POINTS = "write 2..4, a..b or a@3..b@3"
 _EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
 
 
@@ -42,7 +41,10 @@ def diff(
 
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
-        raise ConfigError(f"{points} names no two points", hint="write 2..4, a..b or a@3..b@3")
+        raise ConfigError(f"{points} names no two points", hint=_POINTS)
+    if left.isdigit() != right.isdigit():
+        number, other = (left, right) if left.isdigit() else (right, left)
+        raise ConfigError(f"{points}: {number} is a round, {other} is none", hint=_POINTS)
     if left.isdigit() and right.isdigit():
         from diagevo.memory.compare import diff_memory
 
@@ -51,9 +53,7 @@ def diff(
             found = diff_memory(history, a, b)
         text = compare_text.memory_diff(history.run_id, found)
         data: Any = render.plain(found) | {"same": found.same}
-        render.document(
-            call, data, text, run=history.run_id, as_of=where(max(a, b, key=lambda p: p.position))
-        )
+        render.document(call, data, text, run=history.run_id, as_of=where(b))
         if not call.json and found.causes:
             render.rows(call, compare_text.CHANGES, compare_text.change_rows(found))
         same = found.same
@@ -90,19 +90,6 @@ def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
         found = ask(history, resolve(history, ref, as_of), as_of)
     values = [{name: getattr(line, name) for name in line.__dataclass_fields__} for line in found]
     render.rows(call, compare_text.BLAME, values, run=history.run_id, as_of=where(as_of))
-
-
-def _number(value: str | None, name: str) -> "Fraction | None":
-    from fractions import Fraction
-
-    if value is None:
-        return None
-    try:
-        return Fraction(value)
-    except (ValueError, ZeroDivisionError) as error:
-        raise ConfigError(
-            f"{name} is {value!r}", hint="give a number like 0.7 or a fraction like 7/10"
-        ) from error
 
 
 @options.command(
@@ -147,16 +134,7 @@ def what_if(
     ] = None,
 ) -> None:
     """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun."""
-    from . import whatif_output
+    from . import whatif_asked, whatif_output
 
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
-    values = {name: _number(value, name) for name, value in given.items()}
-    swept = None
-    if sweep is not None:
-        name, equals, listed = sweep.partition("=")
-        name = name.replace("-", "_").strip()
-        if name not in given or (not equals and name != "tau"):
-            hint = "for example k=0.2,0.5,1,2, or tau alone"
-            raise ConfigError(f"--sweep {sweep} names no values of a parameter", hint=hint)
-        swept = name, [_number(value.strip(), name) for value in listed.split(",")] if equals else None
-    whatif_output.answer(call, values, drop or [], swept, round)
+    whatif_output.answer(call, whatif_asked.asked(given, drop or [], sweep), round)

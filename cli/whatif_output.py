@@ -1,21 +1,23 @@
 """The answers of `memory what-if`: rows that say how far each can be trusted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from pathlib import Path
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
 
-from . import render
+from . import render, whatif_rerun
 from .memory_common import opened, where
 from .options import Call
 from .render import Column, fraction
 from .screen import listed, percent
+from .whatif_asked import FILTERED, Asked, Values
 
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
-    from diagevo.memory.retention import Filter, Point
+    from diagevo.memory.retention import Point
     from diagevo.memory.whatif import Observed
 
 REPLAY = (
@@ -49,105 +51,53 @@ CURVE = (
     Column("kept", align="right"),
     Column("share", align="right"),
     Column("label_truth", "labels true", "right"),
-    Column("bar", ""),
+    Column("bar", ""),  # for a person: a picture of the share, no figure of its own
 )
-_REPLAYED = ("k", "theta_up")
-_FILTERED = ("tau", "p_low", "p_high")
-_LIMITS = {"k": (0, None), "theta_up": (0, 1), "tau": (1, None), "p_low": (0, 1), "p_high": (0, 1)}
-_KEYS = {"k": "schedule.k", "theta_up": "memory.theta_up"} | {name: f"filter.{name}" for name in _FILTERED}
 _BAR = 40
+_TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
 
-Values = Mapping[str, Fraction | None]
 
-
-def answer(
-    call: Call,
-    values: Values,
-    drop: Sequence[str],
-    swept: tuple[str, Sequence[Fraction | None] | None] | None,
-    round_: int | None,
-) -> None:
+def answer(call: Call, asked: Asked, round_: int | None) -> None:
     """Ask the log, print the rows."""
-    from diagevo.memory.opening import runs_folder
     from diagevo.memory.references import resolve
-    from diagevo.memory.retention import filter_of
     from diagevo.memory.whatif import observations
 
-    _check(values)
-    if swept is None and not drop and all(value is None for value in values.values()):
-        raise ConfigError(
-            "nothing is changed",
-            hint="name what: --k, --theta-up, --tau, --p-low, --p-high, --drop or --sweep",
-        )
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end
-        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in drop)
+        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in asked.drop)
         observed = observations(history, as_of)
         if not observed:
             raise ConfigError(f"run {history.run_id} has no committed round to ask about")
-        chosen = filter_of(history.configuration(as_of).config)
-        if swept is not None and swept[1] is None:
-            _curve(call, history, as_of, observed if round_ is None else observed[-1:], chosen)
+        if asked.curve:
+            _curve(call, history, as_of, observed if round_ is None else observed[-1:], asked.values)
             return
-        asked: list[Values] = [values]
-        if swept is not None:
-            name, several = swept
-            asked = [{**values, name: value} for value in several or ()]
-        for one in asked:
-            _check(one)
-        kept = runs_folder(history.database) / history.run_id / "config.yaml"
-        config = kept if kept.exists() else None
         rows = [
-            row
-            for one in asked
-            for row in _rows(history.run_id, observed, one, dropped, chosen, round_, config)
+            row for values in asked.each() for row in _rows(call, history, observed, values, dropped, round_)
         ]
     _print(call, history, as_of, rows)
 
 
-def _check(values: Values) -> None:
-    for name, value in values.items():
-        low, high = _LIMITS[name]
-        if value is not None and (
-            value < low or (high is not None and value > high) or (name == "k" and not value)
-        ):
-            span = (
-                f"above {low}"
-                if name == "k"
-                else f"at least {low}"
-                if high is None
-                else f"between {low} and {high}"
-            )
-            raise ConfigError(f"{name} is {value}: it must be {span}")
-    low, high = values["p_low"], values["p_high"]
-    if low is not None and high is not None and low > high:
-        raise ConfigError(f"p_low {low} is above p_high {high}")
-
-
 def _rows(
-    run_id: str,
+    call: Call,
+    history: "History",
     observed: Sequence["Observed"],
     values: Values,
     dropped: frozenset[str],
-    chosen: "Filter",
     round_: int | None,
-    config: Path | None,
 ) -> list[dict[str, Any]]:
     """The rows of one set of changes: retention where the filter changes, and the replay."""
-    from dataclasses import replace
-
     from diagevo.memory.retention import first_changed, retention
     from diagevo.memory.whatif import Changes, what_if
 
     change = _named(values, dropped)
     rows: list[dict[str, Any]] = []
-    rerun = None
-    if any(values[name] is not None for name in _FILTERED):
-        asked = replace(chosen, **{name: value for name in _FILTERED if (value := values[name]) is not None})
-        kept = retention(observed, asked)
-        if round_ is not None:
-            kept = kept[-1:]
+    rerun = command = None
+    filtered = _filtered(values)
+    if filtered:
+        kept = retention(observed if round_ is None else observed[-1:], filtered)
         rerun = first_changed(kept)
+        if rerun is not None:
+            command = whatif_rerun.line(call, history, observed, rerun, values)
         rows += [
             {
                 "kind": "retention",
@@ -163,13 +113,14 @@ def _rows(
             }
             for r in kept
         ]
-    told = what_if(observed, Changes(values["k"], values["theta_up"], dropped, round_ or 1))
+    replayed = {name: values[name].value for name in ("k", "theta_up") if name in values}
+    told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
     for r in told.rounds:
         if round_ is not None and r.round != round_:
             continue
         row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
         if rerun is not None and r.round >= rerun:
-            row |= {"status": "needs a rerun", "command": _command(run_id, rerun, values, config)}
+            row |= {"status": "needs a rerun", "command": command}
         else:
             row |= {
                 "failures": r.failures,
@@ -192,19 +143,14 @@ def _rows(
     return rows
 
 
+def _filtered(values: Values) -> dict[str, Fraction]:
+    return {name: values[name].value for name in FILTERED if name in values}
+
+
 def _named(values: Values, dropped: frozenset[str]) -> str:
-    words = [f"{name} = {float(value):g}" for name, value in values.items() if value is not None]
+    words = [f"{name} = {given.text}" for name, given in values.items()]
     words += [f"without {cause}" for cause in sorted(dropped, key=lambda c: int(c[1:]))]
     return ", ".join(words)
-
-
-def _command(run_id: str, rerun: int, values: Values, config: Path | None) -> str:
-    """The line that plays the run again from where it would have gone another way. There is no commit before
-    round 1 to fork from: that is a new run of the same configuration."""
-    settings = " ".join(f"--set {_KEYS[name]}={value}" for name, value in values.items() if value is not None)
-    if rerun == 1:
-        return f"diagevo train {'' if config is None else f'-c {config} '}{settings}"
-    return f"diagevo runs fork {run_id} --round {rerun - 1} {settings}"
 
 
 def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
@@ -245,29 +191,62 @@ def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
             )
             remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
         elif row["status"] == "needs a rerun":
+            anew = (
+                f"run: {row['command']}"
+                if row["command"]
+                else "`train` cannot play it: the configuration in the log is another trainer's"
+            )
             remarks.append(
                 f"{row['change']}: from round {row['round']} on the solver would have trained on other"
-                f" questions; run: {row['command']}"
+                f" questions; {anew}"
             )
     return remarks
 
 
 def _curve(
-    call: Call, history: "History", as_of: "AsOf", observed: Sequence["Observed"], chosen: "Filter"
+    call: Call, history: "History", as_of: "AsOf", observed: Sequence["Observed"], values: Values
 ) -> None:
     """Retention as a function of τ, whole."""
     from diagevo.memory.retention import retention_by_tau
 
-    points = retention_by_tau(observed, chosen)
+    points = retention_by_tau(observed, _filtered(values))
     rows = [_point(point) for point in points]
+    columns = CURVE[:-1]
     if call.format == "table":
-        band = f"p₁ from {fraction(chosen.p_low)} to {fraction(chosen.p_high)}"
-        span = f"round {observed[0].round}" if len(observed) == 1 else f"rounds 1 to {observed[-1].round}"
-        render.say(
-            call, f"{span}: {points[0].candidates} questions, {band}; recorded with τ = {float(chosen.tau):g}"
-        )
+        render.say(call, _recorded(observed, values, points[0].candidates))
+        columns = CURVE
         rows = [row | {"bar": _bar(point)} for row, point in zip(rows, points, strict=True)]
-    render.rows(call, CURVE, rows, run=history.run_id, as_of=where(as_of))
+    render.rows(call, columns, rows, run=history.run_id, as_of=where(as_of))
+
+
+def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:
+    """What the curve is drawn over, beside the filter that the rounds had; a fork may have several."""
+    from diagevo.memory.retention import filters
+
+    numbers = [round_.round for round_ in observed]
+    bands = [
+        f"p₁ from {fraction(f.p_low)} to {fraction(f.p_high)}" for f in filters(observed, _filtered(values))
+    ]
+    taus = [_TAU[f.variant].format(float(f.tau)) for f in filters(observed, {})]
+    return (
+        f"{_span(numbers)}: {questions} questions, {_by_round(numbers, bands)};"
+        f" recorded with {_by_round(numbers, taus)}"
+    )
+
+
+def _by_round(numbers: Sequence[int], words: Sequence[str]) -> str:
+    """The words alone where they hold in every round, else each with its rounds."""
+    groups = [
+        (word, [n for n, _ in of]) for word, of in groupby(zip(numbers, words, strict=True), itemgetter(1))
+    ]
+    if len(groups) == 1:
+        return groups[0][0]
+    return ", ".join(f"{word} in {_span(of)}" for word, of in groups)
+
+
+def _span(numbers: Sequence[int]) -> str:
+    first, last = numbers[0], numbers[-1]
+    return f"round {first}" if first == last else f"rounds {first} to {last}"
 
 
 def _point(point: "Point") -> dict[str, Any]:

@@ -8,10 +8,11 @@ first round whose kept questions would have been others.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
+from diagevo.errors import ConfigError
 from diagevo.memory.whatif import Observed, VoteKind
 
 
@@ -73,9 +74,27 @@ class Retained:
         return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
 
 
-def retention(observed: Sequence[Observed], chosen: Filter) -> list[Retained]:
-    """What each round would have kept."""
-    return [_retained(round_.round, round_.votes, chosen) for round_ in observed]
+def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Filter]:
+    """The filter in force in each round, with the thresholds of `changed` in place of its own.
+
+    A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
+    """
+    found = [replace(filter_of(round_.config), **changed) for round_ in observed]
+    for round_, one in zip(observed, found, strict=True):
+        if one.p_low > one.p_high:
+            raise ConfigError(
+                f"p_low {one.p_low} is above p_high {one.p_high} in round {round_.round}",
+                hint="change both: --p-low and --p-high",
+            )
+    return found
+
+
+def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Retained]:
+    """What each round would have kept, had its filter had the thresholds of `changed`."""
+    return [
+        _retained(round_.round, round_.votes, chosen)
+        for round_, chosen in zip(observed, filters(observed, changed), strict=True)
+    ]
 
 
 def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
@@ -116,24 +135,33 @@ class Point:
         return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
 
 
-def retention_by_tau(observed: Sequence[Observed], chosen: Filter) -> list[Point]:
+def retention_by_tau(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Point]:
     """Kept questions as a function of τ ≥ 1, whole: a step function that falls at each ratio c1/c2 that
     occurs.
 
-    Over all rounds given, with `chosen`'s band p_low to p_high.
+    Over all rounds given, each with the band p_low to p_high that it had, or that `changed` gives.
     """
-    votes: Counter[VoteKind] = Counter()
-    for round_ in observed:
-        votes.update(round_.votes)
-    ratios = {Fraction(v.first, v.second) for v in votes if v.second}
+    bands: dict[tuple[Fraction, Fraction], Counter[VoteKind]] = {}
+    for round_, chosen in zip(observed, filters(observed, changed), strict=True):
+        bands.setdefault((chosen.p_low, chosen.p_high), Counter()).update(round_.votes)
+    ratios = {Fraction(v.first, v.second) for votes in bands.values() for v in votes if v.second}
     steps: list[Fraction | None] = [r for r in sorted(ratios | {Fraction(1)}) if r >= 1]
     top = max((r for r in ratios), default=Fraction(1)) + 1
     points: list[Point] = []
     for tau in [*steps, None]:
-        at = Filter(chosen.p_low, chosen.p_high, top if tau is None else tau)
-        kept = _retained(0, votes, at)
-        point = Point(tau, kept.kept, kept.candidates, kept.labels_known, kept.labels_true)
+        at = top if tau is None else tau
+        point = _point(tau, [_retained(0, votes, Filter(*band, at)) for band, votes in bands.items()])
         if points and points[-1].kept == point.kept:
             points.pop()  # no question in the band has this ratio: the step goes on
         points.append(point)
     return points
+
+
+def _point(tau: Fraction | None, kept: Sequence[Retained]) -> Point:
+    return Point(
+        tau,
+        sum(r.kept for r in kept),
+        sum(r.candidates for r in kept),
+        sum(r.labels_known for r in kept),
+        sum(r.labels_true for r in kept),
+    )

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -59,8 +59,8 @@ class Observed:
     """What was recorded of one round, as far as Equations 3 and 5 to 8 look at it."""
 
     round: int
-    settings: Settings
-    """In force in that round; a fork may change them."""
+    config: Mapping[str, Any]
+    """In force in that round; a fork may change it."""
     scores: dict[str, tuple[int, Fraction]] = field(default_factory=dict)
     """Of each cause aimed at: |P_t(e)| and Σ p1."""
     failures: Counter[str] = field(default_factory=Counter)
@@ -70,16 +70,20 @@ class Observed:
     committed: RoundCommitted | None = None
     position: int = 0
 
+    @property
+    def settings(self) -> Settings:
+        return settings_of(self.config)
+
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
     """One streaming pass: every committed round by then, in order."""
     found: list[Observed] = []
-    now = Observed(1, settings_of({}))
+    now = Observed(1, {})
     types = ["RunConfigured", "CandidateScored", "CauseMatched", "CauseCreated", "RoundCommitted"]
     for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
         match recorded.type:
             case "RunConfigured":
-                now.settings = settings_of(expect(recorded, RunConfigured).config)
+                now.config = expect(recorded, RunConfigured).config
             case "CandidateScored":
                 _scored(now, recorded)
             case "CauseMatched":
@@ -91,7 +95,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
             case "RoundCommitted":
                 now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
                 found.append(now)
-                now = Observed(recorded.round + 1, now.settings)
+                now = Observed(recorded.round + 1, now.config)
     return found
 
 
@@ -128,12 +132,12 @@ class Changes:
     since: int = 1
     """The round from which on k and θ_up are changed; before it they are as recorded."""
 
-    def settings(self, observed: Observed) -> Settings:
-        """What holds in a round under the changes."""
-        if observed.round < self.since:
-            return observed.settings
+    def at(self, round: int, settings: Settings) -> Settings:
+        """What holds at the commit of `round` under the changes."""
+        if round < self.since:
+            return settings
         changed = {name: v for name in ("k", "theta_up") if (v := getattr(self, name)) is not None}
-        return msgspec.structs.replace(observed.settings, **changed)
+        return msgspec.structs.replace(settings, **changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,13 +228,15 @@ class _Played:
     failures: int
     reference: int | None
     epsilon: Fraction
+    opening: Fraction
+    """ε that the next round is drawn with: another one where the run was configured anew in between."""
     promoted: tuple[str, ...]
     reactivated: tuple[str, ...]
 
     def draws_like(self, other: "_Played") -> bool:
         """Whether the next round is drawn alike: ε, p, and the partners to stitch."""
-        return (self.epsilon, self.frequencies, self.mastered) == (
-            other.epsilon,
+        return (self.opening, self.frequencies, self.mastered) == (
+            other.opening,
             other.frequencies,
             other.mastered,
         )
@@ -242,8 +248,8 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
     frequency: dict[str, int] = {}
     """f of every cause; 0 means Mastered."""
     reference: int | None = None
-    for round_ in observed:
-        settings = changes.settings(round_)
+    for round_, following in zip(observed, [*observed[1:], *observed[-1:]], strict=True):
+        settings = changes.at(round_.round, round_.settings)
         promoted = []
         for cause, (questions, consistency) in round_.scores.items():
             active = frequency.get(cause, 0) > 0
@@ -271,6 +277,7 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             failures,
             reference,
             next_epsilon(settings, failures, reference),
+            next_epsilon(changes.at(round_.round, following.settings), failures, reference),
             tuple(sorted(promoted, key=_number)),
             tuple(sorted(reactivated, key=_number)),
         )

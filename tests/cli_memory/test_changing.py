@@ -65,19 +65,6 @@ def test_a_diff_of_one_run_with_itself_names_the_points(ask: Ask) -> None:
     assert out.splitlines()[-1].split()[:2] == ["played@3", "c4"]
 
 
-def test_a_filter_that_needs_a_rerun_from_round_1_names_the_kept_configuration(
-    change: Ask, home: Path
-) -> None:
-    def line() -> str:
-        return change("memory", "what-if", "--p-low", "0.6").stderr
-
-    assert "run: diagevo train --set filter.p_low=3/5" in line()
-    kept = home / "played" / "config.yaml"
-    kept.write_text("profile: embedded\n")
-    assert f"run: diagevo train -c {kept} --set filter.p_low=3/5" in line()
-    assert line().count("the solver would have trained on other questions") == 1
-
-
 def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:
     out = change("memory", "export", tmp_path / "bundle", "--form", "parquet")
     assert "events.parquet: 139 rows" in out.stdout

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagevo.config.models import FilterConfig
+from diagevo.errors import ConfigError
 from diagevo.memory.fork import fork
 from diagevo.memory.history import History, open_history
-from diagevo.memory.retention import Filter, filter_of, first_changed, retention, retention_by_tau
+from diagevo.memory.retention import Filter, first_changed, retention, retention_by_tau
 from diagevo.memory.whatif import Changes, VoteKind, observations, what_if
 from diagevo.selfplay.filtering import verdict
 from diagevo.selfplay.votes import Votes
@@ -89,8 +90,7 @@ def test_nothing_changed_equals_the_log(sqlite_stores: SQLiteStores, tmp_path_fa
     for outcome, commit in zip(told.rounds, history.commits, strict=True):
         state = history.state(commit.as_of)
         assert dict(outcome.frequencies) == {c.cause_id: c.frequency for c in state.active()}
-    recorded = filter_of(history.configuration().config)
-    assert all(r.same for r in retention(observed, recorded))
+    assert all(r.same for r in retention(observed, {}))
     history.close()
 
 
@@ -115,14 +115,14 @@ def test_a_stricter_filter_is_exact_in_what_it_keeps_and_names_the_first_round_t
     history: History,
 ) -> None:
     observed = observations(history, history.end)
-    kept = retention(observed, Filter(Fraction(1, 4), Fraction(3, 4), Fraction(2)))
+    kept = retention(observed, {"tau": Fraction(2)})
     assert [(r.kept, r.recorded) for r in kept] == [(2, 2), (3, 3), (4, 4), (1, 2)]  # 5 of 3 fails in round 4
     assert first_changed(kept) == 4
 
 
 def test_the_retention_curve_falls_at_each_ratio_that_occurs(history: History) -> None:
     observed = observations(history, history.as_of(1))
-    points = retention_by_tau(observed, filter_of({}))
+    points = retention_by_tau(observed, {})
     # In the band of round 1: 6:3, 4:4 and 7:2. 12:0 is too easy, the fifth is invalid.
     assert [(p.tau, p.kept, p.candidates) for p in points] == [
         (Fraction(1), 3, 5),
@@ -136,29 +136,76 @@ def test_the_retention_curve_falls_at_each_ratio_that_occurs(history: History) -
 @pytest.mark.parametrize("tau", [Fraction(1), Fraction(8, 5), Fraction(2), Fraction(3), Fraction(10)])
 def test_the_curve_agrees_with_the_filter_at_every_ratio(history: History, tau: Fraction) -> None:
     observed = observations(history, history.end)
-    curve = retention_by_tau(observed, filter_of({}))
+    curve = retention_by_tau(observed, {})
     on_curve = next(p.kept for p in curve if p.tau is None or tau <= p.tau)
-    asked = retention(observed, Filter(Fraction(1, 4), Fraction(3, 4), tau))
+    asked = retention(observed, {"tau": tau})
     assert on_curve == sum(r.kept for r in asked)
 
 
-def test_a_fork_with_another_threshold_is_replayed_under_both(
-    sqlite_stores: SQLiteStores, tmp_path: Path
-) -> None:
-
+@pytest.fixture
+def forked(sqlite_stores: SQLiteStores, tmp_path: Path):
+    """Two rounds under the paper's values, and from round 3 on k = 2, τ = 3 and p_low = 1/2."""
     store = sqlite_stores.new(tmp_path)
     play(store.url, "a", root=store.root, rounds=2)
     origin = open_history(store.url, "a")
-    fork(origin, 2, "b", {**CONFIG, "schedule": {"k": "2"}})
+    stricter = {**CONFIG["filter"], "p_low": "1/2", "tau": "3"}
+    fork(origin, 2, "b", {**CONFIG, "schedule": {"k": "2"}, "filter": stricter})
+    origin.close()
     with store.open("b") as memory:
         player = Player(memory)
         player.open(3)
-        player.score(player.question(0, [("1", 6)], "kept", "c2"))
+        player.score(
+            player.question(0, [("1", 6)], "kept", "c2"),
+            player.question(1, [("1", 8), ("2", 4)], "contested"),
+        )
         player.trained()
         player.commit()
-    forked = open_history(store.url, "b")
+    found = open_history(store.url, "b")
+    yield found
+    found.close()
+
+
+def test_a_fork_with_another_threshold_is_replayed_under_both(forked: History) -> None:
     told = what_if(observations(forked, forked.end), Changes())
     assert [r.epsilon_next for r in told.rounds] == [Fraction(1, 3), Fraction(2, 7), Fraction(8, 13)]
     assert not any(r.differs for r in told.rounds)
-    origin.close()
-    forked.close()
+
+
+def test_a_k_that_the_fork_gave_up_draws_its_first_round_in_another_way(forked: History) -> None:
+    told = what_if(observations(forked, forked.end), Changes(k=Fraction(1, 2)))
+    # ε₃ would have been 2/7, and was 4/(4 + 5/2) = 8/13, though the commit of round 2 comes out alike.
+    assert [(r.status, r.epsilon_next) for r in told.rounds] == [
+        ("exact", Fraction(1, 3)),
+        ("exact", Fraction(2, 7)),
+        ("open-loop", Fraction(2, 7)),
+    ]
+    assert told.diverges == 3
+
+
+def test_each_round_is_judged_by_the_filter_that_it_had(forked: History) -> None:
+    observed = observations(forked, forked.end)
+    assert all(r.same for r in retention(observed, {}))
+    low = retention(observed, {"p_low": Fraction(1, 4)})  # as recorded before the fork; 6:0 and 8:4 after it
+    assert [(r.kept, r.recorded) for r in low] == [(2, 2), (3, 3), (1, 1)]
+    kept = retention(observed, {"tau": Fraction(8, 5)})
+    assert [(r.kept, r.recorded) for r in kept] == [(2, 2), (3, 3), (2, 1)]
+    assert first_changed(kept) == 3
+
+
+def test_the_curve_of_a_fork_is_drawn_within_each_rounds_own_band(forked: History) -> None:
+    observed = observations(forked, forked.end)
+    # 6:3, 4:4 and 7:2; 8:4, 6:2 and 3:1 of 12; in round 3, from 1/2 on, 6:0 and 8:4.
+    assert [(p.tau, p.kept) for p in retention_by_tau(observed, {})] == [
+        (Fraction(1), 8),
+        (Fraction(2), 7),
+        (Fraction(3), 4),
+        (Fraction(7, 2), 2),
+        (None, 1),
+    ]
+    everywhere = retention_by_tau(observed, {"p_low": Fraction(1, 2)})
+    assert [(p.tau, p.kept) for p in everywhere][:2] == [(Fraction(2), 6), (Fraction(3), 3)]
+
+
+def test_a_band_that_is_empty_in_some_round_is_refused(forked: History) -> None:
+    with pytest.raises(ConfigError, match="p_low 4/5 is above p_high 3/4 in round 1"):
+        retention(observations(forked, forked.end), {"p_low": Fraction(4, 5)})
