@@ -69,7 +69,7 @@ def test_taking_renewing_and_freeing_a_lease_leave_other_runs_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.02)
-    other = ("elsewhere:1:2", 2, "2026-01-01T00:00:00+00:00")
+    other = ("elsewhere:1:2", 1, "2026-01-01T00:00:00+00:00")
     with store.open() as memory:
         memory.open_round(1)
         with memory.database.write() as connection:
@@ -84,9 +84,11 @@ def test_taking_renewing_and_freeing_a_lease_leave_other_runs_alone(
         memory.claim(takeover=True)
         assert _row(memory.log)[1] == 2
         assert _row(memory.log, "b") == other
+        with memory.database.write() as connection:  # its fence is that of ours again
+            connection.execute(update(RUN).where(RUN.c.run_id == "b").values(fence=2))
     with store.log() as log:
         assert _row(log)[0] is None
-        assert _row(log, "b") == other
+        assert _row(log, "b") == (other[0], 2, other[2])
 
 
 def test_a_renewal_goes_on_after_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
