@@ -130,9 +130,11 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
     app,
     "replay",
     group="memory",
+    rows=True,
     data=_rebuilt,
     example="""diagevo memory replay --round 3
     diagevo memory replay --round 3 --step
+    diagevo memory replay --round 3 --step --format csv -o steps.csv
     diagevo memory replay --check --json""",
 )
 def replay(
@@ -147,10 +149,13 @@ def replay(
         bool, typer.Option("--check", help="Compare with what was committed; exit 1 where it differs.")
     ] = False,
 ) -> None:
-    """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p."""
+    """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p.
+
+    The rows of --format are its causes, with --step the events.
+    """
     from diagevo.memory.replay import compare_with_commit, rebuild, steps
 
-    from . import memory_text
+    from . import memory_text, row_stream
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
@@ -158,21 +163,23 @@ def replay(
             chosen = round or as_of.round
             if at is not None and (inside := history.state(as_of).open) is not None:
                 chosen = inside.number
-            listed = [render.plain(s) for s in steps(history, chosen, as_of)]
-            if call.json:
-                render.document(call, listed, "", run=history.run_id, as_of=where(as_of))
-            else:
-                render.rows(call, memory_text.STEPS, listed)
+            listed = map(render.plain, steps(history, chosen, as_of))
+            row_stream.stream(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
             return
         memory = rebuild(history, as_of)
         differences = compare_with_commit(history, memory, as_of) if check else []
-    text = memory_text.replay_text(history.run_id, memory, as_of.position)
-    if check:
-        text += "\n" + memory_text.check_text(memory, differences)
-    data = render.plain(memory) | ({"differences": differences} if check else {})
-    render.document(call, data, text, run=history.run_id, as_of=where(as_of))
-    if not call.json and memory.causes:
-        render.rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
+    checked = memory_text.check_text(memory, differences) if check else ""
+    if call.format == "json":
+        data = render.plain(memory) | ({"differences": differences} if check else {})
+        render.document(call, data, "", run=history.run_id, as_of=where(as_of))
+    else:
+        if call.format == "table" and call.output is None:
+            text = memory_text.replay_text(history.run_id, memory, as_of.position)
+            render.document(call, None, f"{text}\n{checked}")
+        elif check:
+            render.say(call, checked)
+        if memory.causes or call.format != "table":
+            render.rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
     if differences:
         raise typer.Exit(1)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from diagevo.errors import ConfigError
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.model import Cause, MemoryState
 from diagevo.memory.replay import Rebuilt, describe
@@ -52,8 +53,13 @@ class MemoryDiff:
 
 
 def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
-    """What lies between two points of a run; given in either order, told forwards."""
-    a, b = sorted((a, b), key=lambda point: point.position)
+    """What lies between two points of a run. Raises ConfigError where `b` comes before `a`: a memory changes
+    forwards, and told backwards its promotions would read as what never happened."""
+    if a.position > b.position:
+        raise ConfigError(
+            f"round {a.round} comes after round {b.round}",
+            hint=f"diagevo memory diff {b.round}..{a.round} --run {history.run_id}",
+        )
     before, after = history.state(a), history.state(b)
     old, new = describe(before), describe(after)
     return MemoryDiff(

@@ -1,5 +1,7 @@
 """What an auditor sees in a pipe, word for word; the figures are worked by hand in memory_audit/played.py."""
 
+import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -162,6 +164,9 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
         (["memory", "show", "n3"], 3, "node n3 was merged into n1"),
         (["memory", "log", "--type", "Nothing"], 2, "there is no event Nothing"),
         (["memory", "diff", "3"], 2, "names no two points"),
+        (["memory", "diff", "3..1"], 2, "round 3 comes after round 1\nhint: diagevo memory diff 1..3"),
+        (["memory", "diff", "1..-1"], 2, "1 is a round, -1 is none\nhint: write 2..4, a..b or a@3..b@3"),
+        (["memory", "diff", "played..2"], 2, "2 is a round, played is none"),
         (["memory", "query", "DELETE FROM cause"], 2, "the database refuses it"),
         (["memory", "what-if"], 2, "nothing is changed"),
         (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
@@ -294,3 +299,13 @@ def test_steps_at_a_position_inside_a_round_are_those_of_that_round(ask: Ask) ->
     whole = ask("memory", "replay", "--step", "--at", "116").stdout.splitlines()[1:]
     assert whole[0].split()[0] == "79"
     assert whole[-1].split()[1:4] == ["RoundCommitted", "round", "3"]
+
+
+def test_a_replay_goes_out_in_rows(ask: Ask, tmp_path: Path) -> None:
+    done = ask("memory", "replay", "--round", "3", "--step", "--format", "csv", "-o", tmp_path / "steps.csv")
+    assert (done.exit_code, done.stdout) == (0, "")
+    rows = list(csv.DictReader((tmp_path / "steps.csv").open(encoding="utf-8")))
+    assert (len(rows), rows[0]["position"], rows[-1]["type"]) == (11, "79", "RoundCommitted")
+    causes = ask("memory", "replay", "--round", "3", "--check", "--format", "jsonl")
+    assert [json.loads(line)["id"] for line in causes.stdout.splitlines()] == ["c2", "c1", "c4", "c3"]
+    assert "check: equal to the commit of round 3 and to its projection rows" in causes.stderr

@@ -91,9 +91,10 @@ def test_the_difference_of_two_rounds(history: History) -> None:
     assert [(n.node_id, n.what, n.detail) for n in found.node_changes] == [("n3", "merged", "into n1")]
 
 
-def test_a_difference_is_told_forwards_whatever_the_order(history: History) -> None:
-    forwards = diff_memory(history, history.as_of(2), history.as_of(4))
-    assert diff_memory(history, history.as_of(4), history.as_of(2)) == forwards
+def test_a_difference_is_not_told_backwards(history: History) -> None:
+    with pytest.raises(ConfigError, match="round 4 comes after round 2") as refused:
+        diff_memory(history, history.as_of(4), history.as_of(2))
+    assert refused.value.hint == "diagevo memory diff 2..4 --run played"
 
 
 def test_a_round_does_not_differ_from_itself(history: History) -> None:
