@@ -228,16 +228,10 @@ def _table(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]
             say(call, title)
         _write(call, aligned(columns, values))
         return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from .table import draw
 
-    table = Table(box=box.SIMPLE_HEAD, title=None if title is None else Text(title), title_justify="left")
-    for column in columns:
-        table.add_column(Text(column.heading), justify=column.align, overflow="fold")
-    for row in values:
-        table.add_row(*(Text(_cell(row.get(c.key), c.digits)) for c in columns))
-    stdout(call).print(table)
+    heading = [c.heading for c in columns]
+    draw(stdout(call), columns, [heading, *(cells(columns, row) for row in values)], title)
 
 
 def markdown_head(columns: Sequence[Column]) -> str:
