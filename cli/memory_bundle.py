@@ -181,6 +181,8 @@ def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict
     from diagevo.diagnosis.embedder import embedder_for, identity
 
     model = embedder_for(role)
+    if role.engine == "hashing":  # it may carry the name of the engine that gave way
+        role = role.model_copy(update={"model": model.name})
     config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
     changed = memory.state.embedder != tuple(identity(model).model_dump().values())
     memory.change_embedder(

@@ -68,24 +68,23 @@ def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
     from pydantic import ValidationError
 
+    from diagevo.config.loading import refuse_unused_model
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
 
-    given = from_settings(call.settings).values
     if call.config is not None or call.profile is not None:
-        config = call.load_config()
-    else:
-        values = copy.deepcopy(history.configuration().config)
-        for path, value in given.items():
-            inner = values
-            for name in path[:-1]:
-                inner = inner.setdefault(name, {})
-            inner[path[-1]] = value
-        try:
-            config = Config.model_validate(values)
-        except ValidationError as error:
-            raise _unfit(history.run_id, given, error) from error
-    _refuse_unused_model(config, given)
+        return call.load_config()
+    values, given = copy.deepcopy(history.configuration().config), from_settings(call.settings)
+    for path, value in given.values.items():
+        inner = values
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = value
+    try:
+        config = Config.model_validate(values)
+    except ValidationError as error:
+        raise _unfit(history.run_id, given.values, error) from error
+    refuse_unused_model(config, [given])
     return config
 
 
@@ -99,28 +98,12 @@ def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError"
         for path in given:
             if fault["type"] != "missing" and path[: len(place)] == place[: len(path)]:
                 told = fault["msg"].removeprefix("Value error, ")
+                shown = "" if path[-1].endswith(("_url", "_env")) else f" (it is {given[path]!r})"
                 return ConfigError(
-                    f"--set {dotted(path)}: {told}", hint="what each key takes: diagevo config schema"
+                    f"--set {dotted(path)}: {told}{shown}", hint="what each key takes: diagevo config schema"
                 )
     place = ".".join(str(part) for part in found[0]["loc"])
     return ConfigError(
         f"run {run_id} has no configuration of this version: {place}: {found[0]['msg']}",
         hint="name one: -c FILE or --profile NAME",
-    )
-
-
-def _refuse_unused_model(config: "Config", given: "Mapping[KeyPath, Any]") -> None:
-    """The log must not name a model that nothing used. Only what `--set` gives is looked at: a stored
-    configuration may carry the name from before its engine was changed."""
-    from typing import get_args
-
-    from diagevo.config.models import EmbedderRole
-
-    named = given.get(("roles", "embedder", "model"))
-    if config.roles.embedder.engine != "hashing" or named in (None, "hashing"):
-        return
-    engines = get_args(EmbedderRole.model_fields["engine"].annotation)
-    others = " or ".join(f"--set roles.embedder.engine={name}" for name in engines if name != "hashing")
-    raise ConfigError(
-        f"--set roles.embedder.model={named}: the engine hashing has no model", hint=f"also give {others}"
     )

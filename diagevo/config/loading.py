@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from diagevo.config.models import Config, Section
+from diagevo.config.models import Config, EmbedderRole, Section
 from diagevo.config.sources import (
     KeyPath,
     Layer,
@@ -182,7 +182,31 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
     except ValidationError as error:
         raise _explained(error, sources) from error
     config = Config.model_validate({name: getattr(settings, name) for name in Config.model_fields})
+    refuse_unused_model(config, layers)
     return Resolved(config, sources)
+
+
+def refuse_unused_model(config: Config, layers: Sequence[Layer]) -> None:
+    """Raise ConfigError where an embedding model is named and the engine is hashing, which has none: the log
+    would name a model that nothing used. A name below the layer of the engine belongs to the engine that gave
+    way. No rule of the model itself, since the log keeps configurations from before it."""
+    if config.roles.embedder.engine != "hashing":
+        return
+    engine, model = (("roles", "embedder", name) for name in ("engine", "model"))
+    for layer in layers:
+        if (named := layer.values.get(model)) not in (None, "hashing"):
+            place = _placed(layer.sources[model], model)
+            others = [e for e in get_args(EmbedderRole.model_fields["engine"].annotation) if e != "hashing"]
+            raise ConfigError(
+                f"{place}: the engine hashing has no model (it is {named!r})",
+                hint=f"also give --set roles.embedder.engine={' or '.join(others)}",
+            )
+        if engine in layer.values:
+            return
+
+
+def _placed(source: Source, path: KeyPath) -> str:
+    return source.where if dotted(path) in source.where else f"{source.where}: {dotted(path)}"
 
 
 def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
@@ -201,6 +225,5 @@ def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> Con
             if isinstance(given, str | int | float) and not dotted(path).endswith(("_url", "_env"))
             else ""
         )
-        place = written.where if dotted(path) in written.where else f"{written.where}: {dotted(path)}"
-        lines.append(f"{place}: {what}{shown}")
+        lines.append(f"{_placed(written, path)}: {what}{shown}")
     return ConfigError("\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config schema")

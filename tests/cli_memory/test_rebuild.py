@@ -25,7 +25,7 @@ from tests.cli.program import clean_environment, run
 from tests.cli_memory.conftest import Ask
 from tests.contracts.databases import Store
 from tests.diagnosis.server import Answer, Server
-from tests.memory_audit.played import C1, C2, Player, embed
+from tests.memory_audit.played import C1, C2, Player, embed, play
 
 BY_HAND = Embedder(name="by-hand", dimension=4, revision="1")
 """The model that the hand-played run was embedded with."""
@@ -208,20 +208,34 @@ def test_a_round_that_is_open_keeps_its_embedding_model(home: Path, change: Ask)
     assert "diagevo runs fork played --round 4" in done.stderr
 
 
-@pytest.mark.parametrize("source", [["--profile", "embedded"], []])
+def trained(home: Path, **embedder: Any) -> None:
+    """A run with a configuration as `train` stores it."""
+    config = of_profile("embedded").config.model_dump(mode="json")
+    config["roles"]["embedder"] |= embedder
+    play(f"sqlite:///{home / 'diagevo.db'}", "trained", root=home, config=config)
+
+
+@pytest.mark.parametrize("named", [["--run", "played", "--profile", "embedded"], ["--run", "trained"]])
 def test_a_model_that_the_engine_has_not_is_refused_and_no_event_names_it(
-    home: Path, change: Ask, source: list[str]
+    home: Path, change: Ask, named: list[str]
 ) -> None:
-    if not source:  # the run's own configuration
-        config = of_profile("embedded").config.model_dump(mode="json")
-        with diagevo.open(f"sqlite:///{home / 'diagevo.db'}", "trained", root=home) as memory:
-            Player(memory).configure(config)
+    trained(home)
     for command in (["rebuild", "--embedder"], ["calibrate"]):
-        done = change("memory", *command, *source, "--set", "roles.embedder.model=nosuchmodel")
+        done = change("memory", *command, *named, "--set", "roles.embedder.model=nosuchmodel")
         assert (done.exit_code, done.stdout) == (2, "")
-        assert "--set roles.embedder.model=nosuchmodel: the engine hashing has no model" in done.stderr
-        assert "--set roles.embedder.engine=openai" in done.stderr
-    assert "RunConfigured" not in change("memory", "log", "--last", "1", "--run", "played").stdout
+        told = "--set roles.embedder.model: the engine hashing has no model (it is 'nosuchmodel')"
+        assert told in done.stderr
+        assert "--set roles.embedder.engine=openai or sentence-transformers" in done.stderr
+    assert "RoundCommitted" in change("memory", "log", "--last", "1", *named[:2]).stdout
+
+
+def test_a_name_from_before_the_engine_was_changed_is_read_and_not_stored_again(
+    home: Path, change: Ask
+) -> None:
+    trained(home, model="text-embedding-v4")  # as the log may have it
+    assert change("memory", "rebuild", "--embedder", "--run", "trained").exit_code == 0
+    [last] = json.loads(change("memory", "log", "--run", "trained", "--last", "1", "--json").stdout)["data"]
+    assert last["payload"]["config"]["roles"]["embedder"]["model"] == "hashing"
 
 
 def test_the_example_of_the_help_goes_over_to_the_model_that_it_names(
@@ -243,6 +257,7 @@ def test_a_wrong_value_of_set_is_named_and_not_the_run(change: Ask) -> None:
     done = change("memory", "rebuild", "--embedder", "--set", "roles.embedder.engine=foo")
     assert done.exit_code == 2
     assert "--set roles.embedder.engine: Input should be 'openai', 'sentence" in done.stderr
+    assert "(it is 'foo')" in done.stderr
     assert "no configuration of this version" not in done.stderr
     unset = change("memory", "rebuild", "--embedder")
     assert "run played has no configuration of this version" in unset.stderr

@@ -204,3 +204,16 @@ def test_a_key_in_the_place_of_a_variables_name_is_refused_and_not_repeated(tmp_
     error = _refusal(tmp_path, settings=["roles.embedder.api_key_env=sk-abc123"])
     assert "roles.embedder.api_key_env" in error.message
     assert "sk-abc123" not in str(error)
+
+
+def test_a_model_is_refused_where_the_engine_has_none(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--set roles.embedder.model: the engine hashing has no model"):
+        _resolve(tmp_path, settings=["roles.embedder.model=nosuchmodel"])
+    file = _file(tmp_path, "roles:\n  embedder:\n    engine: hashing\n    model: nosuchmodel\n")
+    with pytest.raises(ConfigError, match=r", line 4: roles.embedder.model: the engine hashing has no"):
+        _resolve(tmp_path, file=file)
+
+
+def test_the_model_of_an_engine_that_gave_way_is_no_mistake(tmp_path: Path) -> None:
+    found = _resolve(tmp_path, profile="qwen3-4b", settings=["roles.embedder.engine=hashing"])
+    assert found.config.roles.embedder.model == "text-embedding-v4"
