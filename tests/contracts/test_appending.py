@@ -89,6 +89,21 @@ def test_two_streams_go_on_side_by_side_in_one_transaction(store: Store) -> None
             assert [(left.sequence, right.sequence) for left, right in pairs] == [(1, 1), (2, 2)]
 
 
+def test_postgresql_keeps_what_of_a_stream_was_not_asked_for(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    """A cursor without a name would have all of a long log in memory."""
+    with postgres_stores.new(tmp_path).log() as log:
+        log.append("a", 0, [_event(n) for n in range(1, 4)])
+        for streamed in (log.facts, log.read):
+            with log.database.view(), log.database.read() as connection:
+                stream = streamed("a")
+                next(stream)
+                held = connection.execute(text("SELECT count(*) FROM pg_cursors")).scalar_one()
+                assert held == 1
+                assert len(list(stream)) == 2
+
+
 def test_a_stream_that_the_database_refuses_tells_where(store: Store) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
