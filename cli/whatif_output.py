@@ -92,12 +92,14 @@ def _rows(
     change = _named(values, dropped)
     rows: list[dict[str, Any]] = []
     rerun = command = None
+    missing: list[str] = []
     filtered = _filtered(values)
     if filtered:
         kept = retention(observed if round_ is None else observed[-1:], filtered)
         rerun = first_changed(kept)
         if rerun is not None:
             command = whatif_rerun.line(call, history, observed, rerun, values)
+            missing = whatif_rerun.missing(history, rerun) if rerun > 1 else []
         rows += [
             {
                 "kind": "retention",
@@ -120,7 +122,7 @@ def _rows(
             continue
         row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
         if rerun is not None and r.round >= rerun:
-            row |= {"status": "needs a rerun", "command": command}
+            row |= {"status": "needs a rerun", "command": command, "missing": missing}
         else:
             row |= {
                 "failures": r.failures,
@@ -191,16 +193,18 @@ def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
             )
             remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
         elif row["status"] == "needs a rerun":
-            anew = (
-                f"run: {row['command']}"
-                if row["command"]
-                else "`train` cannot play it: the configuration in the log is another trainer's"
-            )
             remarks.append(
                 f"{row['change']}: from round {row['round']} on the solver would have trained on other"
-                f" questions; {anew}"
+                f" questions; {_anew(row)}"
             )
     return remarks
+
+
+def _anew(row: dict[str, Any]) -> str:
+    if row["command"] is None:
+        return "`train` cannot play it: the configuration in the log is another trainer's"
+    first = f"put back {', '.join(row['missing'])}, then " if row["missing"] else ""
+    return f"{first}run: {row['command']}"
 
 
 def _curve(

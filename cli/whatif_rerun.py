@@ -44,6 +44,22 @@ def line(
     return " ".join([shlex.join(["diagevo", *start, *_database(call)]), *sets])
 
 
+def missing(history: "History", rerun: int) -> list[str]:
+    """The policies that a fork before round `rerun` goes on from, where their folders are not there: a bundle
+    or a copied database holds the log alone."""
+    from diagevo.memory.events import StageCompleted
+    from diagevo.memory.history import expect
+    from diagevo.memory.opening import runs_folder
+
+    newest: dict[str, list[str]] = {}
+    for recorded in history.log.read(history.run_id, types=["StageCompleted"], rounds=(1, rerun - 1)):
+        event = expect(recorded, StageCompleted)
+        if event.stage in ("challenger", "solver") and event.artifacts:
+            newest[event.stage] = [artifact.path for artifact in event.artifacts]
+    folder = runs_folder(history.database) / history.run_id
+    return [str(folder / path) for paths in newest.values() for path in paths if not (folder / path).exists()]
+
+
 def _database(call: Call) -> list[str]:
     from diagevo.memory.database import database_url, shown
 
@@ -63,13 +79,13 @@ def _train(history: "History", config: Mapping[str, Any]) -> tuple[list[str], di
     except ConfigError:
         return None
     kept = runs_folder(history.database) / history.run_id / "config.yaml"
-    profile = wanted.config.profile
-    if kept.exists():
-        start, here = ["train", "-c", str(kept)], resolve(file=kept)
-    else:
-        start, here = ["train", "--profile", profile], resolve(profile=profile)
-    pairs = zip(wanted.settings(), here.settings(), strict=True)
-    return start, {ours.key: ours.value for ours, there in pairs if ours.value != there.value}
+    file, profile = (kept, None) if kept.exists() else (None, wanted.config.profile)
+    try:
+        here = {setting.key: setting.value for setting in resolve(file=file, profile=profile).settings()}
+    except ConfigError:  # `train` will say what is wrong with the settings here; the line gives every value
+        here = {}
+    start = ["train", "-c", str(kept)] if profile is None else ["train", "--profile", profile]
+    return start, {s.key: s.value for s in wanted.settings() if (s.key, s.value) not in here.items()}
 
 
 def _since(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import pytest
 
 from diagevo.config.loading import of_profile, resolve
 from diagevo.config.writing import to_yaml
+from diagevo.memory.events import Artifact
 from diagevo.memory.fork import changed_keys
 from tests.cli_memory.conftest import Ask
 from tests.contracts.databases import Store
@@ -126,6 +127,8 @@ def test_a_run_from_its_first_round_on_is_played_again_as_its_log_has_it(change:
     assert changed_keys(OF_TRAIN, played) == ("filter.p_low",)
     Path("diagevo.yaml").write_text("filter:\n  tau: 2\n")
     assert rerun() == [*alone[:5], "--set", "filter.tau=8/5", *alone[5:]]
+    Path("diagevo.yaml").write_text("no: key\n")
+    assert {"seed=9", "filter.tau=8/5", "filter.p_low=3/5", "round.responses=12"} <= set(rerun())
     Path("diagevo.yaml").unlink()
     kept = trained / "t" / "config.yaml"
     kept.write_text(to_yaml(of_profile("embedded").config.model_copy(update={"seed": 9})))
@@ -143,3 +146,27 @@ def test_a_run_of_another_trainer_has_no_line_that_trains_it(ask: Ask) -> None:
     said = ask("memory", "what-if", "--p-low", "0.6").stderr
     assert "`train` cannot play it: the configuration in the log is another trainer's" in said
     assert said.count("the solver would have trained on other questions") == 1
+
+
+def test_a_fork_that_lacks_the_policies_it_goes_on_from_is_told_which(change: Ask, home: Path) -> None:
+    with Store(f"sqlite:///{home / 'diagevo.db'}", home).open("w") as memory:
+        player = Player(memory)
+        player.configure()
+        for number in (1, 2):
+            player.open(number)
+            memory.score([player.question(0, [("1", 6), ("2", 6 - number)], "contested")])
+            memory.complete_stage("votes", seconds=1.0)
+            memory.start_stage("solver")
+            left = Artifact(path=f"rounds/00{number}/solver", sha256="0" * 64)
+            memory.complete_stage("solver", [left], seconds=1.0)
+            memory.start_stage("diagnosis")
+            player.commit()
+
+    def said() -> str:
+        return change("memory", "what-if", "--tau", "3/2", "--run", "w").stderr
+
+    solver = home / "w" / "rounds" / "001" / "solver"
+    line = "run: diagevo runs fork w --round 1 --set filter.tau=3/2"
+    assert f"questions; put back {solver}, then {line}" in said()
+    solver.mkdir(parents=True)
+    assert f"questions; {line}" in said()
