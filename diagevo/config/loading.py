@@ -189,19 +189,20 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
 def refuse_unused_model(config: Config, layers: Sequence[Layer]) -> None:
     """Raise ConfigError where an embedding model is named and the engine is hashing, which has none: the log
     would name a model that nothing used. A name below the layer of the engine belongs to the engine that gave
-    way. No rule of the model itself, since the log keeps configurations from before it."""
+    way; the file that a run keeps has both in one layer, as its log has. So it is no rule of the models."""
     if config.roles.embedder.engine != "hashing":
         return
     engine, model = (("roles", "embedder", name) for name in ("engine", "model"))
     for layer in layers:
-        if (named := layer.values.get(model)) not in (None, "hashing"):
-            place = _placed(layer.sources[model], model)
+        source, settled = layer.sources.get(model), engine in layer.values
+        kept = settled and source is not None and source.kind not in ("flag", "environment")
+        if source is not None and not kept and (named := layer.values[model]) != "hashing":
             others = [e for e in get_args(EmbedderRole.model_fields["engine"].annotation) if e != "hashing"]
             raise ConfigError(
-                f"{place}: the engine hashing has no model (it is {named!r})",
+                f"{_placed(source, model)}: the engine hashing has no model (it is {named!r})",
                 hint=f"also give --set roles.embedder.engine={' or '.join(others)}",
             )
-        if engine in layer.values:
+        if settled:
             return
 
 

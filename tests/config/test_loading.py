@@ -209,11 +209,16 @@ def test_a_key_in_the_place_of_a_variables_name_is_refused_and_not_repeated(tmp_
 def test_a_model_is_refused_where_the_engine_has_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^--set roles.embedder.model: the engine hashing has no model"):
         _resolve(tmp_path, settings=["roles.embedder.model=nosuchmodel"])
-    file = _file(tmp_path, "roles:\n  embedder:\n    engine: hashing\n    model: nosuchmodel\n")
-    with pytest.raises(ConfigError, match=r", line 4: roles.embedder.model: the engine hashing has no"):
+    file = _file(tmp_path, "roles:\n  embedder:\n    model: nosuchmodel\n")
+    with pytest.raises(ConfigError, match=r", line 3: roles.embedder.model: the engine hashing has no"):
         _resolve(tmp_path, file=file)
+    both = ["roles.embedder.engine=hashing", "roles.embedder.model=nosuchmodel"]
+    with pytest.raises(ConfigError, match=r"^--set roles.embedder.model: the engine hashing has no model"):
+        _resolve(tmp_path, profile="qwen3-4b", settings=both)
 
 
 def test_the_model_of_an_engine_that_gave_way_is_no_mistake(tmp_path: Path) -> None:
     found = _resolve(tmp_path, profile="qwen3-4b", settings=["roles.embedder.engine=hashing"])
     assert found.config.roles.embedder.model == "text-embedding-v4"
+    kept = _file(tmp_path, "roles:\n  embedder:\n    engine: hashing\n    model: text-embedding-v4\n")
+    assert _resolve(tmp_path, file=kept).config.roles.embedder.model == "text-embedding-v4"
