@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from diagevo.errors import ConfigError
+
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
     from diagevo.config.models import Config
@@ -100,6 +102,9 @@ _ROWS: dict[str, tuple[Any, Any]] = {"format_": (_Format, "table"), "output_": (
 
 def _merge(above: Call, given: dict[str, Any]) -> Call:
     """The call as it stands after the options given at one more level; the nearest to the command wins."""
+    for name in ("run", "db", "profile"):
+        if given[f"{name}_"] == "":
+            raise ConfigError(f"--{name} is empty", hint="give it a value, or leave it out")
     asked = given.get("format_", "table")
     return replace(
         above,

@@ -110,7 +110,7 @@ def show(call: Call, run: Run = None) -> None:
     from diagevo.memory.history import open_history
     from diagevo.memory.runs import run_story
 
-    history = open_history(call.database, run or call.run)
+    history = open_history(call.database, call.run if run is None else run)
     try:
         story = run_story(history)
         end = history.end
@@ -226,10 +226,11 @@ def fork(
     from diagevo.memory.history import open_history
     from diagevo.memory.log import Log
 
-    history = open_history(call.database, run or call.run)
+    history = open_history(call.database, call.run if run is None else run)
     try:
         config = _reconfigured(history.configuration(history.commit(round).as_of).config, call.settings)
-        free = name or _free_name(f"{history.run_id}-r{round}", Log(history.database).runs())
+        taken = Log(history.database).runs()
+        free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config)
     finally:
         history.close()

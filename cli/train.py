@@ -92,7 +92,9 @@ def train(
 
     _need_the_training_stack()
     from diagevo import run
+    from diagevo.memory.opening import check_name
 
+    check_name(run_id)
     root = _runs_folder(call)
     view = display_for(display, call, run_id)
     stop = StopFlag()

@@ -24,7 +24,7 @@ from diagevo.memory.bundle_texts import texts_of
 from diagevo.memory.database import Database
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log import Log
-from diagevo.memory.opening import RUN_ID, runs_folder
+from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.records import GENESIS, Recorded
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
 from diagevo.memory.vectors import VECTOR
@@ -108,14 +108,12 @@ def import_bundle(
 ) -> Written:
     """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
 
-    Raises StoreError where the bundle is damaged, ConflictError where the run exists.
+    Raises StoreError where the bundle is damaged, ConflictError where the run exists, ConfigError for a name
+    that a run cannot have.
     """
     manifest = read_manifest(folder)
-    run_id = name or manifest.run_id
-    if RUN_ID.fullmatch(run_id) is None:
-        raise ConfigError(
-            f"{run_id!r} cannot name a run", hint="use letters, digits, dots, dashes, underscores"
-        )
+    run_id = manifest.run_id if name is None else name
+    check_name(run_id)
     _check_files(folder, manifest)
     dialect = sqlite if database.dialect == "sqlite" else postgresql
     with database.write() as connection:

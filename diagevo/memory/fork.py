@@ -10,7 +10,7 @@ from typing import Any
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.events import Origin, RunConfigured, StageCompleted
 from diagevo.memory.history import AsOf, History, expect
-from diagevo.memory.opening import RUN_ID, runs_folder
+from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
 
 
@@ -43,10 +43,7 @@ def fork(
     disk). Raises NotFoundError for a round that is not committed, ConfigError for a bad name or another
     embedding model, ConflictError where the new run exists.
     """
-    if RUN_ID.fullmatch(name) is None:
-        raise ConfigError(
-            f"{name!r} cannot name a run", hint="use letters, digits, dots, dashes, underscores"
-        )
+    check_name(name)
     as_of = history.commit(round).as_of
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)

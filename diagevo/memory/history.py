@@ -19,6 +19,8 @@ from diagevo.memory.projection import load
 from diagevo.memory.records import Recorded, event_id
 
 E = TypeVar("E", bound=Event)
+LATEST = "latest"
+"""In place of a run's name: the run that was written to last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,8 @@ class History:
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
         """After the commit of `round`, at position `at`, or now.
 
-        Raises NotFoundError where the round is not committed or the run begins after `at`, ConfigError where
-        both are given.
+        Raises NotFoundError where the round is not committed, the run begins after `at` or the log ends
+        before it, ConfigError where both are given.
         """
         if round is not None and at is not None:
             raise ConfigError("a round and a position were given", hint="name one of them: --round or --at")
@@ -81,6 +83,11 @@ class History:
             return self.commit(round).as_of
         if at is None:
             return self.end
+        written = self.log.last_position()
+        if at > written:
+            raise NotFoundError(
+                f"position {at} is not written yet", hint=f"the log ends at position {written}"
+            )
         last = next(self.log.read(self.run_id, until=at, newest_first=True, limit=1), None)
         if last is None:
             raise NotFoundError(
@@ -179,7 +186,9 @@ def open_history(location: str, run: str | None = None, *, root: Path | None = N
 
 
 def resolve_run(database: Database, run: str | None) -> str:
-    """The run's id. Raises NotFoundError and names the runs there are."""
+    """The run's id. Raises NotFoundError and names the runs there are, ConfigError for an empty name."""
+    if run == "":
+        raise ConfigError("the run's name is empty", hint="name it, or leave it out for the latest")
     with database.read() as connection:
         ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
         last = select(RUN.c.run_id, func.coalesce(EVENT.c.position, 0).label("position"))
@@ -188,7 +197,7 @@ def resolve_run(database: Database, run: str | None) -> str:
         known = {row.run_id: row.position for row in connection.execute(last)}
     if not known:
         raise NotFoundError(f"{shown(database.url)} has no runs yet", hint="start one: diagevo train")
-    if run is None or run == "latest":
+    if run in (None, LATEST):
         return max(known, key=lambda name: known[name])
     if run in known:
         return run

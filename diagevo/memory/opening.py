@@ -8,11 +8,25 @@ from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.database import Database
 from diagevo.memory.events import Embedder
+from diagevo.memory.history import LATEST
 from diagevo.memory.log import Log
 from diagevo.memory.memory import Memory
 from diagevo.memory.migrate import prepare
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_name(run: str) -> None:
+    """Raises ConfigError where a run cannot have this name."""
+    if RUN_ID.fullmatch(run) is None:
+        raise ConfigError(
+            f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+        )
+    if run == LATEST:
+        raise ConfigError(
+            f"{run!r} cannot name a run: it means the one that was written to last",
+            hint="give it another name",
+        )
 
 
 def runs_folder(database: Database, root: Path | None = None) -> Path:
@@ -34,10 +48,7 @@ def open_memory(
     embedder: Embedder | None = None,
 ) -> Memory:
     """See `diagevo.open`."""
-    if RUN_ID.fullmatch(run) is None:
-        raise ConfigError(
-            f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
-        )
+    check_name(run)
     database = Database(url)
     prepare(database, create=create)
     if not create and run not in Log(database).runs():
