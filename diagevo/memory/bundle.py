@@ -9,7 +9,7 @@ the very same head.
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from diagevo.memory.transcribe import Transcript, Written, keep_heads
 from diagevo.memory.vectors import VECTOR
 
 FORMAT = "diagevo.bundle/1"
+EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo memory export FOLDER"
 MANIFEST = "manifest.json"
 BATCH = 500
 
@@ -52,9 +53,9 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
     """Write a run up to that point into a new folder. Raises ConfigError where the folder is not empty."""
     if form not in FORMATS:
         raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(f"{folder} is not empty", hint="name a new folder")
     try:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} is not empty", hint="name a new folder")
         folder.mkdir(parents=True, exist_ok=True)
         head, files = GENESIS, {}
         with writer(folder, "events", form) as events:
@@ -75,22 +76,34 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
         )
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
     except OSError as error:
-        raise StoreError(f"the bundle {folder} cannot be written: {error.strerror}") from error
+        raise StoreError(
+            f"the bundle {folder} cannot be written: {error.strerror or error}",
+            hint="name a new folder where you may write and that has room",
+        ) from error
     return manifest
 
 
 def read_manifest(folder: Path) -> Manifest:
     """A bundle's manifest. Raises ConfigError where the folder is none, StoreError for another format."""
     try:
-        values = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        manifest = Manifest(**values)
+        values = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, Any])
+        if (found := values.get("format", FORMAT)) != FORMAT:
+            raise StoreError(
+                f"{folder} is a {found}, this version reads {FORMAT}",
+                hint="read it with the version that wrote it",
+            )
+        if absent := [field.name for field in fields(Manifest) if field.name not in values]:
+            raise StoreError(
+                f"the manifest of {folder} cannot be read: it lacks {', '.join(absent)}", hint=EXPORT_AGAIN
+            )
+        return msgspec.convert(values, Manifest)
     except FileNotFoundError as error:
-        raise ConfigError(f"{folder} is no bundle: it has no {MANIFEST}") from error
-    except (OSError, ValueError, TypeError) as error:
-        raise StoreError(f"the manifest of {folder} cannot be read: {error}") from error
-    if manifest.format != FORMAT:
-        raise StoreError(f"{folder} is a {manifest.format}, this version reads {FORMAT}")
-    return manifest
+        raise ConfigError(
+            f"{folder} is no bundle: it has no {MANIFEST}",
+            hint="name a folder that diagevo memory export wrote",
+        ) from error
+    except (OSError, ValueError) as error:  # as are msgspec's
+        raise StoreError(f"the manifest of {folder} cannot be read: {error}", hint=EXPORT_AGAIN) from error
 
 
 def check_bundle(folder: Path) -> Manifest:
@@ -143,9 +156,15 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     for name, described in manifest.files.items():
         path = folder / name
         if not path.exists():
-            raise StoreError(f"the bundle {folder} lacks {name}")
-        if digest_of_file(path) != described["sha256"]:
-            raise StoreError(f"{path} is not what was exported: its digest differs from the manifest's")
+            raise StoreError(f"the bundle {folder} lacks {name}", hint=EXPORT_AGAIN)
+        try:
+            digest = digest_of_file(path)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read: {error.strerror}", hint=EXPORT_AGAIN) from error
+        if digest != described.get("sha256"):
+            raise StoreError(
+                f"{path} is not what was exported: its digest differs from the manifest's", hint=EXPORT_AGAIN
+            )
 
 
 def _events(folder: Path, manifest: Manifest) -> Iterator[Recorded]:
@@ -158,10 +177,14 @@ def _events(folder: Path, manifest: Manifest) -> Iterator[Recorded]:
             or recorded.previous_hash != previous
             or recorded.sequence != sequence + 1
         ):
-            raise StoreError(f"event {sequence + 1} of the bundle {folder} is not what was written")
+            raise StoreError(
+                f"event {sequence + 1} of the bundle {folder} is not what was written", hint=EXPORT_AGAIN
+            )
         previous, sequence = recorded.hash, recorded.sequence
         yield recorded
     if (sequence, previous) != (manifest.events, manifest.head):
         raise StoreError(
-            f"the bundle {folder} ends at event {sequence}; its manifest names {manifest.events} and its head"
+            f"the bundle {folder} ends at event {sequence};"
+            f" its manifest names {manifest.events} and its head",
+            hint=EXPORT_AGAIN,
         )

@@ -112,7 +112,9 @@ def read_rows(folder: Path, kind: str, form: Form) -> Iterator[dict[str, Any]]:
     try:
         yield from _lines(path, kind) if form == "jsonl" else _groups(path)
     except (OSError, ValueError, KeyError) as error:  # as are pyarrow's and msgspec's
-        raise StoreError(f"{path} cannot be read: {error}") from error
+        raise StoreError(
+            f"{path} cannot be read: {error}", hint="write the bundle again: diagevo memory export FOLDER"
+        ) from error
 
 
 def _lines(path: Path, kind: str) -> Iterator[dict[str, Any]]:
