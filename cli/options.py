@@ -48,6 +48,15 @@ class Call:
         """URL or path of the database: `--db`, `DIAGEVO_DB`, or `diagevo.db` in the home folder."""
         return self.db or f"sqlite:///{self.home / 'diagevo.db'}"
 
+    @property
+    def database_again(self) -> list[str]:
+        """The arguments by which a command that is suggested finds the same database; no password in them."""
+        from diagevo.memory.database import database_url, shown
+
+        if not self.db or self.db == os.environ.get("DIAGEVO_DB"):
+            return []
+        return ["--db", shown(database_url(self.db)) if "://" in self.db else self.db]
+
     def resolve(self) -> "Resolved":
         """The configuration with the source of each value."""
         from diagevo.config.loading import resolve

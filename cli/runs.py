@@ -1,5 +1,6 @@
 """`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
 
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -239,7 +240,8 @@ def fork(
         text += f"  changed: {', '.join(made.changed)}\n"
     if made.files:
         text += f"  files: {len(made.files)} of the run's stages\n"
-    text += f"go on with: diagevo train --run {free} --resume\n"
+    again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
+    text += f"go on with: {again}\n"
     render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
     if made.missing:
         render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")

@@ -1,7 +1,6 @@
 """The line that plays a run again from where another filter would have led it another way."""
 
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,7 @@ def line(
     sets = [
         f"--set {shlex.quote(f'{key}={_text(value)}')}" for key, value in (below | settings(values)).items()
     ]
-    return " ".join([shlex.join(["diagevo", *start, *_database(call)]), *sets])
+    return " ".join([shlex.join(["diagevo", *start, *call.database_again]), *sets])
 
 
 def missing(history: "History", rerun: int) -> list[str]:
@@ -58,14 +57,6 @@ def missing(history: "History", rerun: int) -> list[str]:
             newest[event.stage] = [artifact.path for artifact in event.artifacts]
     folder = runs_folder(history.database) / history.run_id
     return [str(folder / path) for paths in newest.values() for path in paths if not (folder / path).exists()]
-
-
-def _database(call: Call) -> list[str]:
-    from diagevo.memory.database import database_url, shown
-
-    if not call.db or call.db == os.environ.get("DIAGEVO_DB"):
-        return []
-    return ["--db", shown(database_url(call.db)) if "://" in call.db else call.db]
 
 
 def _train(history: "History", config: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]] | None:
