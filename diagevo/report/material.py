@@ -14,6 +14,7 @@ from diagevo.memory import events
 from diagevo.memory.artifacts import ARTIFACT
 from diagevo.memory.database import Database
 from diagevo.memory.history import History
+from diagevo.memory.retention import Filter, filter_of
 from diagevo.memory.tables import CauseHistoryRow, table
 from diagevo.selfplay.equivalence import AnswerChecker
 
@@ -106,6 +107,8 @@ class Material:
     run_id: str
     configuration: events.RunConfigured | None
     rounds: tuple[RoundFacts, ...] = ()
+    filters: dict[int, Filter] = field(default_factory=dict)
+    """In force in each round; a fork may have changed it."""
     candidates: tuple[Candidate, ...] = ()
     causes: tuple[CauseRound, ...] = ()
     created: dict[int, int] = field(default_factory=dict)
@@ -155,6 +158,7 @@ def gather(history: History) -> Material:
     seconds: dict[tuple[int, str], float] = defaultdict(float)
     validations: list[Validation] = []
     configured: events.RunConfigured | None = None
+    filters: dict[int, Filter] = {}
     for recorded in history.events(
         events.RunConfigured,
         events.RoundOpened,
@@ -174,6 +178,7 @@ def gather(history: History) -> Material:
                 configured = event
             case events.RoundOpened() as event:
                 opened[number] = event
+                filters[number] = filter_of({} if configured is None else configured.config)
             case events.CandidateScored() as event:
                 scored.append((number, event))
             case events.CausePromoted() as event:
@@ -203,6 +208,7 @@ def gather(history: History) -> Material:
         run_id=history.run_id,
         configuration=configured,
         rounds=tuple(_facts(number, opened[number], event) for number, event in sorted(committed.items())),
+        filters=filters,
         candidates=tuple(_candidate(number, event, texts) for number, event in scored),
         causes=tuple(causes),
         created=dict(created),

@@ -1,9 +1,11 @@
 """What the filter did with the candidates, and where the time went."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import groupby
 
+from diagevo.memory.retention import Filter
 from diagevo.progress import PAPER_SHARES, STAGES
 from diagevo.report.figure import (
     DASHES,
@@ -64,12 +66,10 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
             tooltip=["round:O", "verdict:N", "candidates:Q", alt.Tooltip("share:Q", format=".1f")],
         )
     )
-    settings = material.config.get("filter", {})
+    used = _by_round(material, lambda f: f"p₁ from {f.p_low} to {f.p_high}, p₁ ≥ τ p₂ with τ = {f.tau}")
     caption = (
-        f"What double-confidence filtering (Equation 3) did with each round's candidates: p₁ from"
-        f" {settings.get('p_low', '1/4')} to {settings.get('p_high', '3/4')}, p₁ ≥ τ p₂ with"
-        f" τ = {settings.get('tau', '8/5')}. Contested: within the range, but the second answer is too close."
-        f" {material.setting}"
+        f"What double-confidence filtering (Equation 3) did with each round's candidates: {used}."
+        f" Contested: within the range, but the second answer is too close. {material.setting}"
     )
     return Figure(sized(bars), rows, caption)
 
@@ -80,11 +80,9 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
         return no_rounds(material)
     alt = altair()
 
-    settings = material.config.get("filter", {})
-    low, high = Fraction(settings.get("p_low", "1/4")), Fraction(settings.get("p_high", "3/4"))
-    chosen = Fraction(settings.get("tau", "8/5"))
     rows: Rows = []
     for facts in material.rounds:
+        low, high = material.filters[facts.round].p_low, material.filters[facts.round].p_high
         of_round = [c for c in material.candidates if c.round == facts.round]
         inside = [
             c
@@ -110,18 +108,31 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
         ),
     )
     rule = (
-        alt.Chart(data([{"tau": float(chosen)}]))
+        alt.Chart(data([{"tau": tau} for tau in sorted({float(f.tau) for f in material.filters.values()})]))
         .mark_rule(strokeDash=[2, 3], color="#8A8A8A")
         .encode(x="tau:Q")
     )
+    bands = _by_round(material, lambda f: f"p₁ between {f.p_low} and {f.p_high}")
     caption = (
         "Share of each round's candidates that a filter with another τ would have retained,"
         " recomputed exactly"
-        f" from the recorded votes; p₁ between {low} and {high} throughout. The dotted line is the"
-        " run's own τ."
+        f" from the recorded votes; {bands}. The dotted line is the run's own τ:"
+        f" {_by_round(material, lambda f: str(f.tau))}."
         f" The questions themselves are those the run drew: no other training is implied. {material.setting}"
     )
     return Figure(sized(alt.layer(base.mark_line(strokeWidth=2), rule)), rows, caption)
+
+
+def _by_round(material: Material, words: Callable[[Filter], str]) -> str:
+    """What the words say of the filter, with its rounds where a fork has changed it."""
+    told = [(facts.round, words(material.filters[facts.round])) for facts in material.rounds]
+    groups = [(said, [number for number, _ in of]) for said, of in groupby(told, lambda pair: pair[1])]
+    if len(groups) == 1:
+        return groups[0][0]
+    return ", ".join(
+        f"{said} in round{'s' if len(of) > 1 else ''} {of[0]}{f' to {of[-1]}' if len(of) > 1 else ''}"
+        for said, of in groups
+    )
 
 
 def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:

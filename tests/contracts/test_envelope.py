@@ -70,7 +70,7 @@ NAN = float("nan")
         ({1: 2}, "has the key 1"),
         ([[1.0, NAN]], r"t\[0\]\[1\] is nan"),
     ],
-    ids=str,
+    ids=["set", "frozenset", "dataclass", "iterator", "key of a number that is none", "key", "inner"],
 )
 def test_what_json_does_not_have_is_refused_and_not_kept_as_something_else(value: Any, message: str) -> None:
     event = CheckpointEvaluated(

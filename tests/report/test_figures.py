@@ -72,6 +72,26 @@ def test_retention_is_recomputed_from_the_votes_exactly(material: Material) -> N
     assert (kept[1.0], kept[1.6], kept[2.0], kept[2.1]) == (3, 2, 1, 0)
 
 
+def test_each_round_is_judged_by_the_filter_it_was_played_with(material: Material) -> None:
+    votes = [(5, 3), (8, 4), (4, 3), (10, 1)]
+    candidates = tuple(
+        Candidate(number, f"r{number}.q{i}", "text", "free", None, "kept", 12, a, b, None)
+        for number in (1, 2)
+        for i, (a, b) in enumerate(votes)
+    )
+    wide = replace(material.filters[1], p_high=Fraction(1), tau=Fraction(2))
+    forked = replace(
+        material, rounds=material.rounds[:2], candidates=candidates, filters={**material.filters, 2: wide}
+    )
+    result = retention([forked])
+    assert isinstance(result, Figure)
+    kept = {(row["round"], row["tau"]): row["kept"] for row in result.rows}
+    assert (kept[1, 1.6], kept[2, 1.6]) == (2, 3)  # 10 of 12 is not too easy in round 2
+    assert "p₁ between 1/4 and 3/4 in round 1, p₁ between 1/4 and 1 in round 2" in result.caption
+    assert "τ: 8/5 in round 1, 2 in round 2" in result.caption
+    assert "τ = 2 in round 2" in drawn("filter", forked).caption
+
+
 def test_pairs_of_words_are_counted_once_when_they_repeat() -> None:
     assert distinct_pairs(["a b a b", "a b"]) == 50.0  # ab ba ab ab: two of four
     assert distinct_pairs(["one"]) == 0.0
