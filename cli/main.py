@@ -70,7 +70,7 @@ class Program(TyperGroup):
             code = _report(arguments, "usage", error.format_message(), f"see: {path} --help", USAGE)
         except typer.Abort:
             code = INTERRUPTED
-        except Exception as error:
+        except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
         sys.exit(code if isinstance(code, int) else 0)
 

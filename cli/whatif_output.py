@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
@@ -225,7 +223,7 @@ def _curve(
 
 def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:
     """What the curve is drawn over, beside the filter that the rounds had; a fork may have several."""
-    from diagevo.memory.retention import filters
+    from diagevo.memory.retention import by_round, filters, span
 
     numbers = [round_.round for round_ in observed]
     bands = [
@@ -233,24 +231,9 @@ def _recorded(observed: Sequence["Observed"], values: Values, questions: int) ->
     ]
     taus = [_TAU[f.variant].format(float(f.tau)) for f in filters(observed, {})]
     return (
-        f"{_span(numbers)}: {questions} questions, {_by_round(numbers, bands)};"
-        f" recorded with {_by_round(numbers, taus)}"
+        f"{span(numbers)}: {questions} questions, {by_round(numbers, bands)};"
+        f" recorded with {by_round(numbers, taus)}"
     )
-
-
-def _by_round(numbers: Sequence[int], words: Sequence[str]) -> str:
-    """The words alone where they hold in every round, else each with its rounds."""
-    groups = [
-        (word, [n for n, _ in of]) for word, of in groupby(zip(numbers, words, strict=True), itemgetter(1))
-    ]
-    if len(groups) == 1:
-        return groups[0][0]
-    return ", ".join(f"{word} in {_span(of)}" for word, of in groups)
-
-
-def _span(numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
-    return f"round {first}" if first == last else f"rounds {first} to {last}"
 
 
 def _point(point: "Point") -> dict[str, Any]:

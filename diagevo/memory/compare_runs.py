@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -134,7 +133,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
         tuple(_configuration(a, b)),
         *_divergence(a, b, at_a, at_b),
         common,
-        tuple(compress(pairs, alike)),
+        tuple(p for p, same in zip(pairs, alike, strict=True) if same),
         tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
         tuple(c for c in causes_a if c.id not in left),
         tuple(c for c in causes_b if c.id not in right),

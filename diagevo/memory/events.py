@@ -100,7 +100,8 @@ class Event(Value):
     schema_version: ClassVar[int] = 1
 
     def key(self) -> str:
-        raise NotImplementedError
+        """Unique in a run together with round and type."""
+        raise NotImplementedError  # each event has its own; only this base has none
 
 
 class RunConfigured(Event):

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError
@@ -46,6 +48,22 @@ def filter_of(config: Mapping[str, Any]) -> Filter:
         Fraction(section.get("tau", "8/5")),
         section.get("variant", "double"),
     )
+
+
+def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:
+    """The words alone where they hold in every round, else each with its rounds."""
+    groups = [
+        (word, [n for n, _ in of]) for word, of in groupby(zip(rounds, words, strict=True), itemgetter(1))
+    ]
+    if len(groups) == 1:
+        return groups[0][0]
+    return ", ".join(f"{word} in {span(of)}" for word, of in groups)
+
+
+def span(rounds: Sequence[int]) -> str:
+    """round 3, or rounds 1 to 3."""
+    first, last = rounds[0], rounds[-1]
+    return f"round {first}" if first == last else f"rounds {first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)

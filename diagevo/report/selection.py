@@ -3,9 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import groupby
 
-from diagevo.memory.retention import Filter
+from diagevo.memory.retention import Filter, by_round
 from diagevo.progress import PAPER_SHARES, STAGES
 from diagevo.report.figure import (
     DASHES,
@@ -125,14 +124,8 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
 
 def _by_round(material: Material, words: Callable[[Filter], str]) -> str:
     """What the words say of the filter, with its rounds where a fork has changed it."""
-    told = [(facts.round, words(material.filters[facts.round])) for facts in material.rounds]
-    groups = [(said, [number for number, _ in of]) for said, of in groupby(told, lambda pair: pair[1])]
-    if len(groups) == 1:
-        return groups[0][0]
-    return ", ".join(
-        f"{said} in round{'s' if len(of) > 1 else ''} {of[0]}{f' to {of[-1]}' if len(of) > 1 else ''}"
-        for said, of in groups
-    )
+    numbers = [facts.round for facts in material.rounds]
+    return by_round(numbers, [words(material.filters[number]) for number in numbers])
 
 
 def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:

@@ -54,7 +54,7 @@ def load_tokenizer(folder: Path) -> Any:
     logging.disable_progress_bar()  # Loading is shown by diagevo's own display, or not at all.
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), padding_side="left", truncation_side="left")
-    except Exception as error:
+    except Exception as error:  # a damaged folder raises whatever its parser does
         raise MissingDependencyError(
             f"{folder} has no tokenizer that transformers can load ({error}).",
             hint="Save the tokenizer beside the weights: tokenizer.save_pretrained(folder).",

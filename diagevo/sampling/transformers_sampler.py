@@ -46,7 +46,7 @@ class TransformersSampler:
         self._tokenizer = load_tokenizer(folder)
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
-        except Exception as error:
+        except Exception as error:  # a damaged folder raises whatever its parser does
             raise MissingDependencyError(
                 f"The model in {folder} cannot be loaded ({error}).",
                 hint="Check that config.json and the weights belong together and were written whole.",

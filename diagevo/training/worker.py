@@ -95,7 +95,7 @@ def main() -> int:
     connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
         _play(job, connection)
-    except Exception as error:
+    except Exception as error:  # the parent is told of any, or it would wait
         traceback.print_exc()
         hint = error.hint if isinstance(error, DiagEvoError) else None
         message = error.message if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"

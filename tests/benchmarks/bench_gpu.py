@@ -150,7 +150,7 @@ def _try(name: str, work: Callable[[], Row]) -> None:
         row = work()
     except torch.OutOfMemoryError as error:
         row = _failed(name, f"out of memory: {str(error).splitlines()[0]}")
-    except Exception as error:
+    except Exception as error:  # what fails on a card is a row of the table, not the end of it
         row = _failed(name, f"{type(error).__name__}: {error}")
     _say(asdict(row))
 

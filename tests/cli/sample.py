@@ -4,11 +4,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import typer
-
-from tests.cli.program import load
-
-load()
-from diagevo.cli import options, render  # noqa: E402  # pyright: ignore[reportMissingImports]
+from diagevo.cli import options, render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
 ROWS = [

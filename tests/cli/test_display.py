@@ -7,13 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-
-from diagevo.progress import Observer, RoundSummary
-from tests.cli.program import load
-from tests.cli.terminal import on_terminal
-
-load()
-from diagevo.cli.display import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+from diagevo.cli.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     Board,
     JsonDisplay,
     LiveDisplay,
@@ -23,7 +17,10 @@ from diagevo.cli.display import (  # noqa: E402  # pyright: ignore[reportMissing
     display_for,
     round_line,
 )
-from diagevo.cli.options import Call  # noqa: E402  # pyright: ignore[reportMissingImports]
+from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+
+from diagevo.progress import Observer, RoundSummary
+from tests.cli.terminal import on_terminal
 
 SUMMARY = RoundSummary(
     round=2,

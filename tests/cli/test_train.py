@@ -7,15 +7,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from diagevo.cli.stopping import stopped_by_signals  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.progress import StopFlag
-from tests.cli.program import STARTED, clean_environment, invoke, load
+from tests.cli.program import STARTED, clean_environment, invoke
 from tests.memory_audit.played import play
-
-load()
-from diagevo.cli.stopping import stopped_by_signals  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 TINY = (
     "--set=round={candidates: 24, challenger_votes: 2}",

@@ -5,15 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+from diagevo.cli.runs import _reconfigured  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+
 import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.memory.fork import changed_keys
-from tests.cli.program import STARTED, clean_environment, load
+from tests.cli.program import STARTED, clean_environment
 from tests.cli_memory.conftest import Ask
 from tests.memory_audit.played import CONFIG, Player
-
-load()
-from diagevo.cli.runs import _reconfigured  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 
 def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:

@@ -7,14 +7,12 @@ from typing import Any, cast
 
 import polars
 import pytest
+from diagevo.cli import render, row_stream  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
-from tests.cli.program import STARTED, load
+from tests.cli.program import STARTED
 from tests.cli.terminal import on_terminal
 from tests.cli_memory.conftest import Ask
-
-load()
-from diagevo.cli import render, row_stream  # noqa: E402  # pyright: ignore[reportMissingImports]
-from diagevo.cli.options import Call  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 COLUMNS = (render.Column("n", align="right"), render.Column("text"))
 NUMBERS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < {}) SELECT n FROM t"
