@@ -15,6 +15,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
+from diagevo.equations.filter import verdict
 from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
 from diagevo.memory.memory import Memory
 from diagevo.memory.schedule import Schedule
@@ -30,7 +31,6 @@ from diagevo.players import (
     save_written,
 )
 from diagevo.progress import Observer, StopFlag
-from diagevo.selfplay.filtering import verdict
 from diagevo.stages import Outcome, Stages
 from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
 

@@ -15,7 +15,7 @@ import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sklearn.cluster import AgglomerativeClustering
 
-from diagevo.selfplay.repetition import clusters, distances, shares
+from diagevo.equations.repetition import clusters, distances, shares
 from tests.benchmarks.rows import Row, cpu_seconds, faster
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

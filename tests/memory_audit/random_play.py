@@ -5,8 +5,8 @@ from pathlib import Path
 
 import diagevo
 from diagevo.config.models import FilterConfig
+from diagevo.equations.filter import verdict
 from diagevo.memory.schedule import Draw
-from diagevo.selfplay.filtering import verdict
 from diagevo.selfplay.votes import Votes
 from tests.memory_audit.played import CONFIG, Player
 

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from diagevo.config.models import FilterConfig
+from diagevo.equations.filter import verdict
 from diagevo.errors import ConfigError
 from diagevo.memory.fork import fork
 from diagevo.memory.history import History, open_history
 from diagevo.memory.retention import Filter, first_changed, retention, retention_by_tau
 from diagevo.memory.whatif import Changes, VoteKind, observations, what_if
-from diagevo.selfplay.filtering import verdict
 from diagevo.selfplay.votes import Votes
 from tests.contracts.databases import SQLiteStores
 from tests.memory_audit.played import CONFIG, Player, play

@@ -351,8 +351,8 @@ def test_importing_self_play_loads_no_heavy_library():
         "sacrebleu",
     )
     code = (
-        "import sys, diagevo.selfplay.equivalence, diagevo.selfplay.repetition, diagevo.selfplay.questions,"
-        "diagevo.selfplay.rewards, diagevo.selfplay.filtering, diagevo.selfplay.properties;"
+        "import sys, diagevo.selfplay.equivalence, diagevo.equations.repetition, diagevo.selfplay.questions,"
+        "diagevo.equations.rewards, diagevo.equations.filter, diagevo.selfplay.properties;"
         f"print([m for m in {heavy!r} if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diagevo.selfplay.rewards import challenger_rewards, solver_rewards, uncertainty
+from diagevo.equations.rewards import challenger_rewards, solver_rewards, uncertainty
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sklearn.cluster import AgglomerativeClustering
 
-from diagevo.selfplay.bleu import near_pairs, pair_distances
-from diagevo.selfplay.repetition import clusters, distances, pair_distance, shares
+from diagevo.equations.bleu import near_pairs, pair_distances
+from diagevo.equations.repetition import clusters, distances, pair_distance, shares
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -188,7 +188,7 @@ def test_nothing_one_and_only_invalid_work():
 
 def test_importing_the_module_loads_neither_numba_nor_scipy_nor_sacrebleu():
     code = (
-        "import sys; import diagevo.selfplay.repetition;"
+        "import sys; import diagevo.equations.repetition;"
         "print([m for m in ('numba', 'scipy', 'sacrebleu', 'torch') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

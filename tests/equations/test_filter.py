@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from diagevo.config.models import FilterConfig
-from diagevo.selfplay.filtering import verdict
+from diagevo.equations.filter import verdict
 from diagevo.selfplay.votes import Votes
 
 PAPER = FilterConfig()

@@ -30,7 +30,7 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
     BLEU is not symmetric: the question with the lower index is the hypothesis, and the value is mirrored.
     """
-    from diagevo.selfplay.bleu import pair_distances
+    from diagevo.equations.bleu import pair_distances
 
     tokens = [question.split() for question in questions]
     result = pair_distances(tokens)
@@ -69,7 +69,7 @@ def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int6
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    from diagevo.selfplay.bleu import near_pairs
+    from diagevo.equations.bleu import near_pairs
 
     tokens = [question.split() for question in questions]
     near = near_pairs(tokens, threshold)
