@@ -36,7 +36,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
 @options.command(app, "current", group="db", example="diagevo db current --json")
 def current(call: Call) -> None:
     """The database's revision and the one that this version expects; exit 5 where they differ."""
-    from diagevo.memory.database import shown
+    from diagevo.memory.location import shown
     from diagevo.memory.migrate import HEAD, revision
 
     with _database(call) as database:
@@ -65,7 +65,7 @@ def upgrade(
 ) -> None:
     """Bring the database to the revision that this version expects. A backup is written first."""
     from diagevo.memory import migrate
-    from diagevo.memory.database import shown
+    from diagevo.memory.location import shown
 
     with _database(call) as database:
         with database.read() as connection:

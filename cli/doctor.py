@@ -111,7 +111,8 @@ def _versions() -> Iterator[Finding]:
 
 def _store(call: Call) -> Iterator[Finding]:
     from diagevo.memory.backup import check
-    from diagevo.memory.database import Database, shown
+    from diagevo.memory.database import Database
+    from diagevo.memory.location import shown
     from diagevo.memory.migrate import prepare
 
     database = Database(call.database)

@@ -51,7 +51,7 @@ class Call:
     @property
     def database_again(self) -> list[str]:
         """The arguments by which a command that is suggested finds the same database; no password in them."""
-        from diagevo.memory.database import database_url, shown
+        from diagevo.memory.location import database_url, shown
 
         if not self.db or self.db == os.environ.get("DIAGEVO_DB"):
             return []

@@ -30,7 +30,7 @@ _NAMED = (
     re.compile(rf"""(?<![\w.-])(?P<name>[A-Za-z]+[_-][\w.-]{{1,60}}|(?i:password)):\s{{1,3}}{_VALUE}"""),
     re.compile(rf"""(?<![\w-])--?(?P<name>{_NAME})(?:["'],?\s{{0,3}}["']?|\s{{1,3}})(?!-){_VALUE}"""),
 )
-_URL = re.compile(r"""(?P<web>https?)?://(?P<rest>[^\s"'<>]{1,4096})""", re.IGNORECASE)
+_URL = re.compile(r"""(?P<web>https?)?:(?P<slashes>//)?(?P<rest>[^\s"'<>]{1,4096})""", re.IGNORECASE)
 _SENT = re.compile(
     r"""(?:\bbearer\s{1,3}|\bauthorization["']?\s{0,3}[:=]\s{0,3}["']?(?:\w{1,20}\s{1,3})?)"""
     r"""(?P<value>[^\s"',]{4,})""",
@@ -127,7 +127,7 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
         start = url.start("rest")
         end = text.rfind("@", start, url.end())
         colon = text.find(":", start, end) if end >= 0 else -1
-        if end >= 0 and (colon >= 0 or url["web"]):
+        if end >= 0 and (colon >= 0 or url["web"] or not url["slashes"]):
             yield (colon + 1 if colon >= 0 else start), end
     for pattern in _NAMED:
         for named in pattern.finditer(text):

@@ -15,6 +15,8 @@ S = "Tr0ub4dor&3"[:8]  # Tr0ub4do
         ("postgresql://u:Tr0ub4do@h:5432/db", "postgresql://u:***@h:5432/db"),
         ("postgresql://u:p@Tr0ub4do@h/db", "postgresql://u:***@h/db"),  # an @ that was not escaped
         ("postgresql://u:p/Tr0ub4do@h/db", "postgresql://u:***@h/db"),
+        ("postgresql:u:Tr0ub4do@h/db", "postgresql:u:***@h/db"),
+        ("u:Tr0ub4do@h/db", "u:***@h/db"),
         ("postgresql://u@h/db?sslpassword=Tr0ub4do&x=1", "postgresql://u@h/db?sslpassword=***&x=1"),
         ("postgresql://h/db?password=Tr0ub4do", "postgresql://h/db?password=***"),
         ("https://h/v1?sv=2&sig=Tr0ub4do", "https://h/v1?sv=2&sig=***"),

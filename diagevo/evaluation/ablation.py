@@ -28,8 +28,9 @@ from diagevo.errors import (
     StoppedSafely,
     StoreError,
 )
-from diagevo.memory.database import Database, database_url
+from diagevo.memory.database import Database
 from diagevo.memory.events import RoundCommitted, RunConfigured
+from diagevo.memory.location import database_url
 from diagevo.memory.log import Log
 
 Table = Literal["ablation", "fixed", "k", "tau"]

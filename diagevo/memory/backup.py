@@ -18,8 +18,9 @@ from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, sel
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory import heads
-from diagevo.memory.database import Database, readable, shown
+from diagevo.memory.database import Database, readable
 from diagevo.memory.lease import Holder
+from diagevo.memory.location import shown
 from diagevo.memory.log import LOG, RUN, Log
 from diagevo.memory.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
 from diagevo.memory.opening import runs_folder

@@ -24,13 +24,14 @@ from sqlalchemy import (
     Table,
     create_engine,
     event,
-    make_url,
     text,
 )
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from diagevo.errors import ConfigError, StoreError
+from diagevo.errors import StoreError
+from diagevo.memory.location import database_url, shown
+from diagevo.redaction import masked
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""
@@ -40,30 +41,6 @@ PAGE = 500
 
 RESTART_SECONDS = 20
 """How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
-
-
-def database_url(location: str) -> URL:
-    """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError where it is neither."""
-    if "://" not in location:
-        return URL.create("sqlite", database=location)
-    try:
-        url = make_url(location)
-    except ArgumentError as error:
-        raise ConfigError(f"not a database: {location}", hint="give a path or a SQLAlchemy URL") from error
-    if url.drivername in ("postgresql", "postgres"):
-        return url.set(drivername="postgresql+psycopg")
-    if url.get_backend_name() not in ("sqlite", "postgresql"):
-        raise ConfigError(
-            f"{url.get_backend_name()} is not supported", hint="use sqlite:///FILE or postgresql://"
-        )
-    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-        raise ConfigError("a log in memory would be lost", hint="give a file: sqlite:///runs/diagevo.db")
-    return url
-
-
-def shown(url: URL) -> str:
-    """The URL for messages: without the password."""
-    return url.render_as_string(hide_password=True)
 
 
 def readable(file: Path) -> str:
@@ -303,7 +280,7 @@ def _explained(database: Database) -> Iterator[None]:
 
 
 def _explanation(where: str, error: DBAPIError) -> StoreError | None:
-    said = str(error.orig)
+    said = masked(str(error.orig))
     if "malformed" in said or "not a database" in said:
         return StoreError(
             f"the database {where} is damaged: {said}", hint="restore a backup: diagevo db restore"

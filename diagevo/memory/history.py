@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory.artifacts import Artifacts
-from diagevo.memory.database import Database, shown
+from diagevo.memory.database import Database
 from diagevo.memory.events import Event, RoundCommitted, RunConfigured
+from diagevo.memory.location import shown
 from diagevo.memory.log import EVENT, RUN, Log
 from diagevo.memory.migrate import prepare
 from diagevo.memory.model import MemoryState

@@ -6,7 +6,8 @@ from importlib.resources import as_file, files
 from sqlalchemy import Connection, inspect, text
 
 from diagevo.errors import StoreError
-from diagevo.memory.database import Database, shown
+from diagevo.memory.database import Database
+from diagevo.memory.location import shown
 
 HEAD = "0003"
 """The revision that this code expects; a test compares it with the newest migration."""

@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Any
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.database import Database, readable, shown
+from diagevo.memory.database import Database, readable
+from diagevo.memory.location import shown
 
 VIEWS: dict[str, str] = {
     "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state",

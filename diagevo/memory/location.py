@@ -1,0 +1,123 @@
+"""Where a database is: a path or a SQLAlchemy URL, refused with the reason; and what is shown of it."""
+
+import errno
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.redaction import masked, remember
+
+DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+"""What each beginning of a URL means here."""
+
+_LONGEST = 200
+"""Characters of a location that an error repeats."""
+
+
+def database_url(location: str) -> URL:
+    """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError where it is neither."""
+    if "\0" in location or not _is_text(location) or not location.strip():
+        raise ConfigError(
+            f"{location!r} cannot name a database: it is empty, or holds a NUL or what is no UTF-8",
+            hint="give another: --db FILE",
+        )
+    if "://" not in location:
+        if re.match(r"(sqlite|postgres)[\w+]*:", location):
+            raise ConfigError(f"not a database: {_told(location)}", hint="a URL has :// after its kind")
+        return _file(URL.create("sqlite", database=location), location)
+    try:
+        url = make_url(location)
+    except ArgumentError as error:
+        raise ConfigError(
+            f"not a database: {_told(location)}", hint="give a path or a SQLAlchemy URL"
+        ) from error
+    except ValueError as error:  # of a port, or a host in brackets that do not close
+        raise ConfigError(
+            f"the address in {_told(location)} cannot be read",
+            hint="write postgresql://USER@HOST:PORT/NAME with a number as the port, an IPv6 address in [ ]",
+        ) from error
+    if url.drivername not in DRIVERS:
+        raise ConfigError(f"{url.drivername} is not supported", hint="use sqlite:///FILE or postgresql://")
+    url = url.set(drivername=DRIVERS[url.drivername])
+    if "\0" in "".join(map(str, (*url.translate_connect_args().values(), *url.query.values()))):
+        raise ConfigError(f"{_told(location)} holds a NUL", hint="leave %00 out")
+    return _file(url, location) if url.drivername == "sqlite" else _server(url, location)
+
+
+def shown(url: URL) -> str:
+    """The URL for messages: no password in it, wherever one can stand."""
+    return masked(url.render_as_string(hide_password=False))
+
+
+def _is_text(location: str) -> bool:
+    """Bytes that are no UTF-8 come from the command line as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in location)
+
+
+def _told(location: str) -> str:
+    told = masked(location)
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]}… ({len(location)} characters)"
+
+
+def _file(url: URL, location: str) -> URL:
+    """Raises ConfigError for what cannot name a file."""
+    if url.host or url.username or url.port or url.query:
+        raise ConfigError(
+            f"not an SQLite file: {_told(location)}",
+            hint="write sqlite:///FILE, or sqlite:////FILE from the root, and nothing after it",
+        )
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError("a log in memory would be lost", hint="give a file: sqlite:///runs/diagevo.db")
+    try:
+        os.stat(Path(url.database or ""))
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):  # no file will ever be there
+            raise ConfigError(
+                f"{_told(location)} cannot name a file: {error.strerror}", hint="give another: --db FILE"
+            ) from error
+    return url
+
+
+def _server(url: URL, location: str) -> URL:
+    """Raises ConfigError for what PostgreSQL's driver would refuse."""
+    if "@" in (url.host or ""):
+        raise ConfigError(
+            f"the password in {_told(location)} holds an @", hint="write it as %40, and a % as %25"
+        )
+    if url.port is not None and not 0 < url.port < 65536:
+        raise ConfigError(
+            f"{_told(location)} has no port of a computer", hint="a port is between 1 and 65535"
+        )
+    if find_spec("psycopg") is None:
+        raise MissingDependencyError(
+            "PostgreSQL needs psycopg, not installed here", hint="run: pip install 'diagevo[postgres]'"
+        )
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import make_conninfo, timeout_from_conninfo
+    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+    try:
+        options = PGDialect_psycopg().create_connect_args(url)[1]
+        make_conninfo(**options)
+        timeout_from_conninfo(options)
+    except (ArgumentError, ProgrammingError, ValueError) as error:
+        raise ConfigError(
+            f"{_told(location)}: {masked(str(error)).strip()}",
+            hint="what may stand in it: PostgreSQL's connection strings and SQLAlchemy's URLs",
+        ) from error
+    for name, value in url.query.items():
+        if "pass" in name and isinstance(value, str):
+            remember(value)
+    remember(None if url.password is None else str(url.password))
+    return url
