@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from diagevo.errors import DiagEvoError
+from diagevo.redaction import key_from, redacted
 
 from . import options, render
 from .options import Call
@@ -85,7 +86,7 @@ def doctor(
             findings += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
             if purpose == "train":
                 findings += [*_validation(config), *_machines(call, config), *_room(call, config)]
-    render.rows(call, COLUMNS, [render.plain(finding) for finding in findings])
+    render.rows(call, COLUMNS, [redacted(render.plain(finding)) for finding in findings])
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(4)
 
@@ -323,7 +324,7 @@ def _services(config: "Config") -> Iterator[Finding]:
         if not role.base_url:
             yield Finding(name, "missing", "no endpoint", f"--set roles.{name}.base_url=http://…/v1")
             continue
-        yield _endpoint(name, role.base_url, os.environ.get(role.api_key_env), role.api_key_env)
+        yield _endpoint(name, role.base_url, key_from(role.api_key_env), role.api_key_env)
 
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Finding:

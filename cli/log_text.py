@@ -4,6 +4,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from diagevo.redaction import redacted
+
 from .render import visible
 
 if TYPE_CHECKING:
@@ -24,9 +26,15 @@ def row(recorded: "Recorded") -> dict[str, Any]:
         "causation_id": recorded.causation_id,
         "recorded_at": recorded.recorded_at,
         "schema_version": recorded.schema_version,
-        "payload": json.loads(recorded.payload),
+        "payload": _shown(recorded),
         "hash": recorded.hash,
     }
+
+
+def _shown(recorded: "Recorded") -> Any:
+    """The payload; of a configuration that holds a secret, as an old or imported one may, without it."""
+    payload = json.loads(recorded.payload)
+    return redacted(payload) if recorded.type == "RunConfigured" else payload
 
 
 def lines(events: Iterable["Recorded"]) -> Iterator[str]:

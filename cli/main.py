@@ -5,7 +5,6 @@ import gc
 import json
 import os
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ import typer
 from typer.core import TyperGroup
 
 from diagevo.errors import DiagEvoError, StoppedSafely
+from diagevo.private import private
+from diagevo.redaction import masked
 
 from . import (
     ablate,
@@ -85,6 +86,7 @@ def _wants_json(arguments: list[str]) -> bool:
 
 
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
+    message, hint = masked(message), None if hint is None else masked(hint)
     if _wants_json(arguments):
         print(json.dumps({"error": {"kind": kind, "message": message, "hint": hint}}, ensure_ascii=False))
     else:
@@ -100,26 +102,42 @@ def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
     """A safe stop is what was asked for, so it is not called an error."""
     if _wants_json(arguments):
         return _report(arguments, stopped.kind, stopped.message, stopped.hint, stopped.exit_code)
-    print(f"{stopped.message}\nhint: {stopped.hint}", file=sys.stderr)
+    print(masked(f"{stopped.message}\nhint: {stopped.hint}"), file=sys.stderr)
     return stopped.exit_code
 
 
 def _report_bug(arguments: list[str], error: Exception) -> int:
-    """Put the traceback into a file, or nowhere if no folder takes it, and say where."""
-    text = traceback.format_exc()
+    """Put the traceback into the run's folder or the one of all runs, if there is one, and say where. Never
+    into a folder that other users share: it may repeat what a model wrote."""
+    text = masked(traceback.format_exc())
     if "-v" in arguments or "--verbose" in arguments:
         print(text, file=sys.stderr)
     hint = "run it again with -v for the traceback"
     name = f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
-    for folder in (options.Call().home, Path(tempfile.gettempdir())):
+    for folder in _folders_of_run(arguments):
         try:
-            (folder / name).write_text(text, encoding="utf-8")
-        except OSError:
+            with open(folder / name, "w", encoding="utf-8", errors="replace", opener=private) as file:
+                file.write(text)
+        except (OSError, ValueError):  # it is not there, takes nothing, or is no name of a folder at all
             continue
         hint = f"the traceback is in {folder / name}"
         break
     what = f"a bug of ours: {type(error).__name__}: {error}".splitlines()[0]
     return _report(arguments, "internal", what, hint, BUG)
+
+
+def _folders_of_run(arguments: list[str]) -> list[Path]:
+    """The folder of the run that was named, then that of all runs; the arguments may be what is wrong."""
+    given = {"--run": os.environ.get("DIAGEVO_RUN", ""), "--db": os.environ.get("DIAGEVO_DB", "")}
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in given:
+            given[name] = value if equals else following
+    home = options.Call().home
+    file = given["--db"].removeprefix("sqlite:///")
+    root = Path(file).parent if file and "://" not in file else home
+    named = [root / given["--run"]] if given["--run"] and "/" not in given["--run"] else []
+    return [*named, root, home]
 
 
 def _print_version(asked: bool) -> None:

@@ -68,7 +68,7 @@ def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
     from pydantic import ValidationError
 
-    from diagevo.config.loading import refuse_unused_model
+    from diagevo.config.loading import refuse_secrets, refuse_unused_model
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
 
@@ -84,12 +84,14 @@ def config_of(call: Call, history: "History") -> "Config":
         config = Config.model_validate(values)
     except ValidationError as error:
         raise _unfit(history.run_id, given.values, error) from error
+    refuse_secrets(config, given.sources)
     refuse_unused_model(config, [given])
     return config
 
 
 def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError") -> ConfigError:
     """What is wrong with a value of `--set`; where none is at fault, with what the run stored."""
+    from diagevo.config.loading import told
     from diagevo.config.sources import dotted
 
     found = error.errors(include_url=False)
@@ -97,10 +99,10 @@ def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError"
         place = tuple(str(part) for part in fault["loc"])
         for path in given:
             if fault["type"] != "missing" and path[: len(place)] == place[: len(path)]:
-                told = fault["msg"].removeprefix("Value error, ")
-                shown = "" if path[-1].endswith(("_url", "_env")) else f" (it is {given[path]!r})"
+                said = fault["msg"].removeprefix("Value error, ")
                 return ConfigError(
-                    f"--set {dotted(path)}: {told}{shown}", hint="what each key takes: diagevo config schema"
+                    f"--set {dotted(path)}: {said}{told(path, given[path])}",
+                    hint="what each key takes: diagevo config schema",
                 )
     place = ".".join(str(part) for part in found[0]["loc"])
     return ConfigError(

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn
 
 from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.redaction import masked
 
 from .options import Call
 
@@ -63,7 +64,7 @@ def _console(call: Call, stream: IO[str]) -> "Console":
 def say(call: Call, text: str) -> None:
     """A line for the person, on stderr; nothing with `-q`."""
     if not call.quiet:
-        print(visible(text), file=sys.stderr, flush=True)
+        print(visible(masked(text)), file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:

@@ -1,6 +1,5 @@
 """What an evaluation measures: a checkpoint of a run, a model folder, or a model behind an endpoint."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -142,13 +141,18 @@ def model(
 
 def endpoint(name: str, base_url: str, key_env: str) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
-    from urllib.parse import urlsplit
-
+    from diagevo.redaction import holds_secret, is_variable, key_from
     from diagevo.sampling.openai_sampler import OpenAISampler
 
-    if urlsplit(base_url).password is not None:
+    if not is_variable(key_env):
         raise ConfigError(
-            "an endpoint's URL must not hold a password: it is stored with what is measured",
+            "the name of an environment variable is needed, never the key itself",
+            hint="export KEY=…, then name it: --key-env KEY (--judge-key-env for a judge)",
+        )
+    if holds_secret([name, base_url]):
+        raise ConfigError(
+            "a model's name and its endpoint's URL must not hold a password, key or token:"
+            " they are stored with what is measured",
             hint=f"put the key into the environment: {key_env}",
         )
-    return OpenAISampler(base_url, name, api_key=os.environ.get(key_env) or "none")
+    return OpenAISampler(base_url, name, api_key=key_from(key_env) or "none")

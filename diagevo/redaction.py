@@ -19,6 +19,9 @@ SHORTEST = 8
 _LAST = {"pass", "pw", "pwd", "key", "token", "sig", "signature", "credential", "credentials", "auth"}
 _LAST |= {"authorization", "bearer", "jwt", "sas"}
 _ANYWHERE = ("password", "passwd", "passphrase", "secret", "apikey", "accesskey")
+_SPECIAL = {"pad", "eos", "bos", "unk", "sep", "cls", "mask", "stop", "special", "image"}
+"""A token after one of these words is a tokenizer's."""
+
 _POINTERS = frozenset({"env", "file", "path", "name", "variable"})
 """A last word by which a name tells where a secret is, and not the secret: api_key_env."""
 
@@ -52,6 +55,8 @@ def names_secret(name: str) -> bool:
     spelled = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower()
     words = [word for word in re.split(r"[^a-z0-9]+", spelled) if word and not word.isdigit()]
     if not words or words[-1] in _POINTERS or words[-1].endswith("file"):
+        return False
+    if words[-1] == "token" and words[0] in _SPECIAL:
         return False
     return words[-1] in _LAST or any(part in word for word in words for part in _ANYWHERE)
 
@@ -96,7 +101,9 @@ def redacted(value: Any) -> Any:
         case Mapping():
             return {
                 key: MASK
-                if isinstance(inner, str | int | float) and names_secret(str(key))
+                if isinstance(inner, str | int | float)
+                and not isinstance(inner, bool)
+                and names_secret(str(key))
                 else redacted(inner)
                 for key, inner in value.items()
             }

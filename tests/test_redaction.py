@@ -71,11 +71,13 @@ def test_secrets_of_a_tree_are_masked_by_their_names_and_options() -> None:
         "serve_options": ["--api-key", S, f"--hf-token={S}", "--port", "1"],
         "api_key_env": "OPENAI_API_KEY",
         "nested": [{"password": S, "tokens": 3, "token": None}],
+        "tokenizer": {"pad_token": "<pad>", "eos_token_id": 2},
     }
     assert redacted(tree) == {
         "serve_options": ["--api-key", "***", "--hf-token=***", "--port", "1"],
         "api_key_env": "OPENAI_API_KEY",
         "nested": [{"password": "***", "tokens": 3, "token": None}],
+        "tokenizer": {"pad_token": "<pad>", "eos_token_id": 2},
     }
 
 

@@ -28,6 +28,7 @@ from diagevo.config.sources import (
     keys,
 )
 from diagevo.errors import ConfigError
+from diagevo.redaction import holds_secret, masked, redacted
 
 PROFILES = ("embedded", "qwen3-4b", "qwen3-8b", "octothinker-8b")
 LOCAL_FILE = "diagevo.yaml"
@@ -53,8 +54,9 @@ class Resolved:
     sources: Mapping[KeyPath, Source]
 
     def settings(self) -> list[Setting]:
-        """Every value in the order of the models; ratios as exact fractions in text."""
-        tree = self.config.model_dump(mode="json")
+        """Every value in the order of the models; ratios as exact fractions in text, secrets masked: the log
+        of an old or imported run may hold one."""
+        tree = redacted(self.config.model_dump(mode="json"))
         return [
             Setting(dotted(path), value_at(tree, path), self.sources[path], info.description or "")
             for path, info in keys().items()
@@ -182,8 +184,23 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
     except ValidationError as error:
         raise _explained(error, sources) from error
     config = Config.model_validate({name: getattr(settings, name) for name in Config.model_fields})
+    refuse_secrets(config, sources)
     refuse_unused_model(config, layers)
     return Resolved(config, sources)
+
+
+def refuse_secrets(config: Config, sources: Mapping[KeyPath, Source]) -> None:
+    """Raise ConfigError for a password, key or token in any value: a run's log keeps its configuration for
+    ever. It is no rule of the models, or a run that stored one once could not be read."""
+    tree = config.model_dump(mode="json")
+    for path in keys():
+        if holds_secret(value_at(tree, path)):
+            raise ConfigError(
+                f"{_placed(sources.get(path, _DEFAULT), path)}: a password, key or token must not stand in a"
+                " configuration, which is stored and shown",
+                hint="put it into the environment: a role names its variable with api_key_env, and a program"
+                " that is started reads its own (HF_TOKEN, VLLM_API_KEY)",
+            )
 
 
 def refuse_unused_model(config: Config, layers: Sequence[Layer]) -> None:
@@ -210,6 +227,17 @@ def _placed(source: Source, path: KeyPath) -> str:
     return source.where if dotted(path) in source.where else f"{source.where}: {dotted(path)}"
 
 
+def told(path: KeyPath, given: Any) -> str:
+    """A refused value, for the end of an error; nothing where it may be a secret."""
+    if not isinstance(given, str | int | float) or (path[-1:] and path[-1].endswith(("_url", "_env"))):
+        return ""
+    try:
+        text = masked(repr(given))
+    except ValueError:  # Python writes no integer of thousands of digits
+        return ""
+    return f" (it is {text if len(text) <= 80 else text[:80] + '…'})"
+
+
 def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
     """Say of each wrong value where it was written and what it must be; what may be a secret is not shown."""
     lines = []
@@ -221,10 +249,6 @@ def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> Con
         written = next((source for source in below if source.kind != "default"), _DEFAULT)
         what = found["msg"].removeprefix("Value error, ")
         given = found.get("input")
-        shown = (
-            f" (it is {given!r})"
-            if isinstance(given, str | int | float) and not dotted(path).endswith(("_url", "_env"))
-            else ""
-        )
+        shown = told(path, given)
         lines.append(f"{_placed(written, path)}: {what}{shown}")
     return ConfigError("\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config schema")

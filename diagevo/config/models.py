@@ -18,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+from diagevo.redaction import holds_secret, is_variable
+
 
 def _to_fraction(value: Any) -> Any:
     """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 is 7/10, not its nearest double."""
@@ -33,13 +35,19 @@ def _to_fraction(value: Any) -> Any:
 
 def _no_credentials(url: str | None) -> str | None:
     """A configuration is shown and stored, so a URL in it must not hold a secret."""
-    if url is not None and ("@" in url or "key=" in url.lower() or "token=" in url.lower()):
+    if url is not None and ("@" in url or holds_secret(url)):
         raise ValueError("a URL in a configuration must not carry a name, password or key; use api_key_env")
     return url
 
 
+def _a_name(variable: str) -> str:
+    if not is_variable(variable):
+        raise ValueError("the name of an environment variable is needed, never the key itself")
+    return variable
+
+
 Endpoint = Annotated[str | None, AfterValidator(_no_credentials)]
-KeyVariable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+KeyVariable = Annotated[str, AfterValidator(_a_name)]
 """The *name* of an environment variable: secrets never stand in a configuration."""
 
 Ratio = Annotated[

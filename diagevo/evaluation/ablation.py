@@ -30,8 +30,8 @@ from diagevo.errors import (
 )
 from diagevo.memory.database import Database
 from diagevo.memory.events import RoundCommitted, RunConfigured
-from diagevo.memory.location import database_url
 from diagevo.memory.log import Log
+from diagevo.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau"]
 STOPPED = (StoppedSafely.exit_code, 130)
@@ -210,7 +210,7 @@ def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str, location: s
     environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
     with log.open("a", encoding="utf-8") as output:
-        output.write(f"$ diagevo {shlex.join(arguments)}\n")
+        output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))
         output.flush()
         with (
             subprocess.Popen(
@@ -249,11 +249,11 @@ def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def slurm_script(plan: Plan, location: str | None) -> str:
     """A job array, one task a run. Each task resumes its run, so a requeued job goes on.
 
-    A database whose URL has a password is not written down: the job takes it from where it is submitted.
+    A database whose URL holds a secret is not written down: the job takes it from where it is submitted.
     """
     home = os.environ.get("DIAGEVO_HOME", "runs")
     where: tuple[str, ...] = ()
-    if location is not None and database_url(location).password:
+    if location is not None and holds_secret(location):
         where = (': "${DIAGEVO_DB:?set it, with its password, where sbatch is called}"',)
     elif location is not None:
         where = (f"export DIAGEVO_DB={shlex.quote(location)}",)

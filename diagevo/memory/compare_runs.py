@@ -21,6 +21,7 @@ from diagevo.memory.history import AsOf, History
 from diagevo.memory.model import Cause, MemoryState
 from diagevo.memory.records import Recorded
 from diagevo.memory.vectors import Vectors
+from diagevo.redaction import redacted
 
 _VOLATILE = {"StageCompleted": "seconds", "CauseReactivated": "promotion"}
 """Fields that differ between equal runs: a wall time, an event's id."""
@@ -141,7 +142,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
 
 
 def _configuration(a: History, b: History) -> Iterator[Difference]:
-    left, right = _flat(a.configuration().config), _flat(b.configuration().config)
+    left, right = (_flat(redacted(run.configuration().config)) for run in (a, b))
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):
             yield Difference(key, left.get(key), right.get(key))

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from diagevo.errors import ConfigError
 from diagevo.memory.decode import full
-from diagevo.memory.events import EVENT_TYPES, Event
+from diagevo.memory.events import EVENT_TYPES, Event, RunConfigured
+from diagevo.redaction import holds_secret
 
 NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 GENESIS = "0" * 64
@@ -128,6 +129,11 @@ def payload_of(event: Event) -> str:
 def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
     """Wrap `event` for the log. `causation_id` is the event that this one follows from."""
     name = type(event).__name__
+    if isinstance(event, RunConfigured) and holds_secret(event.model_dump(mode="json")):
+        raise ConfigError(
+            f"the configuration of run {run_id} holds a password, key or token; the log would keep it",
+            hint="leave it out, or name the environment variable that holds it",
+        )
     return Pending(
         event_id(run_id, round, name, event.key()),
         round,

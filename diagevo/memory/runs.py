@@ -12,6 +12,7 @@ from diagevo.memory.history import History, expect
 from diagevo.memory.lease import writer
 from diagevo.memory.log import RUN, Log
 from diagevo.memory.projection import ROUND
+from diagevo.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,10 @@ class RunStory:
 
 def run_story(history: History) -> RunStory:
     """One run as a whole."""
+    configuration = history.configuration()
     return RunStory(
         _line(history.database, history.run_id),
-        history.configuration(),
+        configuration.model_copy(update={"config": redacted(configuration.config)}),
         sum(1 for _ in history.events(RunConfigured)),
         tuple(round_lines(history)),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError, DiagEvoError
+from diagevo.redaction import masked
 from diagevo.training.grpo import train, uses_cpu
 from diagevo.training.job import Job
 from diagevo.training.rollouts import Reward, Rollout
@@ -96,7 +97,7 @@ def main() -> int:
     try:
         _play(job, connection)
     except Exception as error:  # the parent is told of any, or it would wait
-        traceback.print_exc()
+        print(masked(traceback.format_exc()), file=sys.stderr)
         hint = error.hint if isinstance(error, DiagEvoError) else None
         message = error.message if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
         connection.send(("error", type(error).__name__, message, hint))

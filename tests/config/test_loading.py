@@ -222,3 +222,36 @@ def test_the_model_of_an_engine_that_gave_way_is_no_mistake(tmp_path: Path) -> N
     assert found.config.roles.embedder.model == "text-embedding-v4"
     kept = _file(tmp_path, "roles:\n  embedder:\n    engine: hashing\n    model: text-embedding-v4\n")
     assert _resolve(tmp_path, file=kept).config.roles.embedder.model == "text-embedding-v4"
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("hardware.serve_options=[--api-key, Tr0ub4do]", "hardware.serve_options"),
+        ("hardware.serve_options=[--hf-token=Tr0ub4do]", "hardware.serve_options"),
+        ("roles.solver.model=https://u:Tr0ub4do@host/model", "roles.solver.model"),
+        ("validation.data=https://host/set?sig=Tr0ub4do", "validation.data"),
+        ("prompts=hf_Tr0ub4doTr0ub4doTr0", "prompts"),
+        ("roles.embedder.base_url=https://host/v1?secret=Tr0ub4do", "roles.embedder.base_url"),
+        ("roles.embedder.base_url=https://host/v1?sig=Tr0ub4do", "roles.embedder.base_url"),
+        ("roles.embedder.base_url=https://host/v1?password=Tr0ub4do", "roles.embedder.base_url"),
+        ("roles.embedder.api_key_env=hf_Tr0ub4doTr0ub4doTr0", "roles.embedder.api_key_env"),
+        ("roles.embedder.api_key_env=[hf_Tr0ub4doTr0ub4doTr0]", "roles.embedder.api_key_env"),
+    ],
+)
+def test_a_secret_in_any_value_is_refused_and_not_repeated(tmp_path: Path, setting: str, key: str) -> None:
+    name, _, value = setting.partition("=")
+    section = "".join(f"{'  ' * depth}{part}:\n" for depth, part in enumerate(name.split(".")))
+    file = _file(tmp_path, section.rstrip() + f" {value}\n")
+    depth = len(name.split("."))
+    for error, where in (
+        (_refusal(tmp_path, settings=[setting]), f"--set {key}"),
+        (
+            _refusal(tmp_path, environ={variable(tuple(name.split("."))): value}),
+            variable(tuple(name.split("."))),
+        ),
+        (_refusal(tmp_path, file=file), f"{file}, line {depth}"),
+    ):
+        assert error.message.startswith(where)
+        assert error.hint
+        assert "Tr0ub4do" not in str(error)

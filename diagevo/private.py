@@ -1,0 +1,33 @@
+"""Folders and files that only their owner may read: a run holds a model's every text, and its configuration.
+
+A stricter umask stays as it is; a laxer one makes nothing of these readable for others.
+"""
+
+import os
+from pathlib import Path
+
+
+def private_folder(folder: Path) -> None:
+    """Make the folder and those above it that are missing, each for this user alone. One that is there keeps
+    its rights: somebody chose them."""
+    if not folder.is_dir():
+        private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def private(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file, as `opener` of `open`: a new one for this user alone."""
+    return os.open(path, flags, 0o600)
+
+
+def private_file(file: Path) -> None:
+    """Make an empty file for this user alone, unless it is there."""
+    with open(file, "ab", opener=private):
+        pass
+
+
+def close_to_others(folder: Path) -> None:
+    """Take the rights of others from what a library wrote into a folder of ours."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o700)
