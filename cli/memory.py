@@ -1,5 +1,6 @@
 """`diagevo memory`: read the log, rebuild the memory, and ask it why."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -327,12 +328,21 @@ def schedule(call: Call, *, round: Round = None) -> None:
     group="memory",
     data=_verification,
     example="""diagevo memory verify
-    diagevo memory verify --deep --json""",
+    diagevo memory verify --deep --json
+    diagevo memory verify --heads kept-elsewhere.jsonl""",
 )
 def verify(
     call: Call,
     *,
     deep: Annotated[bool, typer.Option("--deep", help="Also every stored text against its digest.")] = False,
+    heads: Annotated[
+        Path | None,
+        typer.Option(
+            "--heads",
+            metavar="FILE",
+            help="Also against chain heads that were kept elsewhere.",
+        ),
+    ] = None,
 ) -> None:
     """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
     from diagevo.memory.opening import runs_folder
@@ -342,7 +352,7 @@ def verify(
 
     with opened(call) as history:
         folder = runs_folder(history.database) / history.run_id
-        report = check(history.log, history.run_id, folder, deep=deep)
+        report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
         as_of = None if report.faults else where(history.end)
     data = {"ok": report.ok, **render.plain(report)}
     render.document(
@@ -350,6 +360,31 @@ def verify(
     )
     if not report.ok:
         raise typer.Exit(1)
+
+
+@options.command(
+    app,
+    "heads",
+    group="memory",
+    rows=True,
+    example="""diagevo memory heads
+    diagevo memory heads --format jsonl >> kept-elsewhere.jsonl""",
+)
+def heads(call: Call) -> None:
+    """The chain's head after each commit, to be kept where nobody who can write the database can write.
+
+    As JSON lines it is what `memory verify --heads` takes.
+    """
+    from msgspec import to_builtins
+
+    from diagevo.memory.heads import heads_of
+
+    from . import memory_text
+
+    with opened(call) as history:
+        values = [to_builtins(head) for head in heads_of(history.log, history.run_id)]
+        run, as_of = history.run_id, where(history.end)
+    render.rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
 
 
 __all__ = ["app", "diagnosis", "memory_bundle", "memory_compare"]

@@ -29,6 +29,12 @@ STEPS = (
     Column("after"),
     Column("failures", "F", "right"),
 )
+HEADS = (
+    Column("round", align="right"),
+    Column("sequence", align="right"),
+    Column("position", align="right"),
+    Column("hash"),
+)
 SCHEDULE = (
     Column("cause"),
     Column("frequency", "f", "right"),
@@ -162,6 +168,8 @@ def verification_text(report: "Verification", fail: bool) -> str:
         f"{count(report.rounds, 'commit')} replayed against the projections",
         f"{count(report.heads, 'chain head')} outside the database",
     ]
+    if report.copied:
+        checked.append(f"{count(report.copied, 'chain head')} of the copy")
     if report.texts:
         checked.append(f"{count(report.texts, 'text')} against their digests")
     lines = [

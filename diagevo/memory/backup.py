@@ -297,12 +297,19 @@ def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str)
     log = Log(database)
     for run_id in runs:
         folder = root / run_id
-        lines = heads.read(folder)
+        lines = heads.read(folder / heads.NAME).heads
         last = log.head(run_id).sequence
         if all(line.sequence <= last for line in lines):
             continue
         old = folder / f"{heads.NAME}.before-restore-{stamp}"
-        os.replace(folder / heads.NAME, old)
+        try:
+            os.replace(folder / heads.NAME, old)
+        except OSError as error:
+            raise StoreError(
+                f"the database is restored, but {folder / heads.NAME} names rounds that it does not have, and"
+                f" cannot be moved aside: {error.strerror}",
+                hint="move it aside yourself (chattr -a first, where it may only be added to)",
+            ) from error
         aside.append(old)
         for line in lines:
             if line.sequence <= last:

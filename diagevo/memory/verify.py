@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import func, select
 
 from diagevo.errors import DiagEvoError, NotFoundError
-from diagevo.memory import heads, projection
+from diagevo.memory import heads, outside, projection
 from diagevo.memory.artifacts import ARTIFACT
 from diagevo.memory.log import EVENT, LOG, Log
 from diagevo.memory.model import MemoryState
@@ -45,6 +45,8 @@ class Verification:
     events: int = 0
     rounds: int = 0
     heads: int = 0
+    copied: int = 0
+    """Heads of the copy that was given."""
     texts: int = 0
     head: str = GENESIS
     faults: list[Fault] = field(default_factory=list)
@@ -55,16 +57,20 @@ class Verification:
         return not self.faults
 
 
-def verify(log: Log, run_id: str, folder: Path, *, deep: bool = False) -> Verification:
+def verify(
+    log: Log, run_id: str, folder: Path, *, deep: bool = False, copy: Path | None = None
+) -> Verification:
     """Check one run as it is at one moment: it may be written to meanwhile. `folder` is the run's own, which
-    holds the chain heads. Raises NotFoundError for no such run."""
+    holds the chain heads; `copy` a file of heads that was kept elsewhere. Raises NotFoundError for no such
+    run, ConfigError for a copy without a head."""
     # Heads are written after their commits: those that are there now are in the view that begins next.
-    lines = heads.read(folder)
+    own = outside.Comparison(heads.read(folder / heads.NAME))
+    copied = None if copy is None else outside.Comparison(outside.copy_of(copy))
     report = Verification(run_id)
     with log.database.view():
         if run_id not in log.runs():
             raise NotFoundError(f"there is no run {run_id}")
-        _check_chain(log, run_id, lines, report)
+        _check_chain(log, run_id, [own] if copied is None else [own, copied], report)
         _check_positions(log, report)
         if any(fault.check == "chain" for fault in report.faults):
             report.notes.append("not replayed: these are not the events that were written")
@@ -72,14 +78,15 @@ def verify(log: Log, run_id: str, folder: Path, *, deep: bool = False) -> Verifi
             _check_replay(log, run_id, report)
         if deep:
             _check_texts(log, run_id, report)
-    if not lines:
-        path = folder / heads.NAME
-        report.notes.append(f"no chain head outside the database ({path}): a full rewrite would go unseen")
+    report.heads = own.compared
+    report.notes += outside.notes_of_own(own)
+    if copied is not None:
+        report.copied = copied.compared
+        report.notes += outside.notes_of_copy(copied)
     return report
 
 
-def _check_chain(log: Log, run_id: str, lines: Sequence[heads.ChainHead], report: Verification) -> None:
-    kept = {line.sequence: line for line in lines}
+def _check_chain(log: Log, run_id: str, kept: Sequence[outside.Comparison], report: Verification) -> None:
     previous, sequence, position = GENESIS, 0, 0
     fault = None
     for record in log.read(run_id):
@@ -87,14 +94,8 @@ def _check_chain(log: Log, run_id: str, lines: Sequence[heads.ChainHead], report
         if fault is None:
             fault = _chain_fault(record, previous, sequence, position)
         previous, sequence, position = record.hash, record.sequence, record.position
-        line = kept.pop(sequence, None)
-        if line is not None:
-            report.heads += 1
-            if line.hash != record.hash:
-                message = (
-                    f"after round {line.round} the chain ended in {line.hash[:12]}…, the database says"
-                    f" {record.hash[:12]}…: the log was rewritten"
-                )
+        for comparison in kept:
+            for message in comparison.meet(record):
                 report.faults.append(Fault("head", message, record.position, record.event_id))
     if fault is not None:
         report.faults.insert(0, fault)
@@ -104,10 +105,7 @@ def _check_chain(log: Log, run_id: str, lines: Sequence[heads.ChainHead], report
             f"the run's head is event {head.sequence}, its last one is {sequence}: the log's end is missing"
         )
         report.faults.append(Fault("chain", message, position))
-    report.faults.extend(
-        Fault("head", f"round {line.round} ended with event {sequence}, which the database does not have")
-        for sequence, line in sorted(kept.items())
-    )
+    report.faults.extend(Fault("head", message) for comparison in kept for message in comparison.rest())
     report.head = previous
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from diagevo.errors import InconsistentError, OutOfOrderError, StoreError
-from diagevo.memory import lease, projection
+from diagevo.memory import lease, outside, projection
 from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.database import Database
 from diagevo.memory.decode import Fact
@@ -63,6 +63,7 @@ class RunWriter:
                 self._stop_renewing()
                 self._renewal = lease.Renewal(self.database, self.run_id, self._fence)
                 self._reload_if_behind()
+                outside.complete(self.log, self.run_id, self.folder)
 
     @contextmanager
     def atomic(self) -> Iterator[None]:

@@ -1,18 +1,20 @@
 """One empty, migrated database a test, on SQLite and on a real PostgreSQL (from PyPI, no system package)."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from msgspec import structs
 
 import diagevo
 from diagevo.memory.database import Database
 from diagevo.memory.log import Log
 from diagevo.memory.memory import Memory
 from diagevo.memory.migrate import prepare
+from diagevo.memory.records import GENESIS, Recorded
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,23 @@ class Store:
             if self.dialect == "postgresql":
                 connection.exec_driver_sql("ALTER TABLE event ENABLE TRIGGER ALL")
         database.close()
+
+    def rewrite(self, change: Callable[[Recorded], str], *, run: str = "a") -> None:
+        """Change payloads of a run and make every hash again: what somebody with the code and the database
+        can do."""
+        statements, previous = [], GENESIS
+        with self.log() as log:
+            rows = list(log.read(run))
+        for row in rows:
+            payload = change(row)
+            hash_ = structs.replace(row, payload=payload, previous_hash=previous).computed_hash
+            quoted = payload.replace("'", "''").replace("%", "%%")
+            statements.append(
+                f"UPDATE event SET payload = '{quoted}', previous_hash = '{previous}', hash = '{hash_}'"
+                f" WHERE position = {row.position}"
+            )
+            previous = hash_
+        self.tamper(*statements, f"UPDATE run SET hash = '{previous}' WHERE run_id = '{run}'")
 
 
 class SQLiteStores:

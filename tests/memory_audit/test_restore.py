@@ -21,7 +21,7 @@ def _play(store: Store, run: str = "a") -> None:
 
 
 def _rounds(store: Store, run: str) -> list[int]:
-    return [line.round for line in heads.read(store.root / run)]
+    return [line.round for line in heads.read(store.root / run / heads.NAME).heads]
 
 
 def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_aside(

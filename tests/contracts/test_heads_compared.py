@@ -1,0 +1,244 @@
+"""The chain's heads outside the database against a log that was rewritten, and after a kill."""
+
+from pathlib import Path
+
+import pytest
+from msgspec import json, structs
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory import heads
+from diagevo.memory.heads import ChainHead, heads_of
+from diagevo.memory.memory import Memory
+from diagevo.memory.rebuilding import rebuild
+from diagevo.memory.verify import Verification, verify
+from tests.contracts.databases import Store
+from tests.memory.play import candidate, first_round
+
+
+def _round(memory: Memory) -> None:
+    number = memory.state.round + 1
+    memory.open_round(number)
+    memory.score([candidate(f"r{number}.q0", 9)])
+    memory.commit()
+
+
+@pytest.fixture
+def played(store: Store) -> Store:
+    """Two committed rounds; their commits are events 14 and 17."""
+    with store.open() as memory:
+        first_round(memory, [("drops a carry", "add", 2)])
+        _round(memory)
+    assert [(h.round, h.sequence, h.late) for h in _kept(store)] == [(1, 14, None), (2, 17, None)]
+    return store
+
+
+def _file(store: Store) -> Path:
+    return store.root / "a" / heads.NAME
+
+
+def _kept(store: Store) -> list[ChainHead]:
+    return heads.read(_file(store)).heads
+
+
+def _verified(store: Store, copy: Path | None = None) -> Verification:
+    with store.log() as log:
+        return verify(log, "a", store.root / "a", copy=copy)
+
+
+def _current(store: Store) -> list[ChainHead]:
+    with store.log() as log:
+        return list(heads_of(log, "a"))
+
+
+def _rewritten(store: Store, *, rounds: tuple[int, ...] = (1, 2)) -> None:
+    """Other votes in the given rounds, with fresh hashes and fresh projections: no check of the database
+    itself can tell."""
+    store.rewrite(
+        lambda row: row.payload.replace('"label":"1"', '"label":"2"') if row.round in rounds else row.payload
+    )
+    memory = store.open()
+    rebuild(memory)
+    memory.close()
+
+
+def _without_the_file(store: Store, **chosen: tuple[int, ...]) -> None:
+    """Rewritten while the file was out of reach."""
+    kept = _file(store).read_bytes()
+    _file(store).unlink()
+    _rewritten(store, **chosen)
+    _file(store).write_bytes(kept)
+
+
+def test_a_line_that_was_added_about_an_old_event_does_not_count(played: Store) -> None:
+    _without_the_file(played)
+    with _file(played).open("ab") as file:
+        file.writelines(json.encode(head) + b"\n" for head in _current(played))
+    report = _verified(played)
+    told = [(f.check, f.position, f.message) for f in report.faults]
+    assert [(check, position) for check, position, _ in told] == [("head", 14)] * 2 + [("head", 17)] * 2
+    assert "the log was rewritten (line 1 of" in told[0][2]
+    assert "names another head for event 14 than line 1" in told[1][2]
+    assert report.heads == 4
+
+
+def test_the_same_line_twice_is_no_fault(played: Store) -> None:
+    _file(played).write_bytes(_file(played).read_bytes() * 2)
+    report = _verified(played)
+    assert (report.faults, report.notes, report.heads) == ([], [], 4)
+
+
+@pytest.mark.parametrize("changed", [{"round": 7}, {"position": 3}])
+def test_all_of_a_line_is_compared(played: Store, changed: dict[str, int]) -> None:
+    first, second = _kept(played)
+    _file(played).write_bytes(b"\n".join(map(json.encode, [structs.replace(first, **changed), second])))
+    [fault] = _verified(played).faults
+    assert (fault.check, fault.position) == ("head", 14)
+    assert "its event is of round 1, #14: the line was changed" in fault.message
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'{"round":3,"sequ',
+        b"\xff\xfe\x00",
+        b"[" * 5000,
+        b'{"round":3,"sequence":"17","position":17,"hash":"a"}',
+        b'{"round":3,"sequence":17,"position":17,"hash":null}',
+        b'{"round":3,"sequence":' + b"9" * 5000 + b',"position":17,"hash":"a"}',
+    ],
+)
+def test_a_line_that_is_no_head_is_told_and_the_others_are_compared(played: Store, broken: bytes) -> None:
+    lines = _file(played).read_bytes().splitlines()
+    _file(played).write_bytes(b"\n".join([lines[0], broken, lines[1], b""]))
+    report = _verified(played)
+    assert (report.faults, report.heads) == ([], 2)
+    assert report.notes == [f"line 2 of {_file(played)} is no whole chain head, and was not compared"]
+
+
+def test_a_head_that_a_kill_left_out_is_told_and_written_late_at_the_next_opening_for_writing(
+    played: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(heads, "append", killed)
+        with pytest.raises(KeyboardInterrupt), played.open() as memory:
+            _round(memory)
+    assert [h.round for h in _kept(played)] == [1, 2]
+    report = _verified(played)
+    assert (report.ok, report.rounds, report.heads) == (True, 3, 2)
+    [note] = report.notes
+    assert note.startswith("no chain head for round 3 in ")
+    with played.open() as reader:
+        assert reader.state.round == 3
+    assert [h.round for h in _kept(played)] == [1, 2], "reading writes nothing"
+    with played.open() as memory:
+        memory.open_round(4)
+    assert [(h.round, h.late is not None) for h in _kept(played)] == [(1, False), (2, False), (3, True)]
+    report = _verified(played)
+    assert (report.ok, report.heads) == (True, 3)
+    [note] = report.notes
+    assert note.startswith("the chain head of round 3 was written late, at 20")
+    with played.open() as memory:
+        memory.score([candidate("r4.q0", 9)])
+        memory.commit()
+    assert [(h.round, h.late is not None) for h in _kept(played)][3:] == [(4, False)]
+
+
+def test_a_rewritten_log_gets_no_fresh_head(played: Store) -> None:
+    """Head 2 is missing, and what head 1 speaks of was rewritten."""
+    first = _file(played).read_bytes().splitlines()[0] + b"\n"
+    _file(played).write_bytes(first)
+    _without_the_file(played)
+    with played.open() as memory:
+        memory.claim()
+    assert _file(played).read_bytes() == first
+    assert [f.check for f in _verified(played).faults] == ["head"]
+
+
+def test_what_follows_a_kept_head_and_was_rewritten_gets_a_head_that_is_marked(played: Store) -> None:
+    """Nothing outside the database speaks of round 2: the mark is what is left to tell."""
+    _file(played).write_bytes(_file(played).read_bytes().splitlines()[0] + b"\n")
+    _without_the_file(played, rounds=(2,))
+    with played.open() as memory:
+        memory.claim()
+    report = _verified(played)
+    assert (report.faults, [h.late is not None for h in _kept(played)]) == ([], [False, True])
+    assert "round 2 was written late" in report.notes[0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE event SET recorded_at = '2026-01-01' WHERE position = 16",
+        "DELETE FROM event WHERE position = 16",
+    ],
+)
+def test_a_broken_chain_gets_no_head(played: Store, damage: str) -> None:
+    first = _file(played).read_bytes().splitlines()[0] + b"\n"
+    _file(played).write_bytes(first)
+    played.tamper(damage)
+    with played.open() as memory:
+        memory.claim()
+    assert _file(played).read_bytes() == first
+
+
+def test_a_head_beyond_the_log_or_a_line_that_contradicts_another_stops_the_completing(played: Store) -> None:
+    first, _ = _kept(played)
+    false = structs.replace(first, hash="b" * 64)
+    lines = b"\n".join(map(json.encode, [first, false])) + b"\n"
+    _file(played).write_bytes(lines)
+    with played.open() as memory:
+        memory.claim()
+    assert _file(played).read_bytes() == lines
+
+
+def test_a_run_whose_file_is_gone_gets_all_its_heads_and_each_is_marked(played: Store) -> None:
+    _file(played).unlink()
+    assert "no chain head outside the database" in _verified(played).notes[0]
+    with played.open() as memory:
+        memory.claim()
+    assert [(h.round, h.late is not None) for h in _kept(played)] == [(1, True), (2, True)]
+    assert [structs.replace(h, late=None) for h in _kept(played)] == _current(played)
+
+
+def test_a_missing_head_between_two_is_covered_by_the_later_one_and_told(played: Store) -> None:
+    _file(played).write_bytes(_file(played).read_bytes().splitlines()[1])
+    report = _verified(played)
+    assert report.faults == []
+    note = f"no chain head for round 1 in {_file(played)}; that of a later one covers them"
+    assert report.notes == [note]
+
+
+def test_a_copy_that_was_kept_elsewhere_tells_of_a_rewrite_that_reached_the_file_too(
+    played: Store, tmp_path: Path
+) -> None:
+    copy = tmp_path / "kept-elsewhere.jsonl"
+    copy.write_bytes(_file(played).read_bytes())
+    assert (_verified(played, copy).ok, _verified(played, copy).copied) == (True, 2)
+    _file(played).unlink()
+    _rewritten(played)
+    _file(played).write_bytes(b"".join(json.encode(head) + b"\n" for head in _current(played)))
+    report = _verified(played)
+    assert (report.faults, report.notes, report.heads) == ([], [], 2), "nothing here can tell"
+    faults = _verified(played, copy).faults
+    assert [(f.check, f.position) for f in faults] == [("head", 14), ("head", 17)]
+    assert f"the log was rewritten (line 1 of {copy})" in faults[0].message
+
+
+def test_an_older_copy_is_compared_as_far_as_it_goes(played: Store, tmp_path: Path) -> None:
+    copy = tmp_path / "older.jsonl"
+    copy.write_bytes(_file(played).read_bytes().splitlines()[0])
+    report = _verified(played, copy)
+    assert (report.faults, report.copied) == ([], 1)
+    assert report.notes == [f"{copy} says nothing of round 2: it is older"]
+
+
+def test_a_copy_without_a_head_is_an_error_and_not_a_passed_check(played: Store, tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("{}\n")
+    for name in ("empty", "none"):
+        with pytest.raises(ConfigError, match="there is no chain head in"):
+            _verified(played, tmp_path / name)
+    with pytest.raises(StoreError, match="cannot be read: Is a directory"):
+        _verified(played, tmp_path)
