@@ -1,24 +1,21 @@
 """What `memory what-if` is asked: numbers as given, what is allowed, options that exclude each other."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from diagevo.errors import ConfigError
+from diagevo.exact import LARGEST, fraction
 
 FILTERED = ("tau", "p_low", "p_high")
 KEYS = {"k": "schedule.k", "theta_up": "memory.theta_up"} | {name: f"filter.{name}" for name in FILTERED}
-_LARGEST = 10**308
-"""A float goes no further, and figures and exports are floats beside the exact fractions."""
 _LIMITS = {
-    "k": (0, _LARGEST, "above 0 and at most 1e308"),
+    "k": (0, LARGEST, "above 0 and at most 1e308"),
     "theta_up": (0, 1, "between 0 and 1"),
-    "tau": (1, _LARGEST, "at least 1 and at most 1e308"),
+    "tau": (1, LARGEST, "at least 1 and at most 1e308"),
     "p_low": (0, 1, "between 0 and 1"),
     "p_high": (0, 1, "between 0 and 1"),
 }
-_EXPONENT = re.compile(r"[eE][+-]?0*(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +92,16 @@ def _sweep(text: str) -> tuple[str, tuple[Given, ...]]:
 def _number(text: str, name: str) -> Given:
     text = text.strip()
     low, high, allowed = _LIMITS[name]
-    exponent = _EXPONENT.search(text)
-    if exponent is not None and len(exponent[1]) > 3:  # as a fraction it would fill the memory
-        raise ConfigError(f"{name} is {text}: it must be {allowed}, with an exponent of 3 digits at most")
+    told = text if len(text) <= 80 else f"{text[:80]}…"
     try:
-        value = Fraction(text)
-    except (ValueError, ZeroDivisionError) as error:
+        value = fraction(text)
+    except ValueError as error:
         raise ConfigError(
-            f"{name} is {text!r}", hint="give a number like 0.7 or a fraction like 7/10"
+            f"{name} is {told}: it must be {allowed}",
+            hint="give a number like 0.7 or a fraction like 7/10",
         ) from error
     if not low <= value <= high or (name == "k" and not value):
-        raise ConfigError(f"{name} is {text}: it must be {allowed}")
+        raise ConfigError(f"{name} is {told}: it must be {allowed}", hint="give another value")
     return Given(text, value)
 
 

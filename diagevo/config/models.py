@@ -15,9 +15,11 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    field_validator,
     model_validator,
 )
 
+from diagevo.exact import fraction
 from diagevo.redaction import holds_secret, is_variable
 
 
@@ -27,9 +29,9 @@ def _to_fraction(value: Any) -> Any:
         raise ValueError("a number is needed, not true or false")
     if isinstance(value, float | int | str):
         try:
-            return Fraction(str(value))
-        except (ValueError, ZeroDivisionError) as error:
-            raise ValueError("a number like 0.7 or a fraction like 7/10 is needed") from error
+            return fraction(str(value))
+        except ValueError as error:
+            raise ValueError("a number like 0.7 or a fraction like 7/10 is needed, at most 1e308") from error
     return value
 
 
@@ -61,6 +63,14 @@ class Section(BaseModel):
     """Base of all sections: frozen, and a misspelt key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+
+    @field_validator("*")
+    @classmethod
+    def _of_64_bits(cls, value: Any) -> Any:
+        """The log's JSON goes no further."""
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("an integer of at most 18 digits is needed")
+        return value
 
 
 class RoundConfig(Section):

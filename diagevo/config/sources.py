@@ -4,7 +4,6 @@ Each place becomes a `Layer`: values by key path, each with where it was written
 `diagevo config show` can name it. A key that does not exist is refused here, with the nearest one that does.
 """
 
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -123,19 +122,9 @@ def _add(layer: Layer, path: KeyPath, value: Any, where: Mapping[KeyPath, str], 
 
 def from_yaml(text: str, name: str, kind: Kind) -> Layer:
     """Read YAML 1.2: 1e-6 is a number, a repeated key an error. Messages begin with `name` and the line."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from diagevo.config.yaml_text import read
 
-    loader = YAML(typ="safe", pure=True)
-    try:
-        tree = loader.compose(io.StringIO(text))
-        value = loader.load(io.StringIO(text))
-    except MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        what = (error.problem or error.context or "it cannot be read").splitlines()[0]
-        raise ConfigError(f"{name}{line}: {what}", hint="mend the YAML there") from error
-    except YAMLError as error:
-        raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="mend the YAML there") from error
+    value, tree = read(text, name)
     layer = Layer()
     where = {(): name} | {path: f"{name}, line {line}" for path, line in _lines(tree)}
     if value is not None:
@@ -156,8 +145,12 @@ def _lines(node: Any, above: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
 
 def from_file(file: Path, kind: Kind) -> Layer:
     """Read a configuration file. Raises ConfigError where it cannot be read."""
+    from diagevo.config.yaml_text import BYTES
+
     try:
-        text = file.read_text(encoding="utf-8")
+        with file.open("rb") as opened:  # it may be a device that never ends
+            given = opened.read(BYTES + 1)
+        text = given.decode("utf-8", "strict" if len(given) <= BYTES else "replace")
     except OSError as error:
         hint = "name another file with --config, or make one: diagevo init"
         raise ConfigError(f"{file} cannot be read: {error.strerror}", hint=hint) from error
@@ -203,13 +196,9 @@ def _takes_text(annotation: Any) -> bool:
 
 def _value(path: KeyPath, text: str, where: str) -> Any:
     """The value that `text` means for a key: text where text is wanted, else what YAML reads in it."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    from diagevo.config.yaml_text import read
 
     info = keys().get(path)
     if info is not None and _takes_text(info.annotation) and text != "null":
         return text
-    try:
-        return YAML(typ="safe", pure=True).load(io.StringIO(text))
-    except YAMLError as error:
-        raise ConfigError(f"{where}: the value cannot be read", hint="quote it as in YAML") from error
+    return read(text, where)[0]

@@ -1,0 +1,27 @@
+"""Exact numbers from text, within bounds: the ten characters 1e99999999 are a fraction of 40 megabytes."""
+
+import re
+from fractions import Fraction
+
+LONGEST = 600
+"""Characters of a number; the numerator and denominator of what is recorded stay far below."""
+
+LARGEST = 10**308
+"""A float goes no further, and figures and exports have a float beside each fraction."""
+
+_NUMBER = re.compile(
+    r"[-+]?(?:[0-9]+(?:/0*[1-9][0-9]*)?|(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?:e[-+]?0*(?P<power>[0-9]+))?)",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+def fraction(text: str) -> Fraction:
+    """The number that was written: "0.7" is 7/10, and "7/10" too. Raises ValueError, at once, for what is
+    none, and for what is longer or larger than a number of ours can be."""
+    written = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    if written is None or len(written["power"] or "") > 3:
+        raise ValueError(f"no number like 0.7 and no fraction like 7/10, of at most {LONGEST} characters")
+    value = Fraction(text.strip())
+    if abs(value) > LARGEST:
+        raise ValueError("a number of at most 1e308 is needed")
+    return value

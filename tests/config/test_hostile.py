@@ -1,0 +1,151 @@
+"""Texts that mean far more than they say are refused at their line, before anything is built of them."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from diagevo.config.loading import resolve
+from diagevo.config.yaml_text import VALUES, read
+from diagevo.errors import ConfigError
+from diagevo.exact import fraction
+
+NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
+BOMB = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 28))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (BOMB, "line 10: more than 2000 values"),  # 2^9 times the four values of a0 and its list's own
+        ("a: &a [*a]\n", "line 1: an alias stands inside what it names"),
+        ("a: &a\n  b: *a\n", "line 2: an alias stands inside what it names"),
+        ("seed: 1\nx: " + "[" * 5000, "line 2: nested deeper than 20"),
+        ("x: " + "{" * 5000, "line 1: nested deeper than 20"),
+        ("- " * 5000, "line 1: nested deeper than 20"),
+        ("".join(" " * n + "a:\n" for n in range(100)), "line 21: nested deeper than 20"),
+        ("seed:\n  " + "9" * 5000, "line 2: a number of thousands of digits"),
+        ("x: 2001-13-13", "line 1: month must be in 1..12"),
+        ("x: !!int z", "line 1: invalid literal for int"),
+        ("a: [" + "1," * 3000 + "]", "line 1: more than 2000 values"),
+        ("#" * 70_000, ": longer than 64 KiB"),
+        ("é" * 40_000, ": longer than 64 KiB"),
+        ('{"seed": 1, "round": ' + "[" * 5000, "line 1: nested deeper than 20"),
+        ("a: *b", "line 1: found undefined alias 'b'"),
+    ],
+)
+def test_yaml_and_json_that_mean_too_much_are_refused_at_their_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read(text, "mine.yaml")
+    assert refused.value.message.startswith("mine.yaml")
+    assert said in refused.value.message
+    assert refused.value.hint
+
+
+def test_the_bomb_is_refused_after_a_few_values_not_after_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """28 levels mean 2^28 values; the refusal comes within the first ten lines, six nodes a line at most."""
+    from diagevo.config import yaml_text
+
+    made = []
+    once = yaml_text._Composer.compose_node
+    monkeypatch.setattr(yaml_text._Composer, "compose_node", lambda *given: (made.append(1), once(*given))[1])
+    with pytest.raises(ConfigError, match="more than"):
+        read(BOMB, "mine.yaml")
+    assert len(made) < 60
+
+
+def test_an_alias_that_is_no_bomb_still_works() -> None:
+    text = "x: &x {a: 1, b: 2}\ny: *x\nz:\n  <<: *x\n  b: 3\n"
+    assert read(text, "mine.yaml")[0] == {"x": {"a": 1, "b": 2}, "y": {"a": 1, "b": 2}, "z": {"a": 1, "b": 3}}
+    assert len(read(f"x: [{'1, ' * (VALUES - 4)}]", "mine.yaml")[0]["x"]) == VALUES - 4
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "'1e99999999'",
+        "'1e-99999999'",
+        "'1e9_999_999'",
+        "'1/1e99999999'",
+        "'1e309'",
+        "1e99999999",
+        "9" * 700,
+        f"'{'9' * 700}'",
+        f"0x{'f' * 9000}",
+        "'1/0'",
+        ".inf",
+        "true",
+    ],
+)
+def test_a_ratio_that_is_no_number_of_ours_is_refused_wherever_it_stands(tmp_path: Path, value: str) -> None:
+    for name, where in (
+        ("m.yaml", f"filter:\n  tau: {value}\n"),
+        ("m.json", f'{{"filter": {{"tau": {value}}}}}'),
+    ):
+        (tmp_path / name).write_text(where.replace("'", '"'))
+    given = [
+        {"settings": [f"filter.tau={value}"]},
+        {"environ": {**NOWHERE, "DIAGEVO_FILTER__TAU": value}},
+        {"file": tmp_path / "m.yaml"},
+        {"file": tmp_path / "m.json"},
+    ]
+    for places, start in zip(
+        given, ("--set filter.tau", "DIAGEVO_FILTER__TAU", "m.yaml, line 2", "m.json, line 1"), strict=True
+    ):
+        with pytest.raises(ConfigError) as refused:
+            resolve(**{"environ": NOWHERE, "folder": tmp_path, **places})
+        assert start in refused.value.message
+        assert "filter.tau" in refused.value.message or "FILTER__TAU" in refused.value.message
+        assert refused.value.hint
+        assert len(refused.value.message) < 400
+
+
+@pytest.mark.parametrize("seed", [str(2**63), "9" * 4000, f"'{'9' * 4000}'", f"0x{'f' * 400}"])
+def test_an_integer_that_the_log_cannot_keep_is_refused(tmp_path: Path, seed: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--set seed"):
+        resolve(settings=[f"seed={seed}"], environ=NOWHERE, folder=tmp_path)
+
+
+def test_a_device_that_never_ends_is_no_configuration() -> None:
+    with pytest.raises(ConfigError, match="longer than 64 KiB"):
+        resolve(file=Path("/dev/zero"), environ=NOWHERE)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.7", Fraction(7, 10)),
+        ("8/5", Fraction(8, 5)),
+        ("1e-6", Fraction(1, 1_000_000)),
+        (" .5 ", Fraction(1, 2)),
+        ("1e+002", Fraction(100)),
+        ("-3", Fraction(-3)),
+        ("1e308", Fraction(10**308)),
+    ],
+)
+def test_a_number_is_what_was_written(text: str, value: Fraction) -> None:
+    assert fraction(text) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e99999999",
+        "1e-99999999",
+        "1e9_9",
+        "9" * 601,
+        "1/0",
+        "1/00",
+        "٣",
+        "1e٩٩٩٩٩٩٩٩",
+        "nan",
+        "inf",
+        "",
+        "1e",
+    ],
+)
+def test_what_is_no_number_or_too_large_a_one_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        fraction(text)
