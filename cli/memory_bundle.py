@@ -114,10 +114,13 @@ def import_(
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> None:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
-    from diagevo.memory.bundle import check_bundle, import_bundle
+    from diagevo.memory.bundle import check_bundle, import_bundle, read_manifest, strangers
     from diagevo.memory.database import Database
     from diagevo.memory.migrate import prepare
 
+    manifest = read_manifest(folder)
+    if others := strangers(folder, manifest):
+        render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
     if check:
         manifest = check_bundle(folder)
         text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"

@@ -1,38 +1,57 @@
 """A run as a folder of files: events with the chain's head, texts, replies and vectors, as JSONL or
 Parquet.
 
-Written and read a page at a time, so that a run of any length fits. `check_bundle` verifies a bundle on its
-own; `import_bundle` verifies it while it reads and takes all of it or nothing. In the new database the
-events get new positions and, with them, new hashes; into an empty one a run that was alone comes back with
-the very same head.
+Written and read a page at a time, so that a run of any length fits. `import_bundle` verifies all of a bundle
+while it reads (`bundle_check`) and takes the whole or nothing; `check_bundle` only verifies. In the new
+database the events get new positions and, with them, new hashes; into an empty one a run that was alone comes
+back with the very same head.
 """
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, TypedDict
 
 import msgspec
-from sqlalchemy.dialects import postgresql, sqlite
 
-from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.artifacts import ARTIFACT, REPLY
-from diagevo.memory.bundle_files import FORMATS, Form, digest_of_file, read_rows, writer
+from diagevo.errors import ConfigError, InconsistentError, StoreError
+from diagevo.memory.artifacts import REPLY, put_right
+from diagevo.memory.bundle_check import Contents
+from diagevo.memory.bundle_files import (
+    EXPORT_AGAIN,
+    FORMATS,
+    ROWS,
+    Count,
+    Form,
+    digest_of_file,
+    open_regular,
+    writer,
+)
 from diagevo.memory.bundle_texts import texts_of
-from diagevo.memory.database import Database
+from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log import Log
+from diagevo.memory.migrate import prepare
 from diagevo.memory.opening import check_name, runs_folder
-from diagevo.memory.records import GENESIS, Recorded
+from diagevo.memory.records import GENESIS
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
 from diagevo.memory.vectors import VECTOR
 
 FORMAT = "diagevo.bundle/1"
-EXPORT_AGAIN = "take a whole copy of the bundle, or write it again: diagevo memory export FOLDER"
 MANIFEST = "manifest.json"
 BATCH = 500
+LONGEST_MANIFEST = 2**20
+
+
+class Described(TypedDict):
+    """A file of a bundle."""
+
+    rows: Count
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +65,7 @@ class Manifest:
     round: int
     head: str
     version: str
-    files: dict[str, dict[str, Any]]
+    files: dict[str, Described]
 
 
 def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jsonl") -> Manifest:
@@ -86,7 +105,11 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
 def read_manifest(folder: Path) -> Manifest:
     """A bundle's manifest. Raises ConfigError where the folder is none, StoreError for another format."""
     try:
-        values = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=dict[str, Any])
+        with open_regular(folder / MANIFEST) as file:
+            text = file.read(LONGEST_MANIFEST + 1)
+        if len(text) > LONGEST_MANIFEST:
+            raise ValueError(f"it has more than {LONGEST_MANIFEST:,} bytes")
+        values = msgspec.json.decode(text, type=dict[str, Any])
         if (found := values.get("format", FORMAT)) != FORMAT:
             raise StoreError(
                 f"{folder} is a {found}, this version reads {FORMAT}",
@@ -96,23 +119,39 @@ def read_manifest(folder: Path) -> Manifest:
             raise StoreError(
                 f"the manifest of {folder} cannot be read: it lacks {', '.join(absent)}", hint=EXPORT_AGAIN
             )
-        return msgspec.convert(values, Manifest)
+        manifest = msgspec.convert(values, Manifest)
     except FileNotFoundError as error:
         raise ConfigError(
             f"{folder} is no bundle: it has no {MANIFEST}",
             hint="name a folder that diagevo memory export wrote",
         ) from error
-    except (OSError, ValueError) as error:  # as are msgspec's
+    except (OSError, ValueError, RecursionError) as error:  # as are msgspec's
         raise StoreError(f"the manifest of {folder} cannot be read: {error}", hint=EXPORT_AGAIN) from error
+    wanted = {f"{kind}.{manifest.form}" for kind in ROWS}
+    if manifest.files.keys() != wanted:
+        raise StoreError(
+            f"the manifest of {folder} must name {', '.join(sorted(wanted))}, and nothing else",
+            hint=EXPORT_AGAIN,
+        )
+    return manifest
+
+
+def strangers(folder: Path, manifest: Manifest) -> list[str]:
+    """What else lies in the folder. It is never opened."""
+    return sorted({path.name for path in folder.iterdir()} - {MANIFEST, *manifest.files})
 
 
 def check_bundle(folder: Path) -> Manifest:
-    """Verify a bundle: every file's digest, every event's hash and predecessor, the head. Raises
-    StoreError."""
-    manifest = read_manifest(folder)
-    _check_files(folder, manifest)
-    for _ in _events(folder, manifest):
-        pass
+    """Verify a bundle as `import_bundle` does, by taking it into a database that is thrown away. Raises as it
+    does."""
+    manifest = _checked_manifest(folder)
+    check_name(manifest.run_id)
+    with (
+        TemporaryDirectory(prefix="diagevo-") as scratch,
+        closing(Database(str(Path(scratch, "check.db")))) as database,
+    ):
+        prepare(database, create=True)
+        _take(folder, manifest, database, manifest.run_id)
     return manifest
 
 
@@ -121,23 +160,42 @@ def import_bundle(
 ) -> Written:
     """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
 
-    Raises StoreError where the bundle is damaged, ConflictError where the run exists, ConfigError for a name
-    that a run cannot have.
+    Every file against the manifest's digest; every event against its hash, its predecessor and the fold, the
+    last against the manifest's head; texts against their digests; replies and vectors against what the events
+    name. A text that is wrong in the database becomes right. Raises StoreError where the bundle is damaged,
+    ConflictError where the run exists, ConfigError for a name that a run cannot have.
     """
-    manifest = read_manifest(folder)
+    manifest = _checked_manifest(folder)
     run_id = manifest.run_id if name is None else name
     check_name(run_id)
-    _check_files(folder, manifest)
-    dialect = sqlite if database.dialect == "sqlite" else postgresql
-    with database.write() as connection:
-        for table, name_ in ((ARTIFACT, "texts"), (REPLY, "replies"), (VECTOR, "vectors")):
-            add = dialect.insert(table).on_conflict_do_nothing()
-            for rows in _batches(read_rows(folder, name_, manifest.form)):
-                connection.execute(add, rows)
-        transcript = Transcript(connection, Log(database), run_id)
-        transcript.copy(_events(folder, manifest))
-        written = transcript.finish()
+    written = _take(folder, manifest, database, run_id)
     keep_heads(runs_folder(database, root) / run_id, written)
+    return written
+
+
+def _take(folder: Path, manifest: Manifest, database: Database, run_id: str) -> Written:
+    """All rows, in one transaction."""
+    rows = {kind: manifest.files[f"{kind}.{manifest.form}"]["rows"] for kind in ROWS}
+    with (
+        closing(Contents(folder, manifest.form, manifest.run_id, rows)) as contents,
+        database.write() as connection,
+    ):
+        transcript = Transcript(connection, Log(database), run_id)
+        try:
+            transcript.copy(contents.events())
+        except InconsistentError as error:
+            raise InconsistentError(
+                f"the bundle {folder} tells what cannot have been: {error.message}", hint=EXPORT_AGAIN
+            ) from error
+        _check_end(folder, manifest, contents)
+        written = transcript.finish()
+        for add, taken in (
+            (put_right(database), contents.texts()),
+            (insert_missing(database, REPLY), contents.replies()),
+            (insert_missing(database, VECTOR), contents.vectors()),
+        ):
+            for batch in _batches(taken):
+                connection.execute(add, batch)
     return written
 
 
@@ -152,39 +210,34 @@ def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield batch
 
 
-def _check_files(folder: Path, manifest: Manifest) -> None:
+def _checked_manifest(folder: Path) -> Manifest:
+    """The manifest, once every file has the digest that it names."""
+    manifest = read_manifest(folder)
     for name, described in manifest.files.items():
         path = folder / name
-        if not path.exists():
-            raise StoreError(f"the bundle {folder} lacks {name}", hint=EXPORT_AGAIN)
         try:
             digest = digest_of_file(path)
+        except FileNotFoundError as error:
+            raise StoreError(f"the bundle {folder} lacks {name}", hint=EXPORT_AGAIN) from error
         except OSError as error:
             raise StoreError(f"{path} cannot be read: {error.strerror}", hint=EXPORT_AGAIN) from error
-        if digest != described.get("sha256"):
+        if digest != described["sha256"]:
             raise StoreError(
                 f"{path} is not what was exported: its digest differs from the manifest's", hint=EXPORT_AGAIN
             )
+    return manifest
 
 
-def _events(folder: Path, manifest: Manifest) -> Iterator[Recorded]:
-    """The events, each checked against its hash and its predecessor, and the last against the head."""
-    previous, sequence = GENESIS, 0
-    for row in read_rows(folder, "events", manifest.form):
-        recorded = Recorded(**row)
-        if (
-            recorded.hash != recorded.computed_hash
-            or recorded.previous_hash != previous
-            or recorded.sequence != sequence + 1
-        ):
-            raise StoreError(
-                f"event {sequence + 1} of the bundle {folder} is not what was written", hint=EXPORT_AGAIN
-            )
-        previous, sequence = recorded.hash, recorded.sequence
-        yield recorded
-    if (sequence, previous) != (manifest.events, manifest.head):
+def _check_end(folder: Path, manifest: Manifest, contents: Contents) -> None:
+    """The last event against the manifest."""
+    if (contents.sequence, contents.head) != (manifest.events, manifest.head):
         raise StoreError(
-            f"the bundle {folder} ends at event {sequence};"
+            f"the bundle {folder} ends at event {contents.sequence};"
             f" its manifest names {manifest.events} and its head",
+            hint=EXPORT_AGAIN,
+        )
+    if contents.round != manifest.round:
+        raise StoreError(
+            f"the bundle {folder} ends after round {contents.round}; its manifest names {manifest.round}",
             hint=EXPORT_AGAIN,
         )

@@ -3,13 +3,13 @@ small."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import chain
 from typing import Any
 
 import msgspec
 from sqlalchemy import Column, Table, select, tuple_
 
-from diagevo.memory.artifacts import ARTIFACT, REPLY
+from diagevo.errors import StoreError
+from diagevo.memory.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.events import (
     CauseCreated,
     DuplicateJudged,
@@ -23,7 +23,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.seen import Seen
-from diagevo.memory.vectors import VECTOR, Vectors, text_hash
+from diagevo.memory.vectors import VECTOR, model_of, text_hash
 
 PAGE = 400
 _DIGESTS = ("question", "reference", "trajectory")
@@ -36,33 +36,29 @@ _EMBEDDED = {
 _EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
 _ASKING = (FailureDiagnosed, DuplicateJudged, NodeAssigned, NodePairJudged)
 """Events with a call of a model."""
+_ASKING_TYPES = {event.__name__ for event in _ASKING}
 Rows = Iterator[dict[str, Any]]
 Keys = Iterator[tuple[str, ...]]
 
 
 def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
     """(name, rows) of each file beside the events. One pass over the events for each."""
-    with closing(Seen()) as wanted:
-        yield "replies", _replies(history, as_of, wanted)
-        events = _named(history, as_of, (), _digests)
-        texts = chain(events, ((digest,) for digest in wanted))
-        yield "texts", _rows(history, ARTIFACT, [ARTIFACT.c.digest], texts)
-        models = sorted(
-            {
-                Vectors(history.database, e.name, e.dimension, e.revision).model
-                for r in history.events(RunConfigured, as_of=as_of)
-                for e in [expect(r, RunConfigured).embedder]
-            }
-        )
-        events = _named(history, as_of, _EMBEDDING, lambda type_, p: _embedded(type_, p, models))
-        yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], events)
+    keys = [REPLY.c.model, REPLY.c.request, REPLY.c.text]
+    yield "replies", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
+    yield "texts", _right(_rows(history, ARTIFACT, [ARTIFACT.c.digest], _named(history, as_of, (), _digests)))
+    configured = history.events(RunConfigured, as_of=as_of)
+    models = sorted({model_of(expect(r, RunConfigured).embedder) for r in configured})
+    pairs = ((model, hash_) for (hash_,) in _named(history, as_of, _EMBEDDING, embedded) for model in models)
+    yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
 
 
-def _replies(history: History, as_of: AsOf, wanted: Seen) -> Rows:
-    """The stored replies, and their texts remembered as wanted: no event may name them."""
-    keys = [REPLY.c.model, REPLY.c.request]
-    for row in _rows(history, REPLY, keys, _named(history, as_of, _ASKING, _requests)):
-        wanted.add(row["text"])
+def _right(texts: Rows) -> Rows:
+    """Raises StoreError at a text that is not its digest's: no bundle with it could be imported."""
+    for row in texts:
+        if not is_text(row["content"], row["digest"]):
+            raise StoreError(
+                f"the text {row['digest']} was changed", hint="see: diagevo memory verify --deep"
+            )
         yield row
 
 
@@ -86,17 +82,19 @@ def _digests(type_: str, payload: dict[str, Any]) -> Keys:
         yield from ((call[name],) for name in ("prompt", "request", "reply") if call[name] is not None)
 
 
-def _requests(type_: str, payload: dict[str, Any]) -> Keys:
-    call = payload.get("call")
-    if call is not None:
-        yield call["model"], call["request"]
+def requests(type_: str, payload: dict[str, Any]) -> Keys:
+    """Model, request and reply of the call that an event names, where one came."""
+    call = payload.get("call") if type_ in _ASKING_TYPES else None
+    if call is not None and call["reply"] is not None:
+        yield call["model"], call["request"], call["reply"]
 
 
-def _embedded(type_: str, payload: dict[str, Any], models: list[str]) -> Keys:
+def embedded(type_: str, payload: dict[str, Any]) -> Keys:
+    """The hash of the text of an event that is embedded, where it has one."""
     field = _EMBEDDED.get(type_)
     text = payload.get(field) if field else None
     if text is not None:
-        yield from ((model, text_hash(text)) for model in models)
+        yield (text_hash(text),)
 
 
 def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Rows:

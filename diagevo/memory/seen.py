@@ -16,6 +16,9 @@ class Seen:
         """Whether the key is new."""
         return self._file.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount > 0
 
+    def __contains__(self, key: str) -> bool:
+        return self._file.execute("SELECT 1 FROM seen WHERE key = ?", (key,)).fetchone() is not None
+
     def __len__(self) -> int:
         return self._file.execute("SELECT count(*) FROM seen").fetchone()[0]
 

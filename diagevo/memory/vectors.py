@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.database import Database, insert_missing
+from diagevo.memory.events import Embedder
 from diagevo.memory.tables import VectorRow, table
 
 VECTOR = table(VectorRow)
@@ -21,12 +22,17 @@ def text_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def model_of(embedder: Embedder) -> str:
+    """What vectors of this model are kept under."""
+    return f"{embedder.name}@{embedder.revision}/{embedder.dimension}"
+
+
 class Vectors:
     """The vectors of one embedding model. `dimension` 0 means: whatever comes first."""
 
     def __init__(self, database: Database, name: str, dimension: int, revision: str) -> None:
         self.embedder = (name, dimension, revision)
-        self.model = f"{name}@{revision}/{dimension}"
+        self.model = model_of(Embedder(name=name, dimension=dimension, revision=revision))
         self.dimension = dimension
         self._database = database
         self._cache: dict[str, np.ndarray] = {}

@@ -87,7 +87,10 @@ def rehash(folder: Path, name: str) -> None:
     from diagevo.memory.bundle_files import digest_of_file
 
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][name]["sha256"] = digest_of_file(folder / name)
+    described = manifest["files"][name]
+    described["sha256"] = digest_of_file(folder / name)
+    if name.endswith(".jsonl"):
+        described["rows"] = len((folder / name).read_bytes().splitlines())
     (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -143,6 +146,7 @@ def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path) -> None:
 
 def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
     from diagevo.memory.artifacts import Artifacts, Reply
+    from diagevo.memory.events import NodeAssigned
     from tests.memory_audit.played import C1, embed, play
 
     source, target = sqlite_stores.new(tmp_path), tmp_path / "target"
@@ -151,12 +155,13 @@ def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path)
     play(source.url, "a", root=source.root, rounds=1)
     history = open_history(source.url, "a")
     artifacts = Artifacts(history.database)
-    request = artifacts.put("What about r1.q0.a0?")
-    artifacts.remember_reply("hand-diagnostician", request, Reply("told", 3, 1))
+    call = next(history.events(NodeAssigned)).event.call  # pyright: ignore[reportAttributeAccessIssue]
+    reply = Reply(artifacts.get(call.reply), 3, 1)
+    artifacts.remember_reply("hand-diagnostician", call.request, reply)
     export_bundle(history, history.end, tmp_path / "out")
     database = Database(there.url)
     import_bundle(tmp_path / "out", database, root=there.root)
-    assert Artifacts(database).recall_reply("hand-diagnostician", request) == Reply("told", 3, 1)
+    assert Artifacts(database).recall_reply("hand-diagnostician", call.request) == reply
     with there.open("a") as memory:
 
         def refuse(texts):
@@ -172,10 +177,10 @@ def test_a_parquet_file_is_read_a_group_at_a_time(tmp_path: Path) -> None:
     rows, size = 8 * GROUP, 1000
     with writer(tmp_path, "texts", "parquet") as out:
         for number in range(rows):
-            out.add({"digest": str(number), "content": os.urandom(size)})
+            out.add({"digest": f"{number:064x}", "content": os.urandom(size)})
     before, most, seen = pyarrow.total_allocated_bytes(), 0, 0
-    for _ in read_rows(tmp_path, "texts", "parquet"):
+    for _ in read_rows(tmp_path, "texts", "parquet", rows):
         seen += 1
         most = max(most, pyarrow.total_allocated_bytes() - before)
     assert seen == rows
-    assert most < 4 * GROUP * size
+    assert most < 4 * GROUP * (size + 64)

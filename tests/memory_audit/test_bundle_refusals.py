@@ -62,7 +62,8 @@ def test_a_manifest_that_is_none_is_said_to_be_none(tmp_path: Path, text: str, s
         ("events", "many", "Expected `int`, got `str` - at `$.events`"),
         ("form", "csv", "Invalid enum value 'csv' - at `$.form`"),
         ("files", {"events.jsonl": 3}, "Expected `object`, got `int` - at `$.files"),
-        ("files", {"events.jsonl": {}}, "events.jsonl is not what was exported"),
+        ("files", {"events.jsonl": {}}, "Object missing required field `rows` - at `$.files"),
+        ("files", {}, "must name events.jsonl, replies.jsonl, texts.jsonl, vectors.jsonl, and nothing else"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(bundle: Path, key: str, value: Any, said: str) -> None:
