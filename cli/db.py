@@ -68,13 +68,14 @@ def upgrade(
     from diagevo.memory.location import shown
 
     with _database(call) as database:
+        migrate.refuse_foreign(database)
         with database.read() as connection:
             before = migrate.revision(connection)
         migrate.refuse_newer(database)
-        if before == migrate.HEAD:
-            saved = None
-        else:
-            saved = _backup_beside(database) if backup and before is not None else None
+        old = before not in (None, migrate.HEAD)
+        saved = _backup_beside(database) if backup and old else None
+        # At the newest revision too: PostgreSQL's reading role may be missing.
+        if before != migrate.HEAD or database.dialect == "postgresql":
             migrate.upgrade(database)
         where = shown(database.url)
     data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}

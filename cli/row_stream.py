@@ -110,18 +110,25 @@ def sink(call: Call) -> Iterator[Out]:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
-    value = render.plain(value)
+    value = _finite(render.plain(value))
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
     """A row as JSON. Infinities and NaN, which JSON has not, are null."""
-    finite = {key: None if _boundless(value) else value for key, value in row.items()}
+    finite = {key: _finite(value) for key, value in row.items()}
     return json.dumps(finite, ensure_ascii=False, allow_nan=False, indent=indent, default=render.plain)
 
 
-def _boundless(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case list():
+            return [_finite(item) for item in value]
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+    return value
 
 
 def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, select
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory import heads
+from diagevo.memory import heads, reader
 from diagevo.memory.database import Database, readable
 from diagevo.memory.lease import Holder
 from diagevo.memory.location import shown
@@ -342,6 +342,8 @@ def check(database: Database) -> list[Finding]:
         findings.append(_triggers(connection, database.dialect))
         findings.append(_integrity(connection, database.dialect))
         findings += _counts(connection)
+        if database.dialect == "postgresql":
+            findings.append(_reader(connection))
     return findings
 
 
@@ -352,12 +354,12 @@ def _triggers(connection: Connection, dialect: str) -> Finding:
     else:
         query = (
             "SELECT tgname FROM pg_trigger WHERE tgrelid = 'event'::regclass"
-            " AND NOT tgisinternal AND tgenabled <> 'D'"
+            " AND NOT tgisinternal AND tgenabled = 'A'"  # others pass over what a replica does
         )
     present = {row[0] for row in connection.exec_driver_sql(query)}
     missing = [name for name in wanted if name not in present]
     if missing:
-        return Finding("triggers", False, f"missing: {', '.join(missing)}; the log can be changed")
+        return Finding("triggers", False, f"missing or off: {', '.join(missing)}; the log can be changed")
     return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
 
 
@@ -368,6 +370,19 @@ def _integrity(connection: Connection, dialect: str) -> Finding:
         )
     said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
     return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+
+
+def _reader(connection: Connection) -> Finding:
+    """With whose rights `memory query` runs a statement."""
+    found = reader.owner(connection)
+    if found is None:
+        return Finding("reader", False, "the functions that read are missing: diagevo db upgrade")
+    role, everywhere = found
+    if role == reader.ROLE and not everywhere:
+        return Finding("reader", True, f"queries run as {role}, which can only read")
+    mend = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
+    rights = "a superuser's: its functions can do anything" if everywhere else f"those of {role}"
+    return Finding("reader", not everywhere, f"a query's rights are {rights}; {mend}")
 
 
 def _counts(connection: Connection) -> Iterator[Finding]:

@@ -6,10 +6,11 @@ from importlib.resources import as_file, files
 from sqlalchemy import Connection, inspect, text
 
 from diagevo.errors import StoreError
+from diagevo.memory import reader
 from diagevo.memory.database import Database
 from diagevo.memory.location import shown
 
-HEAD = "0003"
+HEAD = "0004"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 
@@ -21,7 +22,8 @@ def revision(connection: Connection) -> str | None:
 
 
 def upgrade(database: Database, to: str = "head") -> None:
-    """Run the migrations up to `to`, in one transaction."""
+    """Run the migrations up to `to`, in one transaction. Raises StoreError where it is somebody else's."""
+    refuse_foreign(database)
     from alembic import command
     from alembic.config import Config
 
@@ -31,6 +33,8 @@ def upgrade(database: Database, to: str = "head") -> None:
         with database.write() as connection:
             config.attributes["connection"] = connection
             command.upgrade(config, to)
+            if database.dialect == "postgresql" and to == "head":
+                reader.install(connection)
 
 
 def prepare(database: Database, *, create: bool) -> None:
@@ -53,10 +57,10 @@ def prepare(database: Database, *, create: bool) -> None:
             ) from error
     with database.read() as connection:
         found = revision(connection)
-        empty = found is None and not inspect(connection).get_table_names()
+    refuse_foreign(database)
     if found == HEAD:
         return
-    if empty and create:
+    if found is None and create:
         upgrade(database)
         return
     if found is None:
@@ -84,6 +88,20 @@ def refuse_folder(database: Database) -> None:
             f"{database.file} is a folder, not a database",
             hint=f"name the file: --db {database.file / 'diagevo.db'}",
         )
+
+
+def refuse_foreign(database: Database) -> None:
+    """Raises StoreError where a database has tables or views, and they are not a log's: it is somebody
+    else's, also where they keep it with Alembic."""
+    with database.read() as connection:
+        looked = inspect(connection)
+        tables = set(looked.get_table_names())
+        if {"log", "run", "event", "alembic_version"} <= tables or not tables | set(looked.get_view_names()):
+            return
+    raise StoreError(
+        f"{shown(database.url)} holds no DiagEvo log, and is not empty",
+        hint="name another database, or make one: diagevo init",
+    )
 
 
 def refuse_newer(database: Database) -> None:

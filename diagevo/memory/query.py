@@ -1,16 +1,13 @@
 """Read-only SQL over a log. Writing is refused by the database itself, not by looking at the text.
 
 SQLite: the file is opened read-only, `query_only` is on, and an authorizer allows nothing but reading.
-PostgreSQL: a READ ONLY transaction whose mode can no longer be changed, and one statement by the extended
-protocol.
+PostgreSQL: `query_postgres.py`.
 """
 
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from diagevo.errors import ConfigError, StoreError
@@ -32,9 +29,10 @@ VIEWS: dict[str, str] = {
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""
 
-RUN = re.compile(r"(?<![:\w]):run\b")
-NO_ROWS = "the database refuses it: it returns no rows"
-_HINT = "one statement that reads, over the views: diagevo memory query --views"
+NO_ROWS = "it returns no rows"
+HINT = "one statement that reads, over the views: diagevo memory query --views"
+STEPS = 100_000
+"""Of SQLite's machine between two looks at the keyboard: some milliseconds."""
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -54,8 +52,11 @@ def query(database: Database, sql: str, *, run_id: str | None = None) -> Iterato
 
     Raises ConfigError where the database refuses the statement: a write, several statements, bad SQL.
     """
-    runner = _sqlite if database.dialect == "sqlite" else _postgres
-    with runner(database, sql, run_id) as answer:
+    if database.dialect == "sqlite":
+        ask = _sqlite
+    else:
+        from diagevo.memory.query_postgres import ask  # psycopg is an extra
+    with ask(database, sql, run_id) as answer:
         yield answer
 
 
@@ -71,73 +72,43 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer
         connection.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
         )
-        cursor = _executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
-        yield Answer(_columns(cursor), _read(cursor, sqlite3.Error))
+        connection.set_progress_handler(_heard, STEPS)
+        cursor = executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
+        yield Answer(_columns(cursor), rows_of(cursor, sqlite3.Error))
     finally:
         connection.close()
 
 
-@contextmanager
-def _postgres(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
-    import psycopg
-
-    with database.engine.connect() as pooled:
-        connection: Any = pooled.connection.driver_connection
-        connection.rollback()
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                cursor.execute("SELECT 1")  # from here on the transaction's mode is fixed
-                columns = _described(connection.pgconn, sql)
-                text, values = RUN.sub("%(run)s", sql.replace("%", "%%")), {"run": run_id}
-                # Several statements in one text need the simple protocol; both of these use the extended one.
-                if not columns:  # a write is refused here, by the database; what is not ends its session
-                    _executed(lambda: cursor.execute(text, values, prepare=True), psycopg.Error)
-                    pooled.invalidate()
-                    raise ConfigError(NO_ROWS, hint=_HINT)
-                rows = cursor.stream(text, values)
-                with closing(rows):  # asks the server to stop where not all were read
-                    first = _executed(lambda: next(rows, None), psycopg.Error)
-                    yield Answer(columns, _read([] if first is None else chain([first], rows), psycopg.Error))
-        finally:
-            if not connection.closed:
-                connection.rollback()
-
-
-def _described(connection: Any, sql: str) -> tuple[str, ...]:
-    """Names of the columns, from libpq, without running the statement; none where it returns no rows."""
-    from psycopg.pq import ExecStatus
-
-    prepared = connection.prepare(b"", RUN.sub("$1", sql).encode())
-    if prepared.status != ExecStatus.COMMAND_OK:
-        text = prepared.error_message.decode(errors="replace").strip().splitlines()[0]
-        raise ConfigError(f"the database refuses it: {text.removeprefix('ERROR:').strip()}", hint=_HINT)
-    found = connection.describe_prepared(b"")
-    return tuple(found.fname(i).decode() for i in range(found.nfields))
-
-
-def _executed(execute: Any, failure: type[Exception]) -> Any:
+def executed(execute: Any, failure: type[Exception]) -> Any:
+    """What `execute` returns. Its failure is the statement's fault; Ctrl-C is nobody's."""
     try:
         return execute()
     except (failure, ValueError) as error:
-        text = str(error).strip().splitlines()[0]
-        raise ConfigError(
-            f"the database refuses it: {text}",
-            hint=_HINT,
-        ) from error
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from None  # it came to `_heard`, and SQLite put this in its place
+        raise refused(str(error).strip()) from error
+
+
+def refused(said: str) -> ConfigError:
+    return ConfigError(f"the database refuses it: {said.splitlines()[0]}", hint=HINT)
+
+
+def _heard() -> int:
+    """Called by SQLite now and then, for Python hears Ctrl-C only in Python."""
+    return 0
 
 
 def _columns(cursor: Any) -> tuple[str, ...]:
     """Names of the columns. Raises ConfigError for a statement that returns none, such as COMMIT."""
     if cursor.description is None:
-        raise ConfigError(NO_ROWS, hint=_HINT)
+        raise refused(NO_ROWS)
     return tuple(d[0] for d in cursor.description)
 
 
-def _read(rows: Iterable[tuple[Any, ...]], failure: type[Exception]) -> Iterator[tuple[Any, ...]]:
+def rows_of(rows: Iterable[tuple[Any, ...]], failure: type[Exception]) -> Iterator[tuple[Any, ...]]:
     """The rows; what fails at a later one (a cast, a division) is the statement's fault too."""
     reading = iter(rows)
-    while (row := _executed(lambda: next(reading, None), failure)) is not None:
+    while (row := executed(lambda: next(reading, None), failure)) is not None:
         yield row
 
 

@@ -94,6 +94,18 @@ def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
     assert "up to date" in invoke("db", "upgrade").stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("db", "upgrade"), ("db", "check"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
+)
+def test_a_database_of_somebody_else_is_left_as_it_is(command: tuple[str, ...]) -> None:
+    _ask("other.db", "CREATE TABLE recipes (name TEXT)")
+    before = Path("other.db").read_bytes()
+    done = invoke(*command, "--db", "other.db")
+    assert done.exit_code == (1 if command == ("db", "check") else 5), done.stderr
+    assert Path("other.db").read_bytes() == before
+
+
 def test_check_exits_1_when_a_trigger_is_missing(played: Path) -> None:
     assert invoke("db", "check").exit_code == 0
     _ask(str(played), "DROP TRIGGER event_no_update")

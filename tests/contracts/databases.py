@@ -57,7 +57,8 @@ class Store:
             for _, sql in kept:
                 connection.exec_driver_sql(sql)
             if self.dialect == "postgresql":
-                connection.exec_driver_sql("ALTER TABLE event ENABLE TRIGGER ALL")
+                for name in ("event_no_update", "event_no_truncate"):
+                    connection.exec_driver_sql(f"ALTER TABLE event ENABLE ALWAYS TRIGGER {name}")
         database.close()
 
     def rewrite(self, change: Callable[[Recorded], str], *, run: str = "a") -> None:

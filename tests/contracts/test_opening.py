@@ -10,7 +10,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
 import diagevo
@@ -82,6 +82,32 @@ def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None
     database.close()
     with pytest.raises(StoreError, match="holds no DiagEvo log"):
         diagevo.open(str(other), run="a")
+
+
+@pytest.mark.parametrize("kept_with", [None, "0001", "0004", "ae1027a6acf"])
+def test_a_database_of_somebody_else_is_neither_read_nor_upgraded(
+    sqlite_stores: SQLiteStores,
+    postgres_stores: PostgresStores,
+    tmp_path: Path,
+    kept_with: str | None,
+) -> None:
+    """Also where they keep it with Alembic, whose first revision may have our name."""
+    for url in (f"sqlite:///{tmp_path / 'other.db'}", postgres_stores.empty()):
+        database = Database(url)
+        with database.write() as connection:
+            connection.execute(text("CREATE TABLE recipes (name TEXT)"))
+            if kept_with is not None:
+                connection.execute(text("CREATE TABLE alembic_version (version_num TEXT)"))
+                connection.execute(text(f"INSERT INTO alembic_version VALUES ('{kept_with}')"))
+        with pytest.raises(StoreError, match="holds no DiagEvo log, and is not empty"):
+            migrate.upgrade(database)
+        with pytest.raises(StoreError, match="holds no DiagEvo log, and is not empty") as caught:
+            migrate.prepare(database, create=True)
+        assert caught.value.exit_code == 5
+        with database.read() as connection:
+            there = {"recipes"} if kept_with is None else {"recipes", "alembic_version"}
+            assert set(inspect(connection).get_table_names()) == there
+        database.close()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
