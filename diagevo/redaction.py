@@ -85,8 +85,12 @@ def remember(secret: str | None) -> None:
 
 def masked(text: str) -> str:
     """`text` with every secret in it as ***. Mask before cutting: a part of a key is not recognised."""
+    return _without(text, _found(text))
+
+
+def _without(text: str, found: Iterator[tuple[int, int]]) -> str:
     out, reached = [], 0
-    for start, end in sorted(_found(text)):
+    for start, end in sorted(found):
         if end > reached:
             out += [text[reached:start], MASK] if start >= reached else []
             reached = end
@@ -147,6 +151,16 @@ def _found(text: str) -> Iterator[tuple[int, int]]:
         yield sent.span("value")
     for shape in _SHAPES.finditer(text):
         yield shape.span()
+    yield from _found_known(text)
+
+
+def unkeyed(text: str) -> str:
+    """`text` with the values of known keys as ***, and nothing else changed: for what a server answers, which
+    may echo the key that it was sent, and is kept as it was said."""
+    return _without(text, _found_known(text))
+
+
+def _found_known(text: str) -> Iterator[tuple[int, int]]:
     for value in _known():
         edge = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 16 else "{}"
         for form in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}:

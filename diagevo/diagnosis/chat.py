@@ -15,6 +15,7 @@ from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
 from diagevo.diagnosis.replies import LONGEST_REPLY
 from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.memory.artifacts import Artifacts, Reply
+from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def reply_of(completion: Any) -> Reply:
     if message is None:
         raise BrokenAnswer(f"no message in the answer ({type(completion).__name__})")
     content = getattr(message, "content", None)
-    text = content[:LONGEST_REPLY] if isinstance(content, str) else ""
+    text = unkeyed(content)[:LONGEST_REPLY] if isinstance(content, str) else ""
     usage = getattr(completion, "usage", None)
     return Reply(
         text=text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"),

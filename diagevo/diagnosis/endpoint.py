@@ -9,7 +9,6 @@ whatever is under way.
 
 import asyncio
 import concurrent.futures
-import os
 import random
 import threading
 from collections import deque
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, StoppedSafely
+from diagevo.redaction import key_from, masked
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -208,7 +208,7 @@ class Endpoint:
                 failed, problem = failed + 1, f"no answer within {self._timeout:g} s"
             except (openai.APIError, BrokenAnswer, ValueError) as error:
                 cause = error.__cause__ or error
-                failed, problem = failed + 1, f"{type(cause).__name__}: {cause}"
+                failed, problem = failed + 1, masked(f"{type(cause).__name__}: {cause}")
             finally:
                 session.pace.leave()
             if failed >= self._patience.tries or limited >= self._patience.limited_tries:
@@ -274,7 +274,7 @@ def retry_after(headers: Any) -> float | None:
 def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI":
     import openai
 
-    key = os.environ.get(key_env)
+    key = key_from(key_env)
     if not key and base_url is None:
         raise ConfigError(
             f"the environment variable {key_env} holds no key for api.openai.com",
@@ -292,11 +292,11 @@ def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI"
 
 
 def _said(error: "APIStatusError") -> str:
-    """The service's own words, on one line."""
+    """The service's own words, on one line. Some echo the key."""
     body = error.body
     if isinstance(body, dict):
         body = body.get("message") or body.get("detail") or body
-    return " ".join(str(body or error.message).split())[:300]
+    return masked(" ".join(str(body or error.message).split()))[:300]
 
 
 def _cancelled() -> DiagEvoError:

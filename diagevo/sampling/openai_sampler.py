@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from diagevo.errors import ServiceError
+from diagevo.redaction import masked, remember, unkeyed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 
 
@@ -36,6 +37,7 @@ class OpenAISampler:
         """
         from openai import DefaultHttpxClient, OpenAI
 
+        remember(None if api_key == "none" else api_key)
         self._url = base_url
         self._model = model
         self._extra = extra or {}
@@ -103,21 +105,28 @@ class OpenAISampler:
             reply = self._client.chat.completions.create(**fields, extra_body=self._extra or None)
         except APIConnectionError as error:
             raise ServiceError(
-                f"{self._url} cannot be reached ({type(error).__name__}: {error.__cause__ or error}).",
+                masked(
+                    f"{self._url} cannot be reached ({type(error).__name__}: {error.__cause__ or error})."
+                ),
                 hint="Is the server running, and is base_url right? It ends in /v1 on most servers.",
             ) from error
         except APIStatusError as error:
             raise ServiceError(
-                f"{self._url} refused a request for {self._model}: {error.status_code} {error.message}",
+                f"{self._url} refused a request for {self._model}: {error.status_code}"
+                f" {masked(error.message)}",
                 hint="Check the model's name, the key, and the length of prompts and responses.",
             ) from error
         except OpenAIError as error:
-            raise ServiceError(f"{self._url} gave a reply that cannot be read: {error}") from error
+            raise ServiceError(
+                f"{self._url} gave a reply that cannot be read: {masked(str(error))}"
+            ) from error
         try:
-            choices = [(choice.message.content or "", choice.finish_reason) for choice in reply.choices[:n]]
+            choices = [
+                (unkeyed(choice.message.content or ""), choice.finish_reason) for choice in reply.choices[:n]
+            ]
         except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
             raise ServiceError(
-                f"{self._url} gave a reply that is no chat completion: {str(reply)[:80]!r}",
+                f"{self._url} gave a reply that is no chat completion: {masked(str(reply))[:80]!r}",
                 hint="Is base_url right? It ends in /v1 on most servers.",
             ) from error
         total = reply.usage.completion_tokens if reply.usage is not None else 0

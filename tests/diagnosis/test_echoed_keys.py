@@ -1,0 +1,134 @@
+"""A server that sends back the key it was given, in every way it can: the key is in no message, and in
+nothing that is kept."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import EmbedderRole
+from diagevo.diagnosis.chat import reply_of
+from diagevo.diagnosis.embedder import OpenAIEmbedder
+from diagevo.diagnosis.endpoint import Endpoint, Patience, RequestRefused
+from diagevo.errors import DiagEvoError, ServiceError
+from diagevo.evaluation.judge import Case, Judge
+from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.database import Database
+from diagevo.redaction import key_from
+from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.sampler import SamplingParams
+from tests.contracts.databases import SQLiteStores
+
+KEY = "opensesame-and-more-4711"
+"""Of no known shape, under a name that does not say what it is."""
+PATIENCE = Patience(tries=1, limited_tries=1)
+
+
+@contextmanager
+def echoing(status: int, body: Callable[[str], Any]) -> Iterator[str]:
+    """The URL of a real server that answers every request with what `body` makes of the Authorization."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            content = json.dumps(body(self.headers["Authorization"])).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def refusing(sent: str) -> Any:
+    return {"error": {"message": f"the header was {sent!r}, the token {sent.removeprefix('Bearer ')}"}}
+
+
+def answering(sent: str) -> Any:
+    message = {"role": "assistant", "content": f"Yes. You said {sent}; the password: is 3"}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "model": sent}
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_DOOR", KEY)
+
+
+def said(error: BaseException) -> str:
+    return f"{error} {getattr(error, 'hint', '')}"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
+def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
+    with echoing(status, refusing) as url:
+        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, PATIENCE)
+        with pytest.raises((ServiceError, RequestRefused)) as caught:
+            endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint.close()
+    assert "the header was" in said(caught.value)
+    assert "***" in said(caught.value)
+    assert KEY not in said(caught.value)
+
+
+def test_what_a_diagnostician_answers_is_kept_without_the_key() -> None:
+    """And unchanged else: words that only look like a secret are the model's."""
+    with echoing(200, answering) as url:
+        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, PATIENCE)
+        got = endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint.close()
+    assert reply_of(got).text == "Yes. You said Bearer ***; the password: is 3"
+
+
+@pytest.mark.parametrize("status", [400, 401, 500])
+def test_no_error_of_an_embedder_repeats_the_key(status: int) -> None:
+    with echoing(status, refusing) as url:
+        role = EmbedderRole(engine="openai", base_url=url, api_key_env="MY_DOOR", dimension=4)
+        embedder = OpenAIEmbedder(role, patience=PATIENCE)
+        with pytest.raises(DiagEvoError) as caught:
+            embedder.embed(["a text"])
+        embedder.close()
+    assert "***" in said(caught.value)
+    assert KEY not in said(caught.value)
+
+
+PARAMS = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=8)
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, refusing), (500, refusing), (200, lambda sent: sent)])
+def test_no_error_of_a_sampler_repeats_the_key(status: int, body: Callable[[str], Any]) -> None:
+    with echoing(status, body) as url:
+        sampler = OpenAISampler(url, "m", api_key=key_from("MY_DOOR") or "", retries=0)
+        with pytest.raises(ServiceError) as caught:
+            sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=1)
+        sampler.close()
+    assert "***" in said(caught.value)
+    assert KEY not in said(caught.value)
+
+
+def test_a_judges_reply_is_kept_without_the_key(tmp_path: Path) -> None:
+    database = Database(SQLiteStores(tmp_path).new(tmp_path).url)
+    with echoing(200, answering) as url:
+        sampler = OpenAISampler(url, "m", api_key=KEY, retries=0)
+        judge = Judge(sampler, "m", Artifacts(database))
+        assert judge.same([Case("What is 1 + 1?", "2", "two")]) == [True]
+        sampler.close()
+    with database.read() as connection:
+        kept = [bytes(c).decode() for (c,) in connection.exec_driver_sql("SELECT content FROM artifact")]
+    database.close()
+    assert kept == ["Yes. You said Bearer ***; the password: is 3"]
