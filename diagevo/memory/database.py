@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from diagevo.errors import StoreError
+from diagevo.memory import holder
 from diagevo.memory.location import database_url, shown
 from diagevo.redaction import masked
 
@@ -114,6 +115,8 @@ class Database:
         with _explained(self), self._readers.connect() as connection:
             if begin := self._begin.get("BEGIN"):
                 begin(connection)
+            else:  # a reader holds nobody up, and its rows may wait in a pager
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield connection
 
     @contextmanager
@@ -254,7 +257,8 @@ def _postgres(url: URL) -> Engine:
         deadline = time.monotonic() + (RESTART_SECONDS if answered else 0)
         while True:
             try:
-                connection = dialect.connect(*arguments, **options)
+                connection = dialect.connect(*arguments, **holder.session(options))
+                holder.bound(connection)
             except dialect.loaded_dbapi.OperationalError:
                 if time.monotonic() > deadline:
                     answered = False  # whoever tells of the end is not kept waiting again
@@ -274,6 +278,8 @@ def _explained(database: Database) -> Iterator[None]:
         yield
     except DBAPIError as error:
         explained = _explanation(shown(database.url), error)
+        if database.dialect == "postgresql":
+            explained = holder.explained(database.engine, shown(database.url), error.orig) or explained
         if explained is None:
             raise
         raise explained from error

@@ -1,9 +1,20 @@
 """What only PostgreSQL can do to a log: replicas' sessions, and holders that stand still."""
 
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from diagevo.errors import StoreError
+from diagevo.memory import holder
 from diagevo.memory.backup import check
 from diagevo.memory.database import Database
 from diagevo.memory.events import StageStarted
@@ -36,4 +47,129 @@ def test_a_session_of_a_replica_changes_no_event_after_the_upgrade(postgres_stor
         with pytest.raises(DBAPIError, match="event is append-only"):
             changed(change)
     assert all(finding.ok for finding in check(database))
+    database.close()
+
+
+HOLDER = """
+import os, signal, sys
+from diagevo.errors import StoreError
+from diagevo.memory import holder
+from diagevo.memory.database import Database
+from diagevo.memory.events import StageStarted
+from diagevo.memory.log import Log
+from diagevo.memory.records import pending
+
+url, holder.IDLE_SECONDS, once = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "once"
+database = Database(url)
+log = Log(database)
+print("ready", flush=True)
+number = 0
+while number < 100_000:
+    try:
+        with database.write() as connection:
+            log.append("b", number, [pending("b", 1, StageStarted(stage="b", attempt=number + 1))],
+                       connection=connection)
+            if once:
+                print("holds", flush=True)
+                os.kill(os.getpid(), signal.SIGSTOP)
+        number += 1
+    except StoreError as error:
+        if once:
+            print(error.message, error.exit_code, flush=True)
+            break
+    print(number, flush=True)
+"""
+
+
+@contextmanager
+def _holder(url: str, idle_seconds: int, how: str) -> Iterator[subprocess.Popen[str]]:
+    arguments = [sys.executable, "-c", HOLDER, url, str(idle_seconds), how]
+    with subprocess.Popen(arguments, text=True, stdout=subprocess.PIPE) as process:
+        try:
+            assert _line(process) == "ready"
+            yield process
+        finally:
+            process.kill()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip()
+
+
+def _stopped(process: subprocess.Popen[str]) -> None:
+    """Wait until the process stands still."""
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def test_a_holder_with_other_limits_is_named_by_whoever_waits(
+    postgres_stores: PostgresStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgres_stores.new(tmp_path).url
+    with _holder(url, 0, "once") as process:  # 0: the server never ends it
+        assert _line(process) == "holds"
+        _stopped(process)
+        monkeypatch.setattr(holder, "LOCK_SECONDS", 1)
+        database = Database(url)
+        with pytest.raises(StoreError) as caught:
+            Log(database).append("a", 0, [EVENT])
+        assert caught.value.exit_code == 5
+        assert f"(diagevo {process.pid} on " in caught.value.message
+        assert "in a transaction since 20" in caught.value.message
+        assert caught.value.message.endswith("and idle in transaction")
+        assert "pg_terminate_backend(" in (caught.value.hint or "")
+    assert Log(database).append("a", 0, [EVENT]).positions == (1,)
+    database.close()
+
+
+def test_a_holder_that_stands_still_is_ended_and_told_so_when_it_wakes(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    url = postgres_stores.new(tmp_path).url
+    database = Database(url)
+    with _holder(url, 1, "once") as process:
+        assert _line(process) == "holds"
+        _stopped(process)
+        assert Log(database).append("a", 0, [EVENT]).positions == (1,)
+        process.send_signal(signal.SIGCONT)
+        said = _line(process)
+    assert said.startswith("this process stood still for 1 s inside a transaction")
+    assert said.endswith(" 5")
+    assert Log(database).head("b").sequence == 0
+    database.close()
+
+
+def test_a_writer_stopped_at_any_moment_stops_nobody_else(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    url = postgres_stores.new(tmp_path).url
+    database = Database(url)
+    log = Log(database)
+    moments = random.Random(12)
+    with _holder(url, 1, "on") as process:
+        written = 0
+        for attempt in range(1, 11):
+            for _ in range(moments.randrange(1, 12)):
+                written = int(_line(process))
+            process.send_signal(signal.SIGSTOP)
+            _stopped(process)
+            event = pending("a", 1, StageStarted(stage="a", attempt=attempt))
+            assert log.append("a", attempt - 1, [event]).fresh == (True,)
+            process.send_signal(signal.SIGCONT)
+    positions = [record.position for record in log.read()]
+    assert positions == list(range(1, len(positions) + 1))
+    assert (log.head("a").sequence, log.head("b").sequence >= written) == (10, True)
+    database.close()
+
+
+def test_a_reader_may_take_its_time(
+    postgres_stores: PostgresStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holder, "IDLE_SECONDS", 1)
+    database = Database(postgres_stores.new(tmp_path).url)
+    limit = text("SHOW idle_in_transaction_session_timeout")
+    with database.read() as connection:
+        assert connection.execute(limit).scalar_one() == "0"
+    with database.write() as connection:
+        assert connection.execute(limit).scalar_one() == "1s"
     database.close()
