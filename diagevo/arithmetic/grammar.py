@@ -254,8 +254,6 @@ FAMILIES: dict[str, Family] = {
     )
 }
 
-_JOINED = re.compile(r"first (.+?) ; second (.+?) ; add both")
-
 
 def _pattern(family: Family, wording: str) -> tuple[re.Pattern[str], list[int]]:
     """The wording as a regular expression, and which number each of its groups is."""
@@ -284,8 +282,9 @@ def parse(question: str) -> tuple[Part, ...] | None:
     text = " ".join(question.lower().split()).rstrip(" .?!")
     if part := _parse_part(text):
         return (part,)
-    if joined := _JOINED.fullmatch(text):
-        first, second = map(_parse_part, joined.groups())
+    if text.startswith("first ") and text.endswith(" ; add both"):
+        left, _, right = text.removeprefix("first ").removesuffix(" ; add both").partition(" ; second ")
+        first, second = _parse_part(left), _parse_part(right)
         if first and second:
             return first, second
     return None
@@ -335,7 +334,8 @@ def write_solution(steps: Sequence[Step], answer: int) -> str:
     return ";".join([*map(str, steps), f"\\boxed{{{answer}}}"])
 
 
-_STEP = re.compile(r"(?:r(-?\d+)|(-?\d+)([-+*])(-?\d+))=(-?\d+)")
+_INTEGER = r"(-?\d{1,100})"  # what is longer no model worked out, and Python refuses to read
+_STEP = re.compile(rf"(?:r{_INTEGER}|{_INTEGER}([-+*]){_INTEGER})={_INTEGER}")
 
 
 def read_steps(trajectory: str) -> list[Step]:

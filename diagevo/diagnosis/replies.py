@@ -21,6 +21,8 @@ LONGEST_PHRASE = 1000
 """Characters. Longer is no phrase at all but a broken reply."""
 LONGEST_REPLY = 200_000
 """Characters of a reply that are looked at."""
+MOST_OBJECTS = 100
+"""Broken objects of a reply that are passed over; each costs a look at the whole reply."""
 
 T = TypeVar("T")
 
@@ -161,7 +163,10 @@ def first_object(text: str) -> dict[str, Any]:
         raise _Broken("the reply is empty.")
     complaint = "the reply holds no JSON object."
     position = 0
-    while (start := _OBJECT.search(text, position)) is not None:
+    for _ in range(MOST_OBJECTS):
+        start = _OBJECT.search(text, position)
+        if start is None:
+            break
         try:
             return _DECODER.raw_decode(text, start.start())[0]
         except json.JSONDecodeError as error:
@@ -174,7 +179,7 @@ def first_object(text: str) -> dict[str, Any]:
     raise _Broken(complaint)
 
 
-_OBJECT = re.compile(r'\{\s*["}]')
+_OBJECT = re.compile(r'\{\s*+["}]')
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from typing import Protocol
 from diagevo.evaluation.questions import LETTERS, Question
 from diagevo.selfplay.answers import boxed_answer, extract_choice
 
-_STATED = re.compile(r"(?:the\s+)?(?:final\s+)?answer\s*(?:is)?\s*:\s*(?P<answer>[^\n]+)", re.IGNORECASE)
-_WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
+_STATED = re.compile(r"answer\s*+(?:is\s*+)?:\s*(?P<answer>[^\n]+)", re.IGNORECASE)
+_WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*+\{([^{}]*+)\}")
+_COMMA = re.compile(r" ?, ?")
+_WHOLE = re.compile(r"[+-]?\d++\.0")
 
 
 class Checker(Protocol):
@@ -39,12 +41,20 @@ def plain_text(answer: str) -> str:
     """
     text = _WRAPPED.sub(r"\1", answer).replace("$", "").replace("**", "")
     text = " ".join(text.split()).casefold().strip().rstrip(".?").strip()
-    while len(text) > 1 and (
-        text[0] + text[-1] in ("()", "[]", '""', "''", "``") or text[0] + text[-1] == "{}"
-    ):
-        text = text[1:-1].strip()
-    text = re.sub(r"\s*,\s*", ",", text)
-    return text.removesuffix(".0") if re.fullmatch(r"[+-]?\d+\.0", text) else text
+    text = _COMMA.sub(",", _bare(text))
+    return text.removesuffix(".0") if _WHOLE.fullmatch(text) else text
+
+
+def _bare(text: str) -> str:
+    """A text with single spaces without the brackets and quotes around it, however many."""
+    start, end = 0, len(text)
+    while end - start > 1 and text[start] + text[end - 1] in ("()", "[]", "{}", '""', "''", "``"):
+        start, end = start + 1, end - 1
+        while start < end and text[start] == " ":
+            start += 1
+        while start < end and text[end - 1] == " ":
+            end -= 1
+    return text[start:end]
 
 
 def right_by_rule(

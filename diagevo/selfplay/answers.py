@@ -1,11 +1,15 @@
-"""Where the answer stands in a text: the box, the boxes of a whole solution, the multiple-choice letter."""
+"""Where the answer stands in a text: the box, the boxes of a whole solution, the multiple-choice letter.
+
+A text is what a model wrote, of any length. Each pattern takes a run of like characters whole (`*+`, `++`)
+and begins once a run, so its work grows with the length of the text and no faster.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-_BOX_PARTS = re.compile(r"(?P<box>\\+boxed\s*\{)|\\.|(?P<open>\{)|(?P<close>\})", re.DOTALL)
+_BOX_PARTS = re.compile(r"(?P<box>\\++boxed\s*+\{)|(?:\\\\)++|\\.|(?P<open>\{)|(?P<close>\})", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z]+")
 _COMMAND = re.compile(r"\\(?:text|mathrm|textbf|mbox)\b|\\[A-Za-z]+")
 
@@ -78,19 +82,22 @@ def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
     """Ways to state a letter, the surest first."""
     letter = rf"[{re.escape(letters)}]"
     wrapped = (
-        rf"(?:\\(?:text|mathrm|mathbf|textbf)\s*\{{)?\s*[(\[*$]*\s*(?P<letter>{letter})(?![A-Za-z0-9'’])"
+        rf"(?:\\(?:text|mathrm|mathbf|textbf)\s*+\{{)?+\s*+[(\[*$]*+\s*+(?P<letter>{letter})(?![A-Za-z0-9'’])"
     )
     plain = rf"(?<![A-Za-z0-9'’\\])(?P<letter>{letter})(?![A-Za-z0-9'’])"
     marked = rf"(?<![A-Za-z0-9'’\\])(?P<letter>{letter})(?=\s*(?:[.):,*\]]|$))"
+    at_line = r"^[^\S\n]*+"
     return (
-        re.compile(rf"(?i:final\s+answer).{{0,100}}?(?<![A-Za-z]){plain}", re.DOTALL),
-        re.compile(rf"(?i:answer|solution)(?i:\s+(?:is|should be|must be|would be))?\s*:?\s*{wrapped}"),
+        re.compile(rf"(?i:final\s++answer).{{0,100}}?(?<![A-Za-z]){plain}", re.DOTALL),
+        re.compile(
+            rf"(?i:answer|solution)(?i:\s++(?:is|should be|must be|would be))?\s*+(?::\s*+)?{wrapped}"
+        ),
         re.compile(rf"(?i:answer)[^.\n]{{0,50}}?{plain}"),
-        re.compile(rf"\A\s*[(\[*]*{marked}"),
-        re.compile(rf"(?i:\b(?:it'?s|it is|is|choose|pick|select|option|choice))\s*:?\s*{wrapped}"),
-        re.compile(rf"[(\[]\s*(?P<letter>{letter})\s*[)\]]"),
-        re.compile(rf"^\s*\**{marked}", re.MULTILINE),
-        re.compile(rf"^\s*{plain}(?=\s+[A-Z])", re.MULTILINE),
+        re.compile(rf"\A\s*+[(\[*]*+{marked}"),
+        re.compile(rf"(?i:\b(?:it'?s|it is|is|choose|pick|select|option|choice))\s*+(?::\s*+)?{wrapped}"),
+        re.compile(rf"[(\[]\s*+(?P<letter>{letter})\s*+[)\]]"),
+        re.compile(rf"{at_line}\**+{marked}", re.MULTILINE),
+        re.compile(rf"{at_line}{plain}(?=\s++[A-Z])", re.MULTILINE),
         re.compile(plain),
     )
 
@@ -98,7 +105,22 @@ def _choice_patterns(letters: str) -> tuple[re.Pattern[str], ...]:
 _NEGATED = re.compile(
     r"(?i:\bnot|n't|\bnor|\bneither|\bnever|\bexcept|\brather than|\binstead of)\W*(?:\w+\W+){0,2}\Z"
 )
-_ALTERNATIVE = r"\s*[)\]*]*\s*(?:,|or|and|/)\s*[(\[*]*\s*"
+_SMALL = re.compile(r"\s++[a-z]")
+
+
+@lru_cache(maxsize=64)
+def _in_box(letters: str) -> re.Pattern[str]:
+    """A box that holds a letter, with signs, a text command or further words around it."""
+    return re.compile(
+        rf"(?:[^\w\\]|\\(?![a-z]))*+(?:\\[a-z]++\s*+\{{)?\W*+([{re.escape(letters)}])\b(?:[\W_].*)?",
+        re.DOTALL,
+    )
+
+
+@lru_cache(maxsize=64)
+def _another(letters: str) -> re.Pattern[str]:
+    """What follows the first letter of "A or B"."""
+    return re.compile(rf"\s*+[)\]*]*+\s*+(?:,|or|and|/)\s*+[(\[*]*+\s*+[{re.escape(letters)}](?![A-Za-z])")
 
 
 def extract_choice(text: str, letters: Sequence[str]) -> str | None:
@@ -113,9 +135,7 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
     joined = "".join(letters)
     box = extract_boxed(text)
     if box is not None:
-        bare = re.fullmatch(
-            rf"\W*(?:\\[a-z]+\s*\{{)?\W*([{re.escape(joined)}])\b(?:[\W_].*)?", box, re.DOTALL
-        )
+        bare = _in_box(joined).fullmatch(box)
         if bare is not None:
             return bare.group(1)
     *sure, last = _choice_patterns(joined)
@@ -124,12 +144,9 @@ def extract_choice(text: str, letters: Sequence[str]) -> str | None:
             letter, start, end = match["letter"], match.start("letter"), match.end("letter")
             if _NEGATED.search(text[max(0, start - 40) : start]):
                 continue
-            if (
-                re.match(rf"{_ALTERNATIVE}[{re.escape(joined)}](?![A-Za-z])", text[end:])
-                and pattern is not last
-            ):
+            if pattern is not last and _another(joined).match(text, end):
                 return None
-            if letter in "AI" and re.match(r"\s+[a-z]", text[end:]):
+            if letter in "AI" and _SMALL.match(text, end):
                 continue
             return letter
     return None

@@ -30,15 +30,20 @@ DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
 Verdict = bool | None
 Item = TypeVar("Item")
 
+_SAYS_SOMETHING = re.compile(r"\w")
 _CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
 _HUGE = re.compile(
-    r"\d{400,}"  # a number of hundreds of digits
-    r"|(?:\^|\*\*)[\s{(]*\d{5,}"  # a power of ten thousand and more
-    r"|\d{4,}\s*\)?\s*!|!\s*\)?\s*!"  # a factorial of a thousand and more, or of a factorial
-    r"|\d[\s})]*(?:\^|\*\*)[\s{(]*\d+[\s})]*(?:\^|\*\*)[\s{(]*\d"  # a power of powers
+    r"(?<!\d)\d{400,}"  # a number of hundreds of digits
+    r"|(?:\^|\*\*)[\s{(]*+\d{5,}"  # a power of ten thousand and more
+    r"|(?<!\d)\d{4,}+\s*+(?:\)\s*+)?!"  # a factorial of a thousand and more
+    r"|!\s*+(?:\)\s*+)?!"  # a factorial of a factorial
+    r"|\d[\s})]*+(?:\^|\*\*)[\s{(]*+\d++[\s})]*+(?:\^|\*\*)[\s{(]*+\d"  # a power of powers
 )
 MAX_COMPARISONS = 2_500
 """Items of one list times items of the other, above which math-verify compares them."""
+
+MAX_WORK = 20 * MAX_COMPARISONS
+"""Characters of terms that one decision compares, above which math-verify compares the answers."""
 
 
 def decide(a: str, b: str) -> Verdict:
@@ -46,7 +51,12 @@ def decide(a: str, b: str) -> Verdict:
     spelling = _spelling(a)
     if spelling == _spelling(b):
         return spelling != ""
-    return _any([_same(left, right) for left in readings(a) for right in readings(b)])
+    lefts, rights = readings(a), readings(b)
+    comparison = _Comparison()
+    try:
+        return _any([comparison.same(left, right) for left in lefts for right in rights])
+    except _TooMuch:
+        return None
 
 
 def _spelling(text: str) -> str:
@@ -64,7 +74,7 @@ def _expression(text: str) -> str | None:
     first = readings(text)[0]
     if isinstance(first, Opaque) and first.prose:
         answer = first.text
-        if not re.search(r"\w", answer):
+        if not _SAYS_SOMETHING.search(answer):
             return None
     else:
         answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
@@ -86,44 +96,6 @@ def _all(verdicts: Sequence[Verdict]) -> Verdict:
     return False if False in verdicts else None if None in verdicts else True
 
 
-def _same(a: Answer, b: Answer) -> Verdict:
-    if isinstance(a, Assignment) and isinstance(b, Assignment):
-        # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
-        return _same(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
-    if isinstance(a, Assignment) and not isinstance(b, Opaque):
-        return _same(a.value, b)
-    if isinstance(b, Assignment) and not isinstance(a, Opaque):
-        return _same(a, b.value)
-    if isinstance(a, Words) and isinstance(b, Words):
-        return a.text == b.text
-    if isinstance(a, Words):
-        return _same_as_words(a, b)
-    if isinstance(b, Words):
-        return _same_as_words(b, a)
-    if isinstance(a, Group) and isinstance(b, Group):
-        return _same_groups(a, b)
-    if isinstance(a, Scalar) and isinstance(b, Scalar):
-        return _same_scalars(a, b)
-    if isinstance(a, Scalar) and isinstance(b, Group):
-        return _same_as_scalar(a, b)
-    if isinstance(b, Scalar) and isinstance(a, Group):
-        return _same_as_scalar(b, a)
-    return None
-
-
-def _same_as_scalar(scalar: Scalar, group: Group) -> Verdict:
-    """A list of one value, however often it is listed, is that value."""
-    if group.kind == "list":
-        return _cover([scalar], group.items, _same)
-    return None if parse(scalar.value) is None else False
-
-
-def _same_as_words(words: Words, other: Answer) -> Verdict:
-    if isinstance(other, Scalar) and len(words.text) == 1:
-        return _same_scalars(Scalar(words.text, words.text), other)
-    return None if isinstance(other, Opaque) else False
-
-
 def _solutions(items: Sequence[Answer]) -> list[dict[str, Answer]] | None:
     """Solutions in several unknowns out of a flat list `p=5, q=2, p=7, q=2`; None if an item has no name."""
     found: list[dict[str, Answer]] = []
@@ -136,40 +108,95 @@ def _solutions(items: Sequence[Answer]) -> list[dict[str, Answer]] | None:
     return found
 
 
-def _same_solution(a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
-    return _all([_same(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
+class _TooMuch(Exception):
+    """Two answers take more work than a decision may."""
 
 
-def _cover(a: Sequence[Item], b: Sequence[Item], same: Callable[[Item, Item], Verdict]) -> Verdict:
-    """Equality as sets: each item of either side agrees with one of the other."""
-    if len(a) * len(b) > MAX_COMPARISONS:
-        return None  # math-verify sorts
-    table = [[same(x, y) for y in b] for x in a]
-    return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
+class _Comparison:
+    """Compares two answers, each pair of their parts once, within a bound that holds whatever is wrong."""
 
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+        self.known: dict[tuple[int, int], Verdict] = {}  # by identity: both answers outlive the comparison
 
-def _same_groups(a: Group, b: Group) -> Verdict:
-    kinds = {a.kind, b.kind}
-    if kinds == {"list"}:
-        left, right = _solutions(a.items), _solutions(b.items)
-        if left and right and max(map(len, left + right)) > 1:
-            return _cover(left, right, _same_solution)
-        return _cover(a.items, b.items, _same)
-    if kinds == {"union"}:
-        return _cover(a.items, b.items, _same) or None  # [0,2] is [0,1] ∪ [1,2]
-    if len(kinds) == 1:
-        if len(a.items) != len(b.items):
-            return False
-        return _all([_same(x, y) for x, y in zip(a.items, b.items, strict=True)])
-    if kinds == {"list", "()"}:  # 1, 3 may be written for (1, 3), but not 3, 1
-        if len(a.items) == len(b.items) and _all(
-            [_same(x, y) for x, y in zip(a.items, b.items, strict=True)]
-        ):
-            return True
-        return None if _cover(a.items, b.items, _same) is not False else False
-    if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
-        return False  # intervals with other ends
-    return None
+    def same(self, a: Answer, b: Answer) -> Verdict:
+        """Whether two parts agree. Raises _TooMuch where the bound is reached."""
+        pair = (id(a), id(b))
+        if pair not in self.known:
+            scalars = isinstance(a, Scalar) and isinstance(b, Scalar)
+            self.left -= len(a.text) + len(b.text) if scalars else 1
+            if self.left < 0:
+                raise _TooMuch
+            self.known[pair] = self._same(a, b)
+        return self.known[pair]
+
+    def _same(self, a: Answer, b: Answer) -> Verdict:
+        if isinstance(a, Assignment) and isinstance(b, Assignment):
+            # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
+            return self.same(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
+        if isinstance(a, Assignment) and not isinstance(b, Opaque):
+            return self.same(a.value, b)
+        if isinstance(b, Assignment) and not isinstance(a, Opaque):
+            return self.same(a, b.value)
+        if isinstance(a, Words) and isinstance(b, Words):
+            return a.text == b.text
+        if isinstance(a, Words):
+            return self._same_as_words(a, b)
+        if isinstance(b, Words):
+            return self._same_as_words(b, a)
+        if isinstance(a, Group) and isinstance(b, Group):
+            return self._same_groups(a, b)
+        if isinstance(a, Scalar) and isinstance(b, Scalar):
+            return _same_scalars(a, b)
+        if isinstance(a, Scalar) and isinstance(b, Group):
+            return self._same_as_scalar(a, b)
+        if isinstance(b, Scalar) and isinstance(a, Group):
+            return self._same_as_scalar(b, a)
+        return None
+
+    def _same_as_scalar(self, scalar: Scalar, group: Group) -> Verdict:
+        """A list of one value, however often it is listed, is that value."""
+        if group.kind == "list":
+            return self._cover([scalar], group.items, self.same)
+        return None if parse(scalar.value) is None else False
+
+    def _same_as_words(self, words: Words, other: Answer) -> Verdict:
+        if isinstance(other, Scalar) and len(words.text) == 1:
+            return _same_scalars(Scalar(words.text, words.text), other)
+        return None if isinstance(other, Opaque) else False
+
+    def _same_solution(self, a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
+        return _all([self.same(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
+
+    def _cover(self, a: Sequence[Item], b: Sequence[Item], same: Callable[[Item, Item], Verdict]) -> Verdict:
+        """Equality as sets: each item of either side agrees with one of the other."""
+        if len(a) * len(b) > MAX_COMPARISONS:
+            return None  # math-verify sorts
+        table = [[same(x, y) for y in b] for x in a]
+        return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
+
+    def _same_groups(self, a: Group, b: Group) -> Verdict:
+        kinds = {a.kind, b.kind}
+        if kinds == {"list"}:
+            left, right = _solutions(a.items), _solutions(b.items)
+            if left and right and max(map(len, left + right)) > 1:
+                return self._cover(left, right, self._same_solution)
+            return self._cover(a.items, b.items, self.same)
+        if kinds == {"union"}:
+            return self._cover(a.items, b.items, self.same) or None  # [0,2] is [0,1] ∪ [1,2]
+        if len(kinds) == 1:
+            if len(a.items) != len(b.items):
+                return False
+            return _all([self.same(x, y) for x, y in zip(a.items, b.items, strict=True)])
+        if kinds == {"list", "()"}:  # 1, 3 may be written for (1, 3), but not 3, 1
+            if len(a.items) == len(b.items) and _all(
+                [self.same(x, y) for x, y in zip(a.items, b.items, strict=True)]
+            ):
+                return True
+            return None if self._cover(a.items, b.items, self.same) is not False else False
+        if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
+            return False  # intervals with other ends
+        return None
 
 
 def _same_scalars(a: Scalar, b: Scalar) -> Verdict:
@@ -202,7 +229,7 @@ def _same_terms(a: str, b: str) -> Verdict:
     left, right = parse(a), parse(b)
     if left is None or right is None:
         return _same_ratio(a, b)
-    if any(True for term in (left, right) for _ in symbols(term)):
+    if symbols(left) or symbols(right):
         return same_value(left, right)
     decimal = "." in a or "." in b
     x, y = exact(left), exact(right)

@@ -53,21 +53,34 @@ nolimits rm bf it sf tt quad qquad hfill centering noindent ensuremath mathstrut
 _DROPPED = frozenset(_DROPPED_NAMES.split())
 _TEXT = re.compile(
     r"\\(?:text|mbox|hbox|textrm|textbf|textit|textsf|textnormal|mathrm|mathbf|mathit|mathsf|operatorname|emph)"
-    r"\*?\s*\{([^{}]*)\}"
+    r"\*?\s*+\{([^{}]*+)\}"
 )
-_GAP = re.compile(r"(?<!\\)\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*\{[^{}]*\})|~")
-_COMMAND = re.compile(r"\\([A-Za-z]+)")
-_MATRIX = re.compile(r"\\begin\s*\{|\\\\\s*\[")
+_GAP = re.compile(r"(?<!\\)\\(?:[,;:> ]|(?:hspace|vspace|phantom|hskip)\*?\s*+\{[^{}]*+\})|~")
+_COMMAND = re.compile(r"\\([A-Za-z]++)")
+_MATRIX = re.compile(r"\\begin\s*+\{|\\\\\s*+\[")
+_ESCAPED_TWICE = re.compile(r"\\\\(?=[A-Za-z(){}\[\]])")
+_TIGHT = re.compile(r"\\!\s*+")
+_GAP_OF_THOUSANDS = re.compile(r"(?<=\d)\\[,;: ]\s*+(?=\d{3}(?!\d))")  # 32\,349
+_COMMA = re.compile(r"(?:(?<!\s)\s++)?+\{\s*+,\s*+\}\s*+")
+_DEGREES = re.compile(r"\^\s*+(?:\{\s*+)?\\(?:circ|degree)\s*+\}?")
+_ORDINAL = re.compile(r"(?<=\d)\s*+(?:\^\s*+)?(?:\{\s*+)?(?:st|nd|rd|th)\s*\}?(?![A-Za-z])")  # 5th
+_NOON = re.compile(r"(?<![A-Za-z])([AaPp])\.\s?([Mm])(?![A-Za-z])\.?")
+_PERCENT = re.compile(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z])")
 _FRAC = re.compile(
-    r"\\(frac|binom)\s*(?:\{([^{}]*)\}|(\\[A-Za-z]+|[0-9A-Za-z]))\s*(?:\{([^{}]*)\}|([0-9A-Za-z]))"
+    r"\\(frac|binom)\s*+(?:\{([^{}]*+)\}|(\\[A-Za-z]++|[0-9A-Za-z]))\s*+(?:\{([^{}]*+)\}|([0-9A-Za-z]))"
 )
-_REPEATING = re.compile(r"(\d*)\.(\d*)\s*\\(?:overline|bar|dot)\s*\{?\s*(\d+)\s*\}?")
-_SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*\{\s*([A-Z]{2,})\s*\}")
-_ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*\{\s*([A-Za-z])\s*\}")
-_MILLIONS = re.compile(r"(?<=\d)(\s*)(thousand|million|billion|trillion)(?![A-Za-z])", re.IGNORECASE)
+_SQRT = re.compile(r"\\sqrt\s*+([0-9A-Za-z])")
+_SINGLE = re.compile(r"([\^_])\s*+\{\s*+([0-9A-Za-z])\s*+\}")
+_SPACES = re.compile(r"\s++")
+_REPEATING = re.compile(r"(?<!\d)(\d*+)\.(\d*+)\s*+\\(?:overline|bar|dot)\s*+(?:\{\s*+)?(\d++)\s*+\}?")
+_SEGMENT = re.compile(r"\\(?:overline|overleftrightarrow)\s*+\{\s*+([A-Z]{2,}+)\s*+\}")
+_ACCENT = re.compile(r"\\(vec|hat|bar|overline|widehat|tilde|overrightarrow)\s*+\{\s*+([A-Za-z])\s*+\}")
+_MILLIONS = re.compile(r"(?<=\d)(\s*+)(thousand|million|billion|trillion)(?![A-Za-z])", re.IGNORECASE)
 _ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})")
-_LAST_NOISE = re.compile(r"[\s.,;:]+\Z|\A[\s,;:]+")
+_INDEXED_POWER = re.compile(r"([A-Za-z])\^(\w|\{[^{}]*+\})_(\w|\{[^{}]*+\})")
+_BOX = re.compile(r"\\++boxed\s*+(?=\{)")
+_BRACES = re.compile(r"(?<!\\)[{}]")
+_DELIMITERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'))
 
 
 def _repeating(match: re.Match[str]) -> str:
@@ -96,53 +109,65 @@ def _command(match: re.Match[str]) -> str:
 
 
 def nesting(text: str) -> int:
-    """How deep the brackets of a text are nested."""
-    depth = deepest = 0
+    """How deep the brackets of a text are nested, or of any piece of it."""
+    depth = lowest = deepest = 0
     for char in text:
         depth += (char in "{([") - (char in "})]")
-        deepest = max(deepest, depth)
+        lowest = min(lowest, depth)
+        deepest = max(deepest, depth - lowest)
     return deepest
 
 
-def enclosed(text: str, opening: str, closing: str) -> bool:
-    """Whether the first character's bracket is closed by the last character, and not before."""
-    if not (text.startswith(opening) and text.endswith(closing)) or len(text) < 2:
-        return False
-    depth = 0
-    for i, char in enumerate(text):
-        escaped = i > 0 and text[i - 1] == "\\" and char in "{}"
-        if char == opening and not escaped:
-            depth += 1
-        elif char == closing and not escaped:
-            depth -= 1
-            if depth == 0:
-                return i == len(text) - 1
-    return False
+def _closing_braces(text: str) -> dict[int, int]:
+    """Where each opening brace of a text is closed. Escaped braces are content."""
+    closed: dict[int, int] = {}
+    opened: list[int] = []
+    for brace in _BRACES.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed[opened.pop()] = brace.start()
+    return closed
+
+
+def _undelimited(text: str) -> str:
+    """A text without the first kind of delimiters that stand around it, if they stand nowhere inside."""
+    for opening, closing in _DELIMITERS:
+        if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
+            inner = text[len(opening) : -len(closing)]
+            return text if opening in inner or closing in inner or inner.endswith("\\") else inner
+    return text
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """The piece of a text without white space and marks of punctuation around it."""
+    while start < end and (text[end - 1].isspace() or text[end - 1] in ".,;:"):
+        end -= 1
+    while start < end and (text[start].isspace() or text[start] in ",;:"):
+        start += 1
+    return start, end
 
 
 def strip_wrappers(text: str) -> str:
-    """Take off what surrounds a whole answer: math delimiters, invisible braces, bold marks, quotes."""
+    """Take off what surrounds a whole answer: math delimiters, invisible braces, bold marks, quotes.
+
+    The braces are matched once for all layers, and delimiters of one kind are taken off at most once.
+    """
     while True:
         before = text
-        text = _LAST_NOISE.sub("", text)
-        for opening, closing in (
-            ("$$", "$$"),
-            ("$", "$"),
-            (r"\(", r"\)"),
-            (r"\[", r"\]"),
-            ("**", "**"),
-            ('"', '"'),
-        ):
-            inner = text[len(opening) : -len(closing)]
-            if len(text) > len(opening + closing) and text.startswith(opening) and text.endswith(closing):
-                if opening not in inner and closing not in inner and not inner.endswith("\\"):
-                    text = inner
+        start, end = _trimmed(text, 0, len(text))
+        text = _undelimited(text[start:end])
+        start, end = 0, len(text)
+        closed = _closing_braces(text) if "{" in text else {}
+        while True:
+            at = start, end
+            box = _BOX.match(text, start, end)
+            opening = box.end() if box else start
+            if closed.get(opening) == end - 1:
+                start, end = _trimmed(text, opening + 1, end - 1)
+            if at == (start, end):
                 break
-        if enclosed(text, "{", "}"):
-            text = text[1:-1]
-        box = re.match(r"\\+boxed\s*(?=\{)", text)
-        if box and enclosed(text[box.end() :], "{", "}"):
-            text = text[box.end() + 1 : -1]
+        text = text[start:end]
         if text == before:
             return text
 
@@ -157,10 +182,10 @@ def normalise(text: str) -> str:
         return " ".join(text.split())
     text = strip_wrappers(text.translate(_UNICODE))
     if "\\\\" in text and not _MATRIX.search(text):
-        text = re.sub(r"\\\\(?=[A-Za-z(){}\[\]])", r"\\", text)  # a string that was escaped once too often
-    text = re.sub(r"\\!\s*", "", text)
-    text = re.sub(r"(?<=\d)\\[,;: ]\s*(?=\d{3}(?!\d))", "", text)  # 32\,349
-    text = re.sub(r"\s*\{\s*,\s*\}\s*", ",", text)
+        text = _ESCAPED_TWICE.sub(r"\\", text)  # a string that was escaped once too often
+    text = _TIGHT.sub("", text)
+    text = _GAP_OF_THOUSANDS.sub("", text)
+    text = _COMMA.sub(",", text)
     text = _GAP.sub(" ", text)
     if not _MATRIX.search(text):
         text = text.replace("&", " ")
@@ -169,19 +194,19 @@ def normalise(text: str) -> str:
             lambda match: f" {match[1]} " if len(match[1].strip()) != 1 else match[1].strip(), text
         )
     text = _COMMAND.sub(_command, text)
-    text = re.sub(r"\^\s*\{?\s*\\(?:circ|degree)\s*\}?", " degrees ", text)
+    text = _DEGREES.sub(" degrees ", text)
     text = _REPEATING.sub(_repeating, text)
     text = _SEGMENT.sub(r"\1", text)
     text = _ACCENT.sub(r"\\\1 \2", text)
-    text = re.sub(r"(?<=\d)\s*\^?\s*\{?\s*(?:st|nd|rd|th)\s*\}?(?![A-Za-z])", "", text)  # 5th
-    text = re.sub(r"(?<![A-Za-z])([AaPp])\.\s?([Mm])(?![A-Za-z])\.?", r"\1\2", text)
+    text = _ORDINAL.sub("", text)
+    text = _NOON.sub(r"\1\2", text)
     text = _MILLIONS.sub(lambda match: f"{match[1]}\\times 10^{{{_ZEROS[match[2].lower()]}}} ", text)
     text = text.replace(r"\$", " ").replace("$", " ").replace(r"\%", "%").replace(r"\#", " ")
-    text = re.sub(r"(?<![A-Za-z\\])(?i:percent(?:age)?|pct)(?![A-Za-z])", "%", text)
+    text = _PERCENT.sub("%", text)
     for _ in range(3):
         text = _FRAC.sub(_fraction, text)
-    text = re.sub(r"\\sqrt\s*([0-9A-Za-z])", r"\\sqrt{\1}", text)
-    text = re.sub(r"([\^_])\s*\{\s*([0-9A-Za-z])\s*\}", r"\1\2", text)
-    text = re.sub(r"\s+", " ", text)
+    text = _SQRT.sub(r"\\sqrt{\1}", text)
+    text = _SINGLE.sub(r"\1\2", text)
+    text = _SPACES.sub(" ", text)
     text = _INDEXED_POWER.sub(r"\1_\3^\2", text)
     return strip_wrappers(text)

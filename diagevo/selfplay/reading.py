@@ -19,6 +19,12 @@ from diagevo.selfplay.values import closed
 MAX_PROSE = 4_000
 """How much of the end of a text without a box is searched for its answer."""
 
+MAX_WORK = MAX_NESTING * MAX_ANSWER
+"""Characters that the reading of one answer looks at, those it looks at again included."""
+
+MAX_DEPTH = 2 * MAX_NESTING
+"""Deepest reading of a piece within a piece."""
+
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
@@ -66,38 +72,50 @@ class Opaque:
 Answer = Scalar | Assignment | Group | Words | Opaque
 
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]+(?:['-][A-Za-z]{2,})*")
-_COMMANDS = re.compile(r"\\(?:begin|end)\s*\{\w+\}|\\[A-Za-z]+")
-_MATHS = re.compile(r"\$\$.*?\$\$|(?<!\\)\$(?:\\\$|[^$])*?(?<!\\)\$|\\\(.*?\\\)|\\\[.*?\\\]", re.DOTALL)
+_COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
+_MATHS = re.compile(
+    r"\$\$.*?\$\$|(?<!\\)\$(?:\\\$|[^$])*?(?<!\\)\$"
+    r"|\\\((?:(?!\\\().)*?\\\)|\\\[(?:(?!\\\[).)*?\\\]",
+    re.DOTALL,
+)
 _DELIMITERS = re.compile(r"\$\$|(?<!\\)\$|(?<!\\)\\[()\[\]]")
 _SMALL_WORDS = frozenset({"and", "or", "percent", "percentage", "pct"})
 
-_NAMED = r"(?:\\?[A-Za-z]+(?:_(?:\{[^{}]*\}|\w))?'*)"
+_NAMED = r"(?:\\?[A-Za-z]++(?:_(?:\{[^{}]*+\}|\w))?'*+)"
 _NAME = re.compile(
-    rf"\s*(?:(?:\\angle|\\triangle)?\s*{_NAMED}(?:\s*\([^()]*\))?|\\frac\{{{_NAMED}\}}\{{{_NAMED}\}}"
-    rf"|{_NAMED}\s*[/:]\s*{_NAMED}|\|{_NAMED}\||\({_NAMED}(?:\s*,\s*{_NAMED})+\))\s*"
+    rf"\s*+(?:(?:\\angle|\\triangle)?\s*+{_NAMED}(?:\s*+\([^()]*+\))?|\\frac\{{{_NAMED}\}}\{{{_NAMED}\}}"
+    rf"|{_NAMED}\s*+[/:]\s*+{_NAMED}|\|{_NAMED}\||\({_NAMED}(?:\s*+,\s*+{_NAMED})++\))\s*+"
 )
-_MEMBER = re.compile(rf"\s*{_NAMED}\s*\\in(?![A-Za-z])\s*(?P<set>.*)", re.DOTALL)
+_MEMBER = re.compile(rf"\s*+{_NAMED}\s*+\\in(?![A-Za-z])\s*+(?P<set>.*)", re.DOTALL)
+_OF_ABSOLUTE = re.compile(rf"\|{_NAMED}\|")
+_NAME_NOISE = re.compile(r"[\s{}]")
 _ORDER = re.compile(r"\\(?:le|ge)(?![A-Za-z])|<=|>=|<|>")
 _RELATION = re.compile(
     r"\\(?:ne|approx|equiv|sim|mapsto|to|rightarrow|Rightarrow|iff|subset|notin|forall|exists)(?![A-Za-z])|:="
 )
 _THOUSANDS = re.compile(
-    r"(?P<sign>[-+]?\s*)(?P<whole>\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+)(?P<rest>(?:\.\d+)?(?![\d.])[^,;]*)"
+    r"(?P<sign>[-+]?\s*+)(?P<whole>\d{1,3}(?:,\d{3})++|\d{1,3}(?: \d{3}(?!\d))++)"
+    r"(?P<rest>(?:\.\d++)?(?![\d.])[^,;]*+)"
 )
-_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?=\D|\Z)[^,;]*")
-_SEPARATOR = re.compile(r",?\s*(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])\s*,?", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d++,\d++[^,;]*+")
+_SEPARATOR = re.compile(r"(?<![A-Za-z\\])(?:and|or)(?![A-Za-z])", re.IGNORECASE)
 _AND = re.compile(r"(?<![A-Za-z\\])and(?![A-Za-z])", re.IGNORECASE)
-_CHOICE = re.compile(r"[(\[]\s*([A-Z])\s*[)\]]|([A-Z])[.)]?")
+_CHOICE = re.compile(r"[(\[]\s*+([A-Z])\s*+[)\]]|([A-Z])[.)]?")
 _BASE = re.compile(
-    r"(?P<digits>[0-9]+(?:\.[0-9]+)?)\s*_\s*\{?\s*(?P<base>\d+|two|three|four|five|six|seven|eight|nine)\s*\}?"
+    r"(?P<digits>[0-9]++(?:\.[0-9]++)?)\s*+_\s*+(?:\{\s*+)?"
+    r"(?P<base>\d++|two|three|four|five|six|seven|eight|nine)\s*+\}?"
 )
+_GROUPING = re.compile(r"[ ,]")
+_MATHEMATICS = re.compile(r"[\d=^_\\+*/|<>{}%]")
+_NO_LETTERS = re.compile(r"[^a-z]++")
 _MATRIX = re.compile(
-    r"[(\[]?\s*\\begin\s*\{(?P<kind>[pb]?matrix|array)\}(?:\s*\{[clr|\s]*\})?"
-    r"(?P<body>(?:(?!\\begin|\\hline).)*)\\end\s*\{(?P=kind)\}\s*[)\]]?",
+    r"[(\[]?\s*+\\begin\s*+\{(?P<kind>[pb]?matrix|array)\}(?:\s*+\{[clr|\s]*+\})?"
+    r"(?P<body>(?:(?!\\begin|\\hline|\\end).)*+)\\end\s*+\{(?P=kind)\}\s*+[)\]]?",
     re.DOTALL,
 )
 _PREFIX = re.compile(
-    r"(?i:(?:the\s+)?(?:final\s+)?answer\s*(?:is|:)\s*:?|about|approximately|roughly|approx\.?|around|\\approx)\s*"
+    r"(?i:(?:the\s++)?(?:final\s++)?answer\s*+(?:is|:)\s*+:?"
+    r"|about|approximately|roughly|approx\.?|around|\\approx)\s*+"
 )
 _NO_SOLUTION = frozenset(
     f"{article}{adjective}solution{s}"
@@ -174,11 +192,14 @@ def readings(text: str) -> tuple[Answer, ...]:
     spelled = normalise(answer)
     if len(spelled) > MAX_ANSWER or nesting(spelled) > MAX_NESTING:
         return (Opaque(answer),)
-    first = _read(spelled)
-    if _is_prose(first):
-        return (Opaque(answer, prose=True),)
-    if _DECIMAL_COMMA.fullmatch(spelled) and not _THOUSANDS.fullmatch(spelled):
-        return first, _read(spelled.replace(",", ".", 1))
+    try:
+        first = _Reader().read(spelled)
+        if _is_prose(first):
+            return (Opaque(answer, prose=True),)
+        if _DECIMAL_COMMA.fullmatch(spelled) and not _THOUSANDS.fullmatch(spelled):
+            return first, _Reader().read(spelled.replace(",", ".", 1))
+    except _TooMuch:
+        return (Opaque(answer),)
     return (first,)
 
 
@@ -193,24 +214,6 @@ def _is_prose(answer: Answer) -> bool:
     return False
 
 
-def _read(text: str) -> Answer:
-    text = strip_wrappers(_PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text)
-    words = _words(text)
-    if words is not None:
-        return words
-    if "\\begin" in text or "\\\\" in text:
-        return _matrix(text)
-    thousands = _THOUSANDS.fullmatch(text)
-    if thousands:
-        text = thousands["sign"] + re.sub(r"[ ,]", "", thousands["whole"]) + thousands["rest"]
-    member = _MEMBER.fullmatch(text)
-    if member:
-        return Assignment("", _read(member["set"]))
-    if _RELATION.search(text):
-        return Opaque(text)
-    return _parts(text)
-
-
 def _words(text: str) -> Words | None:
     """A text answer: no digits and no mathematics, and a word that is no product of unknowns; or a choice."""
     choice = _CHOICE.fullmatch(text)
@@ -220,62 +223,9 @@ def _words(text: str) -> Words | None:
         return Words("no solution")
     if not text or text.lower() == "no":
         return Words(text.lower())
-    if re.search(r"[\d=^_\\+*/|<>{}%]", text) or not has_word(text):
+    if _MATHEMATICS.search(text) or not has_word(text):
         return None
-    return Words(re.sub(r"[^a-z]+", " ", text.lower()).strip())
-
-
-def _matrix(text: str) -> Answer:
-    r"""A lone matrix or vector, row by row; anything else between \begin and \end is opaque."""
-    match = _MATRIX.fullmatch(text)
-    if match is None:
-        return Opaque(text)
-    rows = [row for row in match["body"].split("\\\\") if row.strip()]
-    return Group("matrix", tuple(Group("row", tuple(_read(cell) for cell in row.split("&"))) for row in rows))
-
-
-def _parts(text: str) -> Answer:
-    """Lists first, then unions, brackets, relations; what is left is a scalar."""
-    parts = [part.strip() for part in split_top_level(_SEPARATOR.sub(",", text), ",;") if part.strip()]
-    if len(parts) > 1:
-        return _list(text, parts)
-    text = parts[0] if parts else text
-    unions = text.split("\\cup")
-    if len(unions) > 1:
-        return Group("union", tuple(_read(part) for part in unions))
-    around = _bracketed(text)
-    if around is not None:
-        opening, inside, closing = around
-        items = tuple(_read(part) for part in split_top_level(inside, ",;") if part.strip())
-        if opening == "\\{":
-            return Group("list", items)
-        if len(items) > 1:
-            return Group(opening + closing, items)
-        return _read(inside) if opening + closing == "()" else Opaque(text)
-    if _ORDER.search(text):
-        return _interval(text)
-    sides = split_top_level(text, "=")
-    if len(sides) > 1:
-        if _NAME.fullmatch(sides[0]) or all(closed(side.strip()) for side in sides):
-            return Assignment(re.sub(r"[\s{}]", "", sides[0]), _read(sides[-1]))
-        return Opaque(text)
-    if "\\pm" in text or "\\mp" in text:
-        plus = text.replace("\\pm", "+").replace("\\mp", "-")
-        minus = text.replace("\\pm", "-").replace("\\mp", "+")
-        return Group("list", (_scalar(plus), _scalar(minus)))
-    return _scalar(text)
-
-
-def _list(text: str, parts: Sequence[str]) -> Answer:
-    items = tuple(_read(part) for part in parts)
-    ordered = [_ORDER.search(part) is not None for part in parts]
-    intervals = [
-        in_order and isinstance(item, Assignment) and isinstance(item.value, Group)
-        for item, in_order in zip(items, ordered, strict=True)
-    ]
-    if any(intervals):  # x < 1 or x > 2
-        return Opaque(text) if not all(intervals) or _AND.search(text) else Group("union", items)
-    return Group("list", items)
+    return Words(_NO_LETTERS.sub(" ", text.lower()).strip())
 
 
 def _bracketed(text: str) -> tuple[str, str, str] | None:
@@ -305,7 +255,7 @@ def _interval(text: str) -> Answer:
         signs, parts = [sign.replace(">", "<") for sign in signs[::-1]], parts[::-1]
     if not all(sign.startswith("<") for sign in signs):
         return Opaque(text)
-    if len(parts) == 2 and re.fullmatch(rf"\|{_NAMED}\|", parts[0]) and closed(parts[1]):
+    if len(parts) == 2 and _OF_ABSOLUTE.fullmatch(parts[0]) and closed(parts[1]):
         parts, signs = [f"-({parts[1]})", parts[0].strip("|"), parts[1]], signs * 2
     elif len(parts) == 2 and _NAME.fullmatch(parts[0]) and closed(parts[1]):
         parts, signs = ["-\\infty", *parts], ["<", *signs]
@@ -314,7 +264,7 @@ def _interval(text: str) -> Answer:
     if len(parts) != 3 or not _NAME.fullmatch(parts[1]) or parts[1].startswith("|"):
         return Opaque(text)
     kind = ("[" if signs[0] == "<=" else "(") + ("]" if signs[1] == "<=" else ")")
-    return Assignment(re.sub(r"[\s{}]", "", parts[1]), Group(kind, (_scalar(parts[0]), _scalar(parts[2]))))
+    return Assignment(_NAME_NOISE.sub("", parts[1]), Group(kind, (_scalar(parts[0]), _scalar(parts[2]))))
 
 
 def _scalar(text: str) -> Answer:
@@ -324,5 +274,95 @@ def _scalar(text: str) -> Answer:
         return Scalar(text, based["digits"], f"base {_BASE_WORDS.get(based['base'], based['base'])}")
     value, unit, ambiguous = split_unit(text)
     percent = "%" in value
-    value = re.sub(r"\s*%\s*", " ", value).strip() if percent else value
+    value = " ".join(value.replace("%", " ").split()) if percent else value
     return Opaque(text, prose=True) if has_word(value) else Scalar(text, value, unit, ambiguous, percent)
+
+
+class _TooMuch(Exception):
+    """A text takes more work than an answer may."""
+
+
+class _Reader:
+    """Reads one answer, piece by piece, within a bound that holds whatever the rules below do."""
+
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+        self.depth = 0
+
+    def read(self, text: str) -> Answer:
+        """What a piece of the answer says. Raises _TooMuch where the bound is reached."""
+        self.left -= len(text) + 1
+        self.depth += 1
+        if self.left < 0 or self.depth > MAX_DEPTH:
+            raise _TooMuch
+        answer = self._read(text)
+        self.depth -= 1
+        return answer
+
+    def _read(self, text: str) -> Answer:
+        text = strip_wrappers(_PREFIX.sub("", text, count=1) if _PREFIX.match(text) else text)
+        words = _words(text)
+        if words is not None:
+            return words
+        if "\\begin" in text or "\\\\" in text:
+            return self._matrix(text)
+        thousands = _THOUSANDS.fullmatch(text)
+        if thousands:
+            text = thousands["sign"] + _GROUPING.sub("", thousands["whole"]) + thousands["rest"]
+        member = _MEMBER.fullmatch(text)
+        if member:
+            return Assignment("", self.read(member["set"]))
+        if _RELATION.search(text):
+            return Opaque(text)
+        return self._parts(text)
+
+    def _matrix(self, text: str) -> Answer:
+        r"""A lone matrix or vector, row by row; anything else between \begin and \end is opaque."""
+        match = _MATRIX.fullmatch(text)
+        if match is None:
+            return Opaque(text)
+        rows = [row for row in match["body"].split("\\\\") if row.strip()]
+        return Group(
+            "matrix", tuple(Group("row", tuple(self.read(cell) for cell in row.split("&"))) for row in rows)
+        )
+
+    def _parts(self, text: str) -> Answer:
+        """Lists first, then unions, brackets, relations; what is left is a scalar."""
+        parts = [part.strip() for part in split_top_level(_SEPARATOR.sub(",", text), ",;") if part.strip()]
+        if len(parts) > 1:
+            return self._list(text, parts)
+        text = parts[0] if parts else text
+        unions = text.split("\\cup")
+        if len(unions) > 1:
+            return Group("union", tuple(self.read(part) for part in unions))
+        around = _bracketed(text)
+        if around is not None:
+            opening, inside, closing = around
+            pieces = [part for part in split_top_level(inside, ",;") if part.strip()]
+            if len(pieces) < 2 and opening != "\\{":
+                return self.read(inside) if opening + closing == "()" else Opaque(text)
+            items = tuple(self.read(piece) for piece in pieces)
+            return Group("list" if opening == "\\{" else opening + closing, items)
+        if _ORDER.search(text):
+            return _interval(text)
+        sides = split_top_level(text, "=")
+        if len(sides) > 1:
+            if _NAME.fullmatch(sides[0]) or all(closed(side.strip()) for side in sides):
+                return Assignment(_NAME_NOISE.sub("", sides[0]), self.read(sides[-1]))
+            return Opaque(text)
+        if "\\pm" in text or "\\mp" in text:
+            plus = text.replace("\\pm", "+").replace("\\mp", "-")
+            minus = text.replace("\\pm", "-").replace("\\mp", "+")
+            return Group("list", (_scalar(plus), _scalar(minus)))
+        return _scalar(text)
+
+    def _list(self, text: str, parts: Sequence[str]) -> Answer:
+        items = tuple(self.read(part) for part in parts)
+        ordered = [_ORDER.search(part) is not None for part in parts]
+        intervals = [
+            in_order and isinstance(item, Assignment) and isinstance(item.value, Group)
+            for item, in_order in zip(items, ordered, strict=True)
+        ]
+        if any(intervals):  # x < 1 or x > 2
+            return Opaque(text) if not all(intervals) or _AND.search(text) else Group("union", items)
+        return Group("list", items)

@@ -29,7 +29,7 @@ _PLAIN = re.compile(
     r"(?<![A-Za-z\\])(arcsin|arccos|arctan|sqrt|sin|cos|tan|cot|sec|csc|ln|exp|pi|infty|infinity|inf)(?![A-Za-z])"
 )
 _TOKEN = re.compile(
-    r"(?P<gap>\s+)|(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3}(?!\d))?)|\\(?P<command>[A-Za-z]+)|(?P<sign>\*\*|.)",
+    r"(?P<gap>\s++)|(?P<number>(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d{1,3}(?!\d))?)|\\(?P<command>[A-Za-z]++)|(?P<sign>\*\*|.)",
     re.DOTALL,
 )
 LOG_BASE = "\\log"
@@ -56,6 +56,7 @@ class _Reader:
             gap = False
         self.at = 0
         self.depth = 0
+        self.taken = 0
 
     def peek(self, offset: int = 0) -> tuple[str, str, bool]:
         return self.tokens[self.at + offset] if self.at + offset < len(self.tokens) else ("end", "", False)
@@ -63,6 +64,9 @@ class _Reader:
     def take(self) -> tuple[str, str, bool]:
         token = self.peek()
         self.at += 1
+        self.taken += 1
+        if self.taken > len(self.tokens) + 1:
+            raise _Unknown  # every token is taken once, whatever the rules below do
         return token
 
     def is_sign(self, signs: str, offset: int = 0) -> bool:
@@ -81,15 +85,11 @@ class _Reader:
         return term
 
     def sum(self) -> Term:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _Unknown
         term = self.signed()
         while self.is_sign("+-"):
             minus = self.take()[1] == "-"
             right = self.product()
             term = ("+", term, ("-", right) if minus else right)
-        self.depth -= 1
         return term
 
     def signed(self) -> Term:
@@ -137,6 +137,8 @@ class _Reader:
         while True:
             if self.is_sign("!"):
                 self.take()
+                if term[0] == "!" or self.is_sign("!"):
+                    raise _Unknown  # 5!! is a double factorial
                 term = ("!", term)
             elif self.is_sign("^") or (self.peek()[0] == "sign" and self.peek()[1] == "**"):
                 self.take()
@@ -166,6 +168,14 @@ class _Reader:
         raise _Unknown
 
     def primary(self) -> Term:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _Unknown
+        term = self._primary()
+        self.depth -= 1
+        return term
+
+    def _primary(self) -> Term:
         kind, value, _ = self.take()
         if kind == "number":
             return self.number(value)
@@ -192,12 +202,11 @@ class _Reader:
         if not text.isdigit():
             return whole
         if self.peek()[:2] == ("command", "frac"):
-            mark = self.at
-            self.take()
-            top, bottom = self.group(), self.group()
-            if top[0] == bottom[0] == "n" and 0 < top[1] < bottom[1] and not self.is_sign("^"):
-                return ("+", whole, ("/", top, bottom))
-            self.at = mark
+            top, behind = self.plain_group(1)
+            bottom, behind = self.plain_group(behind)
+            if top is not None and bottom is not None and 0 < top < bottom and not self.is_sign("^", behind):
+                self.at += behind
+                return ("+", whole, ("/", ("n", top), ("n", bottom)))
         following = [self.peek(i) for i in range(3)]
         if (
             following[0][0] == following[2][0] == "number"
@@ -209,6 +218,14 @@ class _Reader:
                 self.at += 3
                 return ("+", whole, ("/", ("n", Fraction(top)), ("n", Fraction(bottom))))
         return whole
+
+    def plain_group(self, offset: int) -> tuple[Fraction | None, int]:
+        """The number in a `{…}` that holds nothing else, and the offset behind it."""
+        braced = self.is_sign("{", offset)
+        kind, value, _ = self.peek(offset + braced)
+        if kind != "number" or (braced and not self.is_sign("}", offset + 2)):
+            return None, offset
+        return Fraction(value), offset + (3 if braced else 1)
 
     def symbol(self, name: str) -> Term:
         if self.is_sign("_"):
@@ -289,5 +306,5 @@ def parse(text: str) -> Term | None:
         return None
     try:
         return _Reader(text).whole()
-    except (_Unknown, RecursionError):
+    except _Unknown:
         return None

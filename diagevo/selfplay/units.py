@@ -46,20 +46,25 @@ unit units
 CANONICAL = {name: line.split()[0] for line in _FAMILIES.strip().splitlines() for name in line.split()}
 """Each spelling of a unit and the one it is compared by."""
 
+MAX_UNIT = 200
+"""How much of the end of a text may be a number's unit, in characters."""
+
 SQUARE, CUBIC = frozenset({"square", "sq", "sq."}), frozenset({"cubic", "cu", "cu."})
 AMBIGUOUS = frozenset(name for name in CANONICAL if len(name) == 1) | {"in", "min"}
 """Units that could be unknowns: 5m, 0.64N."""
 
 _NAME = r"(?:[ap]\.m\.|[AP]\.M\.|[A-Za-z]+(?:['-][A-Za-z]{2,})*\.?)"
-_POWER = r"(?:\s*(?:\^|\*\*)\s*(?:-?\d|\{\s*-?\d\s*\}))?"
-_MORE = rf"(?:\s*(?:/|\\cdot|\s)\s*{_NAME}{_POWER})*"
+_POWER = r"(?:\s*+(?:\^|\*\*)\s*+(?:-?\d|\{\s*+-?\d\s*+\}))?"
+_MORE = rf"(?:(?:\s*+(?:/|\\cdot)\s*+|\s++){_NAME}{_POWER})*"
 _TAIL = re.compile(
-    rf"(?P<value>.*?(?:[\d)}}\]!|%]|\\pi|[A-Za-z](?=\s)))(?P<gap>\s*)(?P<unit>(?<![A-Za-z\\]){_NAME}{_POWER}{_MORE})\s*",
+    rf"(?P<value>.*?(?:[\d)}}\]!|%]|\\pi|[A-Za-z](?=\s)))(?P<gap>\s*+)(?P<unit>(?<![A-Za-z\\]){_NAME}{_POWER}{_MORE})\s*+",
     re.DOTALL,
 )
 _ATOM = re.compile(
-    rf"(?P<over>/|\bper\b)?\s*(?:\\cdot\s*)?(?P<name>{_NAME})(?:\s*(?:\^|\*\*)\s*\{{?\s*(?P<power>-?\d)\s*\}}?)?"
+    rf"(?P<over>/|\bper\b)?\s*+(?:\\cdot\s*+)?(?P<name>{_NAME})(?:\s*+(?:\^|\*\*)\s*+(?:\{{\s*+)?(?P<power>-?\d)\s*+\}}?)?"
 )
+_OVER = re.compile(r"/ ++|//")
+_VOWEL = re.compile("[aeiouyAEIOUY]")
 _SHORT_LIST = """\
 the and for not are was its can all one two six ten men day way odd yes red cup cat dog car egg box bag
 pen pie ton toy set row net bit per sum boy ant map key bus bed hat jar lot mat nut pan pot tie zip new
@@ -75,7 +80,7 @@ def is_word(name: str) -> bool:
         return False
     if len(name) == 3:
         return name.istitle() or name in _SHORT_WORDS
-    return len(name) >= 4 and re.search("[aeiouyAEIOUY]", name) is not None
+    return len(name) >= 4 and _VOWEL.search(name) is not None
 
 
 def is_unit(word: str) -> bool:
@@ -89,7 +94,7 @@ def split_unit(text: str) -> tuple[str, str, bool]:
     Known units and their spellings have one canonical form ("square centimeters" is "cm^2"); any other words
     behind a number count as a unit too ("12 apples"), with the words themselves as the canonical form.
     """
-    match = _TAIL.fullmatch(text)
+    match = _TAIL.fullmatch(text[-MAX_UNIT:])
     if match is None:
         return text, "", False
     parts: list[str] = []
@@ -120,5 +125,5 @@ def split_unit(text: str) -> tuple[str, str, bool]:
     if not names:
         return text, "", False
     ambiguous = all(name in AMBIGUOUS for name in names)
-    unit = re.sub(r"/ +|//", "/", " ".join(parts))
-    return match["value"].strip(), unit if known else f"?{unit}", ambiguous
+    unit = _OVER.sub("/", " ".join(parts))
+    return f"{text[:-MAX_UNIT]}{match['value']}".strip(), unit if known else f"?{unit}", ambiguous

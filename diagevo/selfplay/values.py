@@ -9,7 +9,7 @@ from __future__ import annotations
 import cmath
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 
@@ -33,17 +33,20 @@ def infinite(text: str) -> int:
 def closed(text: str) -> bool:
     """Whether a text is a known term without unknowns, or an infinity: a value, or the end of an interval."""
     term = parse(text)
-    return infinite(text) != 0 or (term is not None and not any(True for _ in symbols(term)))
+    return infinite(text) != 0 or (term is not None and not symbols(term))
 
 
-def symbols(term: Term) -> Iterator[str]:
-    """Names of the unknowns in a term, repeats included."""
-    if term[0] == "s":
-        yield term[1]
-    else:
-        for part in term[1:]:
-            if isinstance(part, tuple):
-                yield from symbols(part)
+def symbols(term: Term) -> set[str]:
+    """Names of the unknowns in a term."""
+    names: set[str] = set()
+    parts = [term]
+    while parts:
+        part = parts.pop()
+        if part[0] == "s":
+            names.add(part[1])
+        else:
+            parts += [inner for inner in part[1:] if isinstance(inner, tuple)]
+    return names
 
 
 def exact(term: Term) -> Fraction | None:
@@ -52,6 +55,10 @@ def exact(term: Term) -> Fraction | None:
         return _exact(term)
     except (_NoValue, ZeroDivisionError):
         return None
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _exact(term: Term) -> Fraction:
@@ -64,16 +71,14 @@ def _exact(term: Term) -> Fraction:
         return abs(_exact(term[1]))
     if kind in "+*/^" or kind == "root":
         left, right = _exact(term[1]), _exact(term[2])
-        if kind == "+":
-            return left + right
-        if kind == "*":
-            return left * right
-        if kind == "/":
-            return left / right
+        if kind in "+*/":
+            value = left + right if kind == "+" else left * right if kind == "*" else left / right
+            if _bits(value) <= MAX_BITS:
+                return value
+            raise _NoValue
         if kind == "root":
             return _root(left, right)
-        size = max(left.numerator.bit_length(), left.denominator.bit_length())
-        if right.denominator == 1 and abs(right) * size <= MAX_BITS:
+        if right.denominator == 1 and abs(right) * _bits(left) <= MAX_BITS:
             return left ** int(right)
     if kind == "!":
         value = _exact(term[1])
@@ -176,7 +181,7 @@ def same_value(a: Term, b: Term) -> bool | None:
     A difference at a point where every unknown is positive settles it. Agreement settles it only if it holds
     at positive and at mixed points. Values closer than rounding can tell apart settle nothing.
     """
-    names = sorted({*symbols(a), *symbols(b)})
+    names = sorted(symbols(a) | symbols(b))
     agreed = 0
     for number in range(POSITIVE_POINTS + NEGATIVE_POINTS if names else 1):
         mixed = number >= POSITIVE_POINTS
