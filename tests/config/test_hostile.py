@@ -23,7 +23,7 @@ BOMB = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for 
         ("seed: 1\nx: " + "[" * 5000, "line 2: nested deeper than 20"),
         ("x: " + "{" * 5000, "line 1: nested deeper than 20"),
         ("- " * 5000, "line 1: nested deeper than 20"),
-        ("".join(" " * n + "a:\n" for n in range(100)), "line 21: nested deeper than 20"),
+        ("".join(" " * n + "a:\n" for n in range(100)), "line 20: nested deeper than 20"),
         ("seed:\n  " + "9" * 5000, "line 2: a number of thousands of digits"),
         ("x: 2001-13-13", "line 1: month must be in 1..12"),
         ("x: !!int z", "line 1: invalid literal for int"),
