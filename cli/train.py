@@ -239,11 +239,13 @@ def _free_name(call: Call, profile: str) -> str:
 def _keep_config(folder: Path, config: "Config") -> None:
     """Put the resolved configuration beside the run's weights, for people; the log has its own."""
     from diagevo.config.writing import to_yaml
+    from diagevo.private import private, private_folder
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         if not (folder / "config.yaml").exists():
-            (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+            with open(folder / "config.yaml", "w", encoding="utf-8", opener=private) as file:
+                file.write(to_yaml(config))
     except OSError as error:
         raise ConfigError(
             f"cannot write to the run's folder {folder}: {error.strerror}",

@@ -17,6 +17,7 @@ from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.errors import StoreError
 from diagevo.memory.schedule import Draw
+from diagevo.private import private
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
 from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
 from diagevo.selfplay.questions import PromptTemplates, parse_question
@@ -336,7 +337,8 @@ def save_written(path: Path, written: Sequence[Written]) -> None:
     """One JSON object a line, written whole or not at all."""
     rows = ({"index": w.draw.index, "completion": w.completion} for w in written)
     staging = path.with_name(f".staging-{path.name}")
-    staging.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    with open(staging, "w", encoding="utf-8", opener=private) as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     staging.replace(path)
 
 

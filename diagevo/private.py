@@ -27,7 +27,7 @@ def private_file(file: Path) -> None:
 
 
 def close_to_others(folder: Path) -> None:
-    """Take the rights of others from what a library wrote into a folder of ours."""
-    for path in (folder, *folder.rglob("*")):
+    """Take the rights of others from what a library wrote into a folder."""
+    for path in folder.rglob("*"):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & 0o700)

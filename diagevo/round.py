@@ -30,6 +30,7 @@ from diagevo.players import (
     plays_here,
     save_written,
 )
+from diagevo.private import private_folder
 from diagevo.progress import Observer, StopFlag
 from diagevo.stages import Outcome, Stages
 from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
@@ -65,7 +66,7 @@ class Round:
 
     def play(self) -> RoundCommitted:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         schedule = self.memory.open_round(self.number, seed=self.kit.seed(self.number, "schedule"))
         self.train_challenger(schedule)
         written = self.write_candidates(schedule)

@@ -31,6 +31,7 @@ from diagevo.errors import (
 from diagevo.memory.database import Database
 from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.log import Log
+from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau"]
@@ -105,8 +106,9 @@ class Plan:
         content = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         if file.exists() and file.read_text(encoding="utf-8") != content:
             raise ConfigError(f"there is another plan {self.name}: {file}", hint="give this one another name")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(content, encoding="utf-8")
+        private_folder(file.parent)
+        with open(file, "w", encoding="utf-8", opener=private) as plan:
+            plan.write(content)
         return file
 
 
@@ -209,7 +211,8 @@ def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, loca
 def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str, location: str | None) -> None:
     environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
-    with log.open("a", encoding="utf-8") as output:
+    private_folder(log.parent)
+    with open(log, "a", encoding="utf-8", opener=private) as output:
         output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))
         output.flush()
         with (

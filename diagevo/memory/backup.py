@@ -24,6 +24,7 @@ from diagevo.memory.location import shown
 from diagevo.memory.log import LOG, RUN, Log
 from diagevo.memory.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
 from diagevo.memory.opening import runs_folder
+from diagevo.private import private_file, private_folder
 
 PAGE = 1000
 ONE_FILE = "PRAGMA journal_mode = DELETE"
@@ -56,9 +57,9 @@ def backup(database: Database, target: Path) -> Backup:
         raise ConfigError(f"{target} exists", hint="name a new file: a backup never replaces one")
     part = target.with_name(target.name + ".part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)
         part.unlink(missing_ok=True)
-        part.touch()  # says why where it cannot be made; SQLite would not
+        private_file(part)  # says why where it cannot be made; SQLite would not
         if database.dialect == "sqlite":
             _copy_sqlite(database, part)
         else:
@@ -222,9 +223,9 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
     aside: list[Path] = []
     part = target.with_name(target.name + ".restoring")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(target.parent)
         part.unlink(missing_ok=True)
-        part.touch()
+        private_file(part)
         with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
             source.backup(copy)
         with _alone(database, replace):

@@ -40,6 +40,7 @@ from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.records import GENESIS
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
 from diagevo.memory.vectors import VECTOR
+from diagevo.private import close_to_others, private_folder
 
 FORMAT = "diagevo.bundle/1"
 MANIFEST = "manifest.json"
@@ -75,7 +76,7 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
     try:
         if folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty", hint="name a new folder")
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
         head, files = GENESIS, {}
         with writer(folder, "events", form) as events:
             for recorded in history.events(as_of=as_of):
@@ -94,6 +95,7 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
             FORMAT, form, history.run_id, as_of.sequence, as_of.round, head, version("diagevo"), described
         )
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
+        close_to_others(folder)
     except OSError as error:
         raise StoreError(
             f"the bundle {folder} cannot be written: {error.strerror or error}",

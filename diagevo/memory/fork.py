@@ -12,6 +12,7 @@ from diagevo.memory.events import Origin, RunConfigured, StageCompleted
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.transcribe import Transcript, Written, keep_heads
+from diagevo.private import private_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def _link(
 
 
 def _copy(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(target.parent)
     if source.is_dir():
         shutil.copytree(source, target, copy_function=_link_file)
     else:

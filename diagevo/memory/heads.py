@@ -14,6 +14,7 @@ import msgspec
 from diagevo.errors import StoreError
 from diagevo.memory.log import Log
 from diagevo.memory.records import Recorded
+from diagevo.private import private, private_folder
 
 NAME = "chain-heads.jsonl"
 
@@ -63,8 +64,8 @@ def append(folder: Path, head: ChainHead) -> None:
     own."""
     file = folder / NAME
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with file.open("a+b") as lines:
+        private_folder(folder)
+        with open(file, "a+b", opener=private) as lines:
             begun = lines.tell() > 0
             if begun:
                 lines.seek(-1, os.SEEK_END)

@@ -9,6 +9,7 @@ from diagevo.errors import StoreError
 from diagevo.memory import reader
 from diagevo.memory.database import Database
 from diagevo.memory.location import shown
+from diagevo.private import private_file, private_folder
 
 HEAD = "0004"
 """The revision that this code expects; a test compares it with the newest migration."""
@@ -49,10 +50,11 @@ def prepare(database: Database, *, create: bool) -> None:
         refuse_missing(database)
     else:
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            private_folder(file.parent)
+            private_file(file)  # its -wal and -shm get the same rights
         except OSError as error:
             raise StoreError(
-                f"cannot make the folder {file.parent}: {error.strerror}",
+                f"cannot make {file}: {error.strerror}",
                 hint="name another place: --db FILE, or set DIAGEVO_HOME",
             ) from error
     with database.read() as connection:

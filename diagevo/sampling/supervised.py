@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from diagevo.errors import ConfigError
+from diagevo.private import private, private_folder
 from diagevo.sampling.leash import GRACE
 
 
@@ -18,8 +19,8 @@ class SupervisedProcess:
     def __init__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
         """Start at once. `env` is added to this process's environment; output is appended to `log`."""
         self.log = log
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        private_folder(log.parent)
+        with open(log, "ab", opener=private) as output:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-m", "diagevo.sampling.leash", *argv],
                 stdin=subprocess.PIPE,

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diagevo.errors import ServiceError
+from diagevo.private import private_folder
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
@@ -143,7 +144,7 @@ class VLLMServer:
         if load_tokenizer(self._folder).chat_template != PLAIN_TEMPLATE:
             return []
         file = self._log.with_name("plain-template.jinja")
-        file.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(file.parent)
         file.write_text(PLAIN_TEMPLATE, encoding="utf-8")
         return ["--chat-template", str(file)]
 

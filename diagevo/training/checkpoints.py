@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import StoreError
+from diagevo.private import close_to_others
 
 MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
@@ -62,6 +63,7 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
     }
     manifest = staging / MANIFEST
     manifest.write_text(json.dumps({"files": entries, "notes": dict(notes)}, indent=1), encoding="utf-8")
+    close_to_others(staging)
     _digest_and_flush(manifest)
     for folder in {file.parent for file in files} | {staging}:
         _flush_folder(folder)

@@ -8,6 +8,7 @@ from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.private import private_folder
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.plan import PhasePlan, plan_phase
@@ -230,14 +231,14 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
 
 def _start_afresh(work: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    private_folder(work)
 
 
 def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
     found = checkpoints.find(work)
     checkpoint = found.checkpoint
-    work.mkdir(parents=True, exist_ok=True)
+    private_folder(work)
     checkpoints.discard_after(work, found.step)
     if checkpoint is None:
         return None
@@ -255,7 +256,7 @@ def _write_output(trainer: Any, output: Path, notes: dict[str, Any]) -> None:
     staging = checkpoints.staging_folder(output)
     if trainer.accelerator.is_main_process:
         shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir(parents=True)
+        private_folder(staging)
     trainer.accelerator.wait_for_everyone()
     trainer.save_model(str(staging))
     trainer.accelerator.wait_for_everyone()

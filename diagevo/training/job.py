@@ -19,6 +19,7 @@ from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError
+from diagevo.private import private_folder
 from diagevo.training.rollouts import Reward, TrainingRow
 
 NAME = "job.json"  # in the folder of the phase's logs, as long as the phase is played
@@ -79,7 +80,7 @@ class Job:
             "meeting": self.meeting,
             "key": self.key,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private_folder(path.parent)
         staging = path.with_name(f".staging-{path.name}")
         staging.unlink(missing_ok=True)
         with open(
