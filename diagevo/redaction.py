@@ -31,7 +31,7 @@ _NAMED = (
     re.compile(rf"""(?<![\w.])(?P<name>{_NAME})["']?\s{{0,3}}=\s{{0,3}}{_VALUE}"""),
     re.compile(rf"""["'](?P<name>{_NAME})["']\s{{0,3}}:\s{{0,3}}{_VALUE}"""),
     re.compile(rf"""(?<![\w.-])(?P<name>[A-Za-z]+[_-][\w.-]{{1,60}}|(?i:password)):\s{{1,3}}{_VALUE}"""),
-    re.compile(rf"""(?<![\w-])--?(?P<name>{_NAME})(?:["'],?\s{{0,3}}["']?|\s{{1,3}})(?!-){_VALUE}"""),
+    re.compile(rf"""(?<![\w-])--?(?P<name>{_NAME})["'\s,]{{1,4}}(?!-){_VALUE}"""),
 )
 _URL = re.compile(r"""(?P<web>https?)?:(?P<slashes>//)?(?P<rest>[^\s"'<>]{1,4096})""", re.IGNORECASE)
 _SENT = re.compile(

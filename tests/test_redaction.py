@@ -27,6 +27,7 @@ S = "Tr0ub4dor&3"[:8]  # Tr0ub4do
         ("--api-key Tr0ub4do --port 1", "--api-key *** --port 1"),
         ("--hf-token=Tr0ub4do", "--hf-token=***"),
         ("['--api-key', 'Tr0ub4do', '--port', '1']", "['--api-key', '***', '--port', '1']"),
+        ("serve_options=[--api-key, Tr0ub4do, --port, 1]", "serve_options=[--api-key, *** --port, 1]"),
         ("host=h password='Tr0ub4do x' user=u", "host=h password='***' user=u"),
         ("password='Tr0ub4do cut", "password='***"),
         ('{"api_key": "Tr0ub4do", "n": 1}', '{"api_key": "***", "n": 1}'),

@@ -102,6 +102,11 @@ class Plan:
 
     def save(self, folder: Path) -> Path:
         """Write the plan. Raises ConfigError where another one of this name is there."""
+        if holds_secret(self.arguments):
+            raise ConfigError(
+                "the options of a plan hold a password, key or token, and the plan is kept",
+                hint="put it into the environment",
+            )
         file = _file(folder, self.name)
         content = json.dumps(asdict(self), indent=1, ensure_ascii=False)
         if file.exists() and file.read_text(encoding="utf-8") != content:

@@ -48,6 +48,13 @@ def placements(history: History, round: int | None = None) -> list[Placed]:
     return [*of(history, events.CauseMatched, round), *of(history, events.CauseCreated, round)]
 
 
+def test_weights_candidates_and_logs_of_a_run_are_for_their_owner_alone(home: Path, watcher: Watcher) -> None:
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert {"model.safetensors", "candidates.jsonl"} <= {path.name for path in files}
+    inside = [path for path in home.rglob("*") if path.stat().st_mode & 0o077]
+    assert inside == []
+
+
 def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:
     for number in range(1, ROUNDS + 1):
         scored = of(history, events.CandidateScored, round=number)
