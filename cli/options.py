@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DiagEvoError
 
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
@@ -176,7 +176,16 @@ def command(
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
             common = {key: given.pop(key) for key in extra}
-            function(replace(_merge(ctx.obj or Call(), common), schema=schema), **given)
+            call = replace(_merge(ctx.obj or Call(), common), schema=schema)
+            try:
+                function(call, **given)
+            except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
+                raise
+            except Exception:  # a bug, unless the log that it read is damaged
+                from .damage import refuse_damaged
+
+                refuse_damaged(call.database)
+                raise
 
         del run.__wrapped__  # or inspect would read the signature of the function inside
         _with_signature(run, [*own, *_parameters(extra)])

@@ -47,6 +47,17 @@ class StoreError(DiagEvoError):
     kind = "store"
 
 
+class DamagedError(StoreError):
+    """What is stored is not what DiagEvo writes. `position` is the event's, where it is one."""
+
+    kind = "damaged"
+
+    def __init__(self, message: str, *, position: int | None = None) -> None:
+        hint = "see what else is: diagevo memory verify --deep; a backup is put back by: diagevo db restore"
+        super().__init__(message, hint=hint)
+        self.position = position
+
+
 class StaleWriterError(StoreError):
     """The append names a sequence that is no longer the run's last: somebody else wrote in between."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Executable, select
 
-from diagevo.errors import NotFoundError, StoreError
+from diagevo.errors import DamagedError, NotFoundError
 from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.tables import ArtifactRow, ReplyRow, table
 
@@ -87,7 +87,7 @@ class Artifacts:
         return found
 
     def get(self, digest: str) -> str:
-        """The text of a digest. Raises NotFoundError; StoreError where the stored bytes are not the
+        """The text of a digest. Raises NotFoundError; DamagedError where the stored bytes are not the
         text's."""
         return self.get_many([digest])[digest]
 
@@ -104,7 +104,7 @@ class Artifacts:
             if digest not in found:
                 raise NotFoundError(f"no text with digest {digest}")
             if not is_text(found[digest], digest):
-                raise StoreError(f"the text {digest} was changed", hint="see: diagevo memory verify --deep")
+                raise DamagedError(f"the text {digest} was changed")
         return {digest: content.decode() for digest, content in found.items()}
 
     def recall_reply(self, model: str, request: str) -> Reply | None:

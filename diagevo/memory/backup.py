@@ -340,15 +340,15 @@ def check(database: Database) -> list[Finding]:
         findings = [Finding("revision", found == HEAD, f"{found or 'none'}, this version expects {HEAD}")]
         if found is None:
             return findings
-        findings.append(_triggers(connection, database.dialect))
-        findings.append(_integrity(connection, database.dialect))
+        findings.append(triggers(connection, database.dialect))
+        findings.append(integrity(connection, database.dialect))
         findings += _counts(connection)
         if database.dialect == "postgresql":
             findings.append(_reader(connection))
     return findings
 
 
-def _triggers(connection: Connection, dialect: str) -> Finding:
+def triggers(connection: Connection, dialect: str) -> Finding:
     wanted = TRIGGERS[dialect]
     if dialect == "sqlite":
         query = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'event'"
@@ -364,7 +364,7 @@ def _triggers(connection: Connection, dialect: str) -> Finding:
     return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
 
 
-def _integrity(connection: Connection, dialect: str) -> Finding:
+def integrity(connection: Connection, dialect: str) -> Finding:
     if dialect != "sqlite":
         return Finding(
             "integrity", True, "PostgreSQL checks its pages itself; contents: diagevo memory verify"

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from diagevo.errors import StoreError
+from diagevo.errors import DamagedError, StoreError
 from diagevo.memory import holder
 from diagevo.memory.location import database_url, shown
 from diagevo.redaction import masked
@@ -201,17 +201,28 @@ class Prepared:
             raise self._wrapped(error) from error
         return cursor
 
+    def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
+        """Run it; its first row, if there is one."""
+        with closing(self(connection, *values)) as cursor:
+            try:
+                return cursor.fetchone()
+            except self._errors as error:
+                raise self._wrapped(error) from error
+
     def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Run it; its rows a page at a time, each fetched when it is asked for."""
         # psycopg keeps the whole result in memory, unless its cursor has a name.
         options = {"name": f"diagevo_{next(_CURSORS)}"} if self._named else {}
-        with closing(connection.connection.cursor(**options)) as cursor:
-            try:
-                cursor.execute(self._sql, values + self._literals)
-                while rows := cursor.fetchmany(PAGE):
-                    yield rows
-            except self._errors as error:
-                raise self._wrapped(error) from error
+        cursor = connection.connection.cursor(**options)
+        try:
+            cursor.execute(self._sql, values + self._literals)
+            while rows := cursor.fetchmany(PAGE):
+                yield rows
+        except self._errors as error:
+            raise self._wrapped(error) from error
+        finally:
+            with suppress(self._errors):  # a stream that an error left behind may outlive its connection
+                cursor.close()
 
     def many(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run it for each row."""
@@ -283,14 +294,25 @@ def _explained(database: Database) -> Iterator[None]:
         if explained is None:
             raise
         raise explained from error
+    except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
+        raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
+
+
+_DAMAGE = (
+    "malformed",
+    "not a database",
+    "unsupported file format",
+    "Could not decode",
+    "no such table",
+    "no such column",
+)
+"""What SQLite says of a file whose pages, texts or schema are not as they were written."""
 
 
 def _explanation(where: str, error: DBAPIError) -> StoreError | None:
     said = masked(str(error.orig))
-    if "malformed" in said or "not a database" in said:
-        return StoreError(
-            f"the database {where} is damaged: {said}", hint="restore a backup: diagevo db restore"
-        )
+    if any(words in said for words in _DAMAGE):
+        return DamagedError(f"the database {where} is damaged: {said}")
     if not isinstance(error, OperationalError):
         return None
     if "locked" in said:

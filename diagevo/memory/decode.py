@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 from pydantic import BaseModel
 
-from diagevo.errors import StoreError
+from diagevo.errors import DamagedError
 from diagevo.memory.events import EVENT_TYPES, Event
 from diagevo.memory.upcast import CURRENT, upcast
 
@@ -76,14 +76,15 @@ STRUCTS = {
     name: _struct(name, model, frozenset({"type"} | UNREAD.get(name, set())))
     for name, model in EVENT_TYPES.items()
 }
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+"""What a payload raises that is no JSON, not the event's, not text at all, or nested without end."""
 FactRow = tuple[str, int, str, int, int, int, str]
 """type, round, event_id, sequence, position, schema_version, payload"""
 DECODERS = {name: msgspec.json.Decoder(struct).decode for name, struct in STRUCTS.items()}
 
 
 def light(type_: str, version: int, payload: str) -> Any:
-    """The event's struct, upcast where it is old. Raises StoreError where the payload does not fit."""
+    """The event's struct, upcast where it is old. Raises DamagedError where the payload does not fit."""
     try:
         if version == CURRENT.get(type_):
             return DECODERS[type_](payload)
@@ -95,27 +96,28 @@ def light(type_: str, version: int, payload: str) -> Any:
 def facts(rows: Iterable[FactRow]) -> Iterator[Fact]:
     """Rows of the log for the fold. `light` of each, without a call for each: a replay is a million of them.
 
-    Raises StoreError at a payload that does not fit.
+    Raises DamagedError at a payload that does not fit.
     """
-    current, decoders, type_ = CURRENT.get, DECODERS, ""
+    current, decoders, type_, position = CURRENT.get, DECODERS, "", None
     try:
         for type_, round_, event_id, sequence, position, version, payload in rows:
             event = decoders[type_](payload) if version == current(type_) else light(type_, version, payload)
             yield Fact(type_, round_, event_id, sequence, position, event)
     except UNREADABLE as error:
-        raise _unreadable(type_, error) from error
+        raise _unreadable(type_, error, position) from error
 
 
-def _unreadable(type_: str, error: Exception) -> StoreError:
-    return StoreError(f"the payload of an event {type_} cannot be read: {error}")
+def _unreadable(type_: str, error: Exception, position: int | None = None) -> DamagedError:
+    which = "an event" if position is None else f"#{position}"
+    return DamagedError(f"the payload of {which} {type_} cannot be read: {error}", position=position)
 
 
 def full(type_: str, version: int, payload: str) -> Event:
-    """The event as a model. Raises StoreError where the payload does not fit."""
+    """The event as a model. Raises DamagedError where the payload does not fit."""
     try:
         if version == CURRENT.get(type_):
             return EVENT_TYPES[type_].model_validate_json(payload)
         current = upcast(type_, version, msgspec.json.decode(payload))
         return EVENT_TYPES[type_].model_validate(current)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise _unreadable(type_, error) from error

@@ -17,7 +17,7 @@ from diagevo.memory.log import EVENT, RUN, Log
 from diagevo.memory.migrate import prepare
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import load
-from diagevo.memory.records import Recorded, event_id
+from diagevo.memory.records import Recorded, event_id, recorded
 
 E = TypeVar("E", bound=Event)
 LATEST = "latest"
@@ -145,12 +145,12 @@ class History:
             row = connection.execute(select(*EVENT.c).where(EVENT.c.event_id == wanted)).one_or_none()
         if row is None or (as_of is not None and row.position > as_of.position):
             return None
-        recorded = Recorded(*row)
-        return recorded, expect(recorded, event)
+        found = recorded(row)
+        return found, expect(found, event)
 
-    def chain(self, recorded: Recorded) -> list[Recorded]:
-        """`recorded` and what it follows from, back to the first cause: a walk along `causation_id`."""
-        links = [recorded]
+    def chain(self, last: Recorded) -> list[Recorded]:
+        """`last` and what it follows from, back to the first cause: a walk along `causation_id`."""
+        links = [last]
         while links[-1].causation_id is not None:
             links.append(self.log.by_id(links[-1].causation_id))
         return links

@@ -26,10 +26,10 @@ from sqlalchemy import (
     update,
 )
 
-from diagevo.errors import ConflictError, NotFoundError, StaleWriterError
+from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.database import PAGE, Database, Prepared
 from diagevo.memory.decode import Fact, facts
-from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash
+from diagevo.memory.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.tables import EventRow, LogRow, RunRow, table
 
 EVENT = table(EventRow)
@@ -123,7 +123,10 @@ class Log:
         self.lock(connection)
         ids = [event.event_id for event in events]
         given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
-        last, taken, *stored = self._stand(connection, given, run_id).fetchone()
+        stand = self._stand.one(connection, given, run_id)
+        if stand is None:
+            raise DamagedError("the row that gives the positions is missing")
+        last, taken, *stored = stand
         head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
         if fence is not None and head.fence != fence:
             raise StaleWriterError(
@@ -210,14 +213,21 @@ class Log:
     def head(self, run_id: str, connection: Connection | None = None) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
         with nullcontext(connection) if connection is not None else self.database.read() as joined:
-            row = self._head(joined, run_id).fetchone()
-        return Head(0, GENESIS) if row is None else Head(*row)
+            row = self._head.one(joined, run_id)
+        if row is None:
+            return Head(0, GENESIS)
+        if [type(value) for value in row[:3]] != [int, str, int]:
+            raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
+        return Head(*row)
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""
         with self.database.read() as connection:
             query = select(RUN.c.run_id).where(RUN.c.sequence > 0).order_by(RUN.c.created_at, RUN.c.run_id)
-            return list(connection.execute(query).scalars())
+            names = list(connection.execute(query).scalars())
+        if not all(isinstance(name, str) for name in names):
+            raise DamagedError("a run's name is damaged: it is no text")
+        return names
 
     def read(
         self,
@@ -265,7 +275,7 @@ class Log:
         with self.database.read() as connection:
             for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
                 for row in page:
-                    yield Recorded(*row)
+                    yield recorded(row)
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
@@ -279,12 +289,15 @@ class Log:
             found = connection.execute(select(*_COLUMNS).where(EVENT.c.event_id == event_id)).one_or_none()
         if found is None:
             raise NotFoundError(f"no event {event_id}")
-        return Recorded(*found)
+        return recorded(found)
 
     def last_position(self) -> int:
         """The last position given in the database."""
         with self.database.read() as connection:
-            return connection.execute(select(LOG.c.position).where(LOG.c.id == ONE)).scalar_one()
+            given = connection.execute(select(LOG.c.position).where(LOG.c.id == ONE)).scalar_one_or_none()
+        if not isinstance(given, int):
+            raise DamagedError(f"the last position given is damaged: {given!r}")
+        return given
 
     def count(self, run_id: str) -> int:
         """Number of events of a run, counted in the table."""

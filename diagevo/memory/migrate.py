@@ -1,11 +1,12 @@
 """Revisions of the database. A new SQLite file is created and migrated; anything else is never changed
 unasked."""
 
+from functools import cache
 from importlib.resources import as_file, files
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, create_engine, inspect, text
 
-from diagevo.errors import StoreError
+from diagevo.errors import DamagedError, StoreError
 from diagevo.memory import reader
 from diagevo.memory.database import Database
 from diagevo.memory.location import shown
@@ -19,23 +20,39 @@ def revision(connection: Connection) -> str | None:
     """The database's revision; None where no migration has run."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    if len(found) > 1 or not all(isinstance(version, str) for version in found):
+        raise DamagedError(f"the database's revision is damaged: {found!r}")
+    return found[0] if found else None
 
 
 def upgrade(database: Database, to: str = "head") -> None:
     """Run the migrations up to `to`, in one transaction. Raises StoreError where it is somebody else's."""
     refuse_foreign(database)
+    with database.write() as connection:
+        _migrate(connection, to)
+        if database.dialect == "postgresql" and to == "head":
+            reader.install(connection)
+
+
+def _migrate(connection: Connection, to: str) -> None:
     from alembic import command
     from alembic.config import Config
 
     with as_file(files("diagevo._migrations")) as folder:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
-        with database.write() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, to)
-            if database.dialect == "postgresql" and to == "head":
-                reader.install(connection)
+        config.attributes["connection"] = connection
+        command.upgrade(config, to)
+
+
+@cache
+def declared() -> dict[str, str]:
+    """The SQL of each trigger and view of SQLite, by name, as the migrations make it now."""
+    with create_engine("sqlite://").begin() as connection:
+        _migrate(connection, "head")
+        made = "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
+        return dict(connection.exec_driver_sql(made).all())
 
 
 def prepare(database: Database, *, create: bool) -> None:

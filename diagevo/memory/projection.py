@@ -76,7 +76,8 @@ def to_bytes(state: MemoryState) -> bytes:
 
 
 def from_bytes(content: bytes) -> MemoryState:
-    """The state of `to_bytes`. Raises msgspec.MsgspecError where the bytes are no state."""
+    """The state of `to_bytes`. Raises msgspec.MsgspecError, TypeError, ValueError or ArithmeticError where
+    the bytes are no state."""
     doc = _decode(content)
     return MemoryState(
         doc.run_id,
@@ -140,7 +141,7 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
         return None
     try:
         state = from_bytes(row.state)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
         return None  # disposable: the events have it all
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
@@ -159,7 +160,7 @@ def write(connection: Connection, state: MemoryState, closed: Round, committed_a
         (NODE, node_rows(state)),
         (HISTORY, history_rows(state)),
         (ROUND, [round_row(state, closed, committed_at)]),
-        (SNAPSHOT, [_snapshot_row(state)]),
+        (SNAPSHOT, [snapshot_row(state)]),
     ):
         if rows:
             connection.execute(insert(target), rows)
@@ -233,7 +234,7 @@ def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict:
     }
 
 
-def _snapshot_row(state: MemoryState) -> dict:
+def snapshot_row(state: MemoryState) -> dict:
     return {
         "run_id": state.run_id,
         "round": state.round,

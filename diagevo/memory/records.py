@@ -3,13 +3,14 @@
 import hashlib
 import math
 import uuid
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from pydantic import BaseModel
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.decode import full
 from diagevo.memory.events import EVENT_TYPES, Event, RunConfigured
 from diagevo.redaction import holds_secret
@@ -67,6 +68,27 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     def computed_hash(self) -> str:
         """What `hash` must be where nobody changed the row."""
         return chain_hash(*msgspec.structs.astuple(self)[:-1])
+
+
+_KINDS = get_type_hints(Recorded)
+_ROW = tuple[*_KINDS.values()]  # pyright: ignore[reportInvalidTypeForm]  (a subscript at run time)
+
+
+def recorded(row: Sequence[Any]) -> Recorded:
+    """The event of a stored row, its columns in the order of the table.
+
+    Raises DamagedError where one holds another type: SQLite keeps whatever is put into its file.
+    """
+    values = tuple(row)
+    try:
+        return Recorded(*msgspec.convert(values, _ROW))
+    except msgspec.ValidationError as error:
+        for (name, kind), value in zip(_KINDS.items(), values, strict=True):
+            if not isinstance(value, kind):
+                found = "missing" if value is None else f"of type {type(value).__name__}"
+                message = f"#{values[0]} is damaged: its {name} is {found}"
+                raise DamagedError(message, position=values[0]) from error
+        raise
 
 
 @lru_cache(maxsize=64)

@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from sqlalchemy import select
 
-from diagevo.errors import ConfigError, StoreError
+from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.events import Embedder
 from diagevo.memory.tables import VectorRow, table
@@ -51,6 +52,8 @@ class Vectors:
                     VECTOR.c.model == self.model, VECTOR.c.text_hash.in_(missing[start : start + 500])
                 )
                 for hash_, content in connection.execute(query):
+                    if not self._fits(content):
+                        raise DamagedError(f"the vector {self.model} of {hashes[hash_]!r} is damaged")
                     vector = np.frombuffer(content, dtype="<f4")
                     self._keep(hash_, vector)
                     found[hashes[hash_]] = vector
@@ -91,6 +94,10 @@ class Vectors:
                 hint="embed them: Memory.vectors(texts, embed), or diagevo memory rebuild --embedder",
             )
         return np.stack([found[text] for text in texts])
+
+    def _fits(self, content: Any) -> bool:
+        whole = isinstance(content, bytes) and len(content) % 4 == 0
+        return whole and self.dimension in (0, len(content) // 4)
 
     def _keep(self, hash_: str, vector: np.ndarray) -> None:
         if len(self._cache) >= CACHED:

@@ -6,55 +6,22 @@ heads kept outside the database, and the fold from the first event, which checks
 `deep` also compares every text that an event names with its digest.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from hashlib import sha256
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
 
-from diagevo.errors import DiagEvoError, NotFoundError
+from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory import heads, outside, projection
-from diagevo.memory.artifacts import ARTIFACT
-from diagevo.memory.log import EVENT, LOG, Log
+from diagevo.memory.backup import triggers
+from diagevo.memory.log import EVENT, Log
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
 from diagevo.memory.records import GENESIS, Recorded
-from diagevo.memory.seen import Seen
 from diagevo.memory.state import advance
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that is not as it was written. `position` and `event_id` name the first bad event, if it is
-    one."""
-
-    check: str
-    message: str
-    position: int | None = None
-    event_id: str | None = None
-
-
-@dataclass(slots=True)
-class Verification:
-    """What was checked and what was found. `notes` say what could not be checked."""
-
-    run_id: str
-    events: int = 0
-    rounds: int = 0
-    heads: int = 0
-    copied: int = 0
-    """Heads of the copy that was given."""
-    texts: int = 0
-    head: str = GENESIS
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return not self.faults
+from diagevo.memory.verification import Fault, Verification
 
 
 def verify(
@@ -72,12 +39,15 @@ def verify(
             raise NotFoundError(f"there is no run {run_id}")
         _check_chain(log, run_id, [own] if copied is None else [own, copied], report)
         _check_positions(log, report)
+        _check_triggers(log, report)
         if any(fault.check == "chain" for fault in report.faults):
             report.notes.append("not replayed: these are not the events that were written")
         else:
             _check_replay(log, run_id, report)
         if deep:
-            _check_texts(log, run_id, report)
+            from diagevo.memory.stored import check_stored  # numpy, for this alone
+
+            check_stored(log, run_id, report)
     report.heads = own.compared
     report.notes += outside.notes_of_own(own)
     if copied is not None:
@@ -89,17 +59,22 @@ def verify(
 def _check_chain(log: Log, run_id: str, kept: Sequence[outside.Comparison], report: Verification) -> None:
     previous, sequence, position = GENESIS, 0, 0
     fault = None
-    for record in log.read(run_id):
-        report.events += 1
-        if fault is None:
-            fault = _chain_fault(record, previous, sequence, position)
-        previous, sequence, position = record.hash, record.sequence, record.position
-        for comparison in kept:
-            for message in comparison.meet(record):
-                report.faults.append(Fault("head", message, record.position, record.event_id))
+    try:
+        for record in log.read(run_id):
+            report.events += 1
+            if fault is None:
+                fault = _chain_fault(record, previous, sequence, position)
+            previous, sequence, position = record.hash, record.sequence, record.position
+            for comparison in kept:
+                for message in comparison.meet(record):
+                    report.faults.append(Fault("head", message, record.position, record.event_id))
+        head = log.head(run_id)
+    except (DamagedError, DBAPIError):
+        report.faults.insert(0, fault or _unreadable(log, run_id, position))
+        report.notes.append("not read to its end: an event is damaged")
+        return
     if fault is not None:
         report.faults.insert(0, fault)
-    head = log.head(run_id)
     if fault is None and (head.sequence, head.hash) != (sequence, previous):
         message = (
             f"the run's head is event {head.sequence}, its last one is {sequence}: the log's end is missing"
@@ -125,11 +100,37 @@ def _chain_fault(record: Recorded, previous: str, sequence: int, position: int) 
     return None
 
 
+def _unreadable(log: Log, run_id: str, after: int) -> Fault:
+    """The first row after a position that cannot be read: a page of rows fails as one."""
+    query = select(EVENT.c.position).where(EVENT.c.run_id == run_id, EVENT.c.position > after)
+    with log.database.read() as connection:
+        places = connection.execute(query.order_by(EVENT.c.position)).scalars().all()
+    for place in places:
+        try:
+            list(log.read(run_id, after=place - 1, until=place))
+        except DamagedError as error:
+            return Fault("chain", error.message, place)
+        except DBAPIError as error:
+            return Fault("chain", f"#{place} is damaged: {error.orig}", place)
+    return Fault("chain", f"the head of run {run_id} is damaged")
+
+
+def _check_triggers(log: Log, report: Verification) -> None:
+    with log.database.read() as connection:
+        found = triggers(connection, log.database.dialect)
+    if not found.ok:
+        report.faults.append(Fault("triggers", found.detail))
+
+
 def _check_positions(log: Log, report: Verification) -> None:
     """Positions of the whole database: 1 to n."""
     with log.database.read() as connection:
         count, last = connection.execute(select(func.count(), func.max(EVENT.c.position))).one()
-        given = connection.execute(select(LOG.c.position)).scalar_one()
+    try:
+        given = log.last_position()
+    except DamagedError as error:
+        report.faults.append(Fault("positions", error.message))
+        return
     if count != given or (last or 0) != given:
         report.faults.append(
             Fault("positions", f"{given} positions were given, {count} events are there, last at {last or 0}")
@@ -160,6 +161,23 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
     if report.rounds:
         _compare(log, report, CAUSE, run_id, causes, "cause_id", {})
         _compare(log, report, NODE, run_id, nodes, "node_id", {})
+    _check_rounds(log, report, state.round)
+
+
+def _check_rounds(log: Log, report: Verification, last: int) -> None:
+    """No row is of a round that was never committed."""
+    for target in (ROUND, HISTORY, SNAPSHOT):
+        query = select(target.c.round).where(
+            target.c.run_id == report.run_id, ~target.c.round.between(1, last)
+        )
+        with log.database.read() as connection:
+            round_ = connection.execute(query.limit(1)).scalar()
+        if round_ is not None:
+            message = f"{target.name} has round {round_}, which follows from no event; {REBUILD}"
+            report.faults.append(Fault("projection", message))
+
+
+REBUILD = "run: diagevo memory rebuild"
 
 
 def _named(log: Log, run_id: str, sequence: int) -> tuple[int | None, str | None]:
@@ -182,17 +200,22 @@ def _compare(
 ) -> None:
     """Rows of a projection against those that the events give. The first difference of a table is named."""
     query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
-    with log.database.read() as connection:
-        stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}
+    try:
+        with log.database.read() as connection:
+            stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}
+    except DBAPIError as error:
+        message = f"{target.name} cannot be read: {error.orig}; {REBUILD}"
+        report.faults.append(Fault("projection", message))
+        return
     for row in expected:
         found = stored.pop(row[key], None)
         if found is None or any(found[name] != value for name, value in row.items()):
             what = f"{target.name} {row[key]}"
             difference = "is missing" if found is None else _difference(found, row)
-            report.faults.append(Fault("projection", f"{what} {difference}; run: diagevo memory rebuild"))
+            report.faults.append(Fault("projection", f"{what} {difference}; {REBUILD}"))
             return
     if stored:
-        message = f"{target.name} {min(stored, key=str)} follows from no event; run: diagevo memory rebuild"
+        message = f"{target.name} {min(stored, key=str)} follows from no event; {REBUILD}"
         report.faults.append(Fault("projection", message))
 
 
@@ -203,59 +226,16 @@ def _difference(found: dict[str, Any], row: dict[str, Any]) -> str:
 
 def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:
     """A missing snapshot costs time only; one that differs is a fault."""
-    query = select(SNAPSHOT.c.state).where(
+    query = select(SNAPSHOT).where(
         SNAPSHOT.c.run_id == state.run_id,
         SNAPSHOT.c.round == state.round,
         SNAPSHOT.c.version == projection.VERSION,
     )
-    with log.database.read() as connection:
-        stored = connection.execute(query).scalar_one_or_none()
-    if stored is not None and bytes(stored) != projection.to_bytes(state):
-        message = f"the snapshot of round {state.round} is not the state; run: diagevo memory rebuild"
-        report.faults.append(Fault("projection", message))
-
-
-_TEXTS = {
-    "CandidateScored": ("question", "reference"),
-    "FailureObserved": ("trajectory", "reference"),
-}
-TEXTS = 400
-"""Texts that are in memory at a time."""
-
-
-def _named_texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
-    for record in log.read(run_id):
-        payload = msgspec.json.decode(record.payload)
-        named = [payload.get(name) for name in _TEXTS.get(record.type, ())]
-        call = payload.get("call") or {}
-        for digest in (*named, call.get("request"), call.get("reply")):
-            if digest is not None:
-                yield record, digest
-
-
-def _check_texts(log: Log, run_id: str, report: Verification) -> None:
-    """Every text that an event names, once: there, and of that digest."""
-    seen = Seen()
     try:
-        batch: dict[str, Recorded] = {}
-        for record, digest in _named_texts(log, run_id):
-            if digest not in batch and seen.add(digest):
-                batch[digest] = record
-            if len(batch) == TEXTS:
-                _check_batch(log, batch, report)
-                batch.clear()
-        _check_batch(log, batch, report)
-        report.texts = len(seen)
-    finally:
-        seen.close()
-
-
-def _check_batch(log: Log, batch: Mapping[str, Recorded], report: Verification) -> None:
-    query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(list(batch)))
-    with log.database.read() as connection:
-        right = {d for d, content in connection.execute(query) if sha256(content).hexdigest() == d}
-    for digest, record in batch.items():
-        if digest not in right:
-            where = f"#{record.position} {record.type}"
-            message = f"the text {digest[:12]}… of {where} is missing or was changed"
-            report.faults.append(Fault("text", message, record.position, record.event_id))
+        with log.database.read() as connection:
+            stored = connection.execute(query).mappings().one_or_none()
+    except DBAPIError:
+        stored = {}
+    if stored is not None and dict(stored) != projection.snapshot_row(state):
+        message = f"the snapshot of round {state.round} is not the state; {REBUILD}"
+        report.faults.append(Fault("projection", message))
