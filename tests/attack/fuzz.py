@@ -41,7 +41,7 @@ READERS: Sequence[tuple[str, ...]] = (
     ("eval", "list"),
     ("db", "check"),
     ("memory", "export", "{out}"),
-    ("report", "table", "labels"),
+    ("report", "table", "main"),
 )
 """Every kind of reading; `{out}` is a folder that is not there."""
 CLEAR = {0, 1, 2, 3, 5}
@@ -97,21 +97,21 @@ def outcomes(base: Base, cases: Iterable[Cell | Byte]) -> Iterator[tuple[Cell | 
                 yield case, asker.ask()
 
 
+def read(base: Base, case: Cell | Byte, arguments: Sequence[str]) -> Outcome:
+    """What a reading command says of the damage."""
+    with TemporaryDirectory() as folder:
+        base.damage(base.copy(Path(folder)), case)
+        out = str(Path(folder) / "out")
+        said = invoke(*(a.format(out=out) for a in arguments), env={"DIAGEVO_HOME": folder})
+    clear = said.exit_code in CLEAR and "Traceback" not in said.output
+    return Outcome(f"exit {said.exit_code}" if clear else "crash", said.output[-300:])
+
+
 def readers(base: Base, cases: Iterable[Cell | Byte]) -> Iterator[tuple[str, Outcome]]:
     """What every reading command says of each damage."""
     for case in cases:
         for arguments in READERS:
-            with TemporaryDirectory() as folder:
-                file = base.copy(Path(folder))
-                if not base.damage(file, case):
-                    break
-                out = str(Path(folder) / "out")
-                said = invoke(*(a.format(out=out) for a in arguments), env={"DIAGEVO_HOME": folder})
-            told = f"{case}: {' '.join(arguments)}"
-            kind = f"exit {said.exit_code}"
-            if said.exit_code not in CLEAR or "Traceback" in said.output:
-                kind = "crash"
-            yield told, Outcome(kind, said.output[-300:])
+            yield f"{case}: {' '.join(arguments)}", read(base, case, arguments)
 
 
 def sample(base: Base, cells: int, random_bytes: int, seed: int) -> list[Cell | Byte]:

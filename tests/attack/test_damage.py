@@ -1,0 +1,68 @@
+"""A bounded, seeded part of the fuzz; all of it is `python -m tests.attack.fuzz`."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.attack.damage import Base, Byte, Cell
+from tests.attack.fuzz import READERS, outcomes, read, sample
+from tests.cli.program import invoke
+
+SEED = 12
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[Base]:
+    with TemporaryDirectory() as folder:
+        yield Base(Path(folder), rounds=1)
+
+
+def test_no_damage_crashes_verify_and_none_that_matters_passes_as_written(base: Base) -> None:
+    told = list(outcomes(base, sample(base, 80, 60, SEED)))
+    assert [f"{outcome.kind}: {case}: {outcome.detail}" for case, outcome in told if outcome.bad] == []
+    counts = Counter(outcome.kind for _, outcome in told)
+    assert min(counts[kind] for kind in ("fault", "refused", "passed")) > 5, "the sample meets all of them"
+
+
+def test_a_change_that_matters_and_goes_unseen_would_be_reported(base: Base, tmp_path: Path) -> None:
+    """The judge itself: of the payload's bytes each matters, of the lease none does."""
+    file = base.copy(tmp_path)
+    assert base.damage(file, Cell("event", 4, "payload", "an empty text"))
+    assert base.changed(file) == {"event.payload of 4"}
+    assert base.damage(file, Cell("run", 1, "fence", "an integer"))
+    assert base.changed(file) == set()
+
+
+_CASES: list[Cell | Byte] = [
+    Cell("event", 4, "payload", "broken JSON"),
+    Cell("event", 9, "round", "a text"),
+    Cell("round_summary", 1, "failures", "null"),
+    Cell("cause", 1, "frequency", "a text"),
+    Cell("snapshot", 1, "state", "its own text"),
+    Cell("artifact", 1, "content", "null"),
+    Cell("run", 1, "hash", "undecodable text"),
+    Byte(100, 0xFF),
+]
+
+
+@pytest.mark.parametrize("arguments", READERS, ids=" ".join)
+def test_no_damage_crashes_a_reader(base: Base, arguments: tuple[str, ...]) -> None:
+    """Two kinds of damage each; the command has every reader meet a sample of all."""
+    for case in random.Random(" ".join(arguments)).sample(_CASES, 2):
+        outcome = read(base, case, arguments)
+        assert not outcome.bad, f"{case}: {outcome.detail}"
+
+
+def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
+    base: Base, tmp_path: Path
+) -> None:
+    file = base.copy(tmp_path)
+    assert base.damage(file, Cell("round_summary", 1, "epsilon_next", "a text"))
+    said = invoke("runs", "show", env={"DIAGEVO_HOME": str(tmp_path)})
+    assert said.exit_code == 5
+    assert "run played is damaged: round_summary 1 has epsilon_next 'x', the events give '1/3'" in said.output
+    assert "hint: see what else is: diagevo memory verify --deep" in said.output
