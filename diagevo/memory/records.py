@@ -81,7 +81,7 @@ def recorded(row: Sequence[Any]) -> Recorded:
     """
     values = tuple(row)
     try:
-        return Recorded(*msgspec.convert(values, _ROW))
+        converted: tuple[Any, ...] = msgspec.convert(values, _ROW)
     except msgspec.ValidationError as error:
         for (name, kind), value in zip(_KINDS.items(), values, strict=True):
             if not isinstance(value, kind):
@@ -89,6 +89,7 @@ def recorded(row: Sequence[Any]) -> Recorded:
                 message = f"#{values[0]} is damaged: its {name} is {found}"
                 raise DamagedError(message, position=values[0]) from error
         raise
+    return Recorded(*converted)
 
 
 @lru_cache(maxsize=64)

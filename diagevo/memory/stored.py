@@ -73,7 +73,7 @@ def _wrong_types(connection: Connection) -> Iterator[Fault]:
             yield Fault("types", f"{name}.{column} {where} is damaged: it is {kind}", position)
 
 
-def _kinds(column: Mapping[str, Any]) -> tuple[str, ...]:
+def _kinds(column: Mapping[Any, Any]) -> tuple[str, ...]:
     """What SQLite may keep in the column; empty for a type that no migration declares."""
     declared = _KINDS.get(column["type"].partition("(")[0], ())
     return declared if column["notnull"] or not declared else (*declared, "null")
@@ -93,7 +93,8 @@ def _wrong_schema(connection: Connection) -> Iterator[Fault]:
 def _wrong_vectors(connection: Connection) -> Iterator[Fault]:
     """The first vector that is no row of finite numbers, as many as its model's name says."""
     rows = connection.execute(select(VECTOR), execution_options={"yield_per": PAGE})
-    for model, text_hash, content in rows:
+    for row in rows:
+        model, text_hash, content = row.model, row.text_hash, row.vector
         whole = isinstance(model, str) and isinstance(content, bytes) and len(content) % 4 == 0
         if whole:
             numbers = np.frombuffer(content, dtype="<f4")
