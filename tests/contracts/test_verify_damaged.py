@@ -92,7 +92,7 @@ def test_a_missing_trigger_is_told(played: Store) -> None:
         connection.exec_driver_sql(drop)
     report = _verified(played, deep=False)
     assert _told(report) == [("triggers", None)]
-    assert report.faults[0].message == "missing: event_no_update; the log can be changed"
+    assert report.faults[0].message == "missing or off: event_no_update; the log can be changed"
 
 
 def test_a_trigger_that_refuses_nothing_any_more_is_told_by_the_deep_check(in_sqlite: Store) -> None:
