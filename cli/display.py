@@ -3,7 +3,6 @@
 All of them are observers of the run (`diagevo.progress`) and read one `Board`: what is known so far.
 """
 
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, Unobserved
+from diagevo.texts import json_text
 
 from . import render
 from .options import Call
@@ -229,7 +229,7 @@ class JsonDisplay(_Boarded):
 
     def _emit(self, event: str, **fields: Any) -> None:
         line = {"event": event, "run": self.board.run, **render.plain(fields)}
-        sys.stdout.write(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n")
+        sys.stdout.write(json_text(line) + "\n")
         sys.stdout.flush()
 
 

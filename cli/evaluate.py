@@ -1,12 +1,13 @@
 """`diagevo eval list, show, compare`: what can be measured, what was, and how two measurements differ."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from diagevo.texts import json_text
 
 from . import options, render
 from .options import Call
@@ -229,7 +230,7 @@ def show(
 
 
 def _condition(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json_text(value)
 
 
 @options.command(

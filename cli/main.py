@@ -2,7 +2,6 @@
 
 import atexit
 import gc
-import json
 import os
 import sys
 import time
@@ -15,9 +14,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from diagevo.errors import DiagEvoError, StoppedSafely
+from diagevo.errors import ConfigError, DiagEvoError, StoppedSafely
 from diagevo.private import private
 from diagevo.redaction import masked
+from diagevo.texts import json_text, storable, visible
 
 from . import (
     ablate,
@@ -58,6 +58,7 @@ class Program(TyperGroup):
         """Run the program and leave with its exit code, whatever happens inside."""
         arguments = list(sys.argv[1:] if args is None else args)
         try:
+            _refuse_bytes(arguments)
             code = super().main(
                 arguments, prog_name or "diagevo", complete_var, False, windows_expand_args, **extra
             )
@@ -76,6 +77,15 @@ class Program(TyperGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
 
+def _refuse_bytes(arguments: list[str]) -> None:
+    """Bytes that are no UTF-8 come as halves of surrogate pairs, which no database and no output takes."""
+    given = {f"argument {n}": text for n, text in enumerate(arguments, 1)}
+    given |= {name: text for name, text in os.environ.items() if name.startswith("DIAGEVO_")}
+    for name, text in given.items():
+        if storable(text) != text:
+            raise ConfigError(f"{name} is not UTF-8: {text}", hint="write it in UTF-8")
+
+
 def _wants_json(arguments: list[str]) -> bool:
     """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=True)
@@ -88,10 +98,8 @@ def _wants_json(arguments: list[str]) -> bool:
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
     message, hint = masked(message), None if hint is None else masked(hint)
     if _wants_json(arguments):
-        print(json.dumps({"error": {"kind": kind, "message": message, "hint": hint}}, ensure_ascii=False))
+        print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
     else:
-        from .render import visible
-
         print(f"error: {visible(message)}", file=sys.stderr)
         if hint is not None:
             print(f"hint: {visible(hint)}", file=sys.stderr)
@@ -102,7 +110,7 @@ def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
     """A safe stop is what was asked for, so it is not called an error."""
     if _wants_json(arguments):
         return _report(arguments, stopped.kind, stopped.message, stopped.hint, stopped.exit_code)
-    print(masked(f"{stopped.message}\nhint: {stopped.hint}"), file=sys.stderr)
+    print(visible(masked(f"{stopped.message}\nhint: {stopped.hint}")), file=sys.stderr)
     return stopped.exit_code
 
 

@@ -42,10 +42,10 @@ def diff(
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
         raise ConfigError(f"{points} names no two points", hint=_POINTS)
-    if left.isdigit() != right.isdigit():
-        number, other = (left, right) if left.isdigit() else (right, left)
+    if left.isdecimal() != right.isdecimal():
+        number, other = (left, right) if left.isdecimal() else (right, left)
         raise ConfigError(f"{points}: {number} is a round, {other} is none", hint=_POINTS)
-    if left.isdigit() and right.isdigit():
+    if left.isdecimal() and right.isdecimal():
         from diagevo.memory.compare import diff_memory
 
         with opened(call) as history:

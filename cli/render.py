@@ -1,13 +1,13 @@
 """Everything that is printed: JSON documents, rows in six formats, aligned text, messages.
 
 Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its
-control characters are shown, not obeyed. Without a terminal there is no ANSI and no carriage return.
+control characters are shown, not obeyed (`diagevo.texts`). Without a terminal there is no ANSI and no
+carriage return.
 """
 
 import csv
 import dataclasses
 import io
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,20 +21,12 @@ from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.redaction import masked
+from diagevo.texts import csv_text, json_text, markdown_text, visible
 
 from .options import Call
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_CONTROLS = {code: chr(0x2400 + code) for code in range(32) if code not in (9, 10)} | {127: "␡"}
-_CONTROLS |= {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
-_ONE_LINE = _CONTROLS | {9: " ", 10: " ⏎ "}
-
-
-def visible(text: str, *, one_line: bool = False) -> str:
-    """`text` with its control characters shown as symbols: a model's output must not steer a terminal."""
-    return text.translate(_ONE_LINE if one_line else _CONTROLS)
 
 
 def stdout(call: Call) -> "Console":
@@ -126,7 +118,7 @@ def envelope(
 
 
 def dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return json_text(value, indent=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +148,8 @@ def rows(
 
     table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
     every key of every row. In csv and parquet a fraction `x` is a float, and `x_exact` beside it is exact.
+    json, jsonl and parquet hold texts exactly; md and csv show them (`texts.visible`), and in csv none is a
+    formula.
     """
     listed = list(values)
     match call.format:
@@ -166,10 +160,7 @@ def rows(
         case "json":
             _write(call, dump(envelope(call.schema, listed, run=run, as_of=as_of)) + "\n")
         case "jsonl":
-            _write(
-                call,
-                "".join(json.dumps(plain(r), ensure_ascii=False, allow_nan=False) + "\n" for r in listed),
-            )
+            _write(call, "".join(json_text(plain(r)) + "\n" for r in listed))
         case "csv":
             _write(call, _csv(columns, listed))
         case "parquet":
@@ -187,7 +178,7 @@ def _cell(value: Any, digits: int) -> str:
         case str() | int() | Path():
             return visible(str(value), one_line=True)
         case Mapping():
-            return visible(json.dumps(plain(value), ensure_ascii=False), one_line=True)
+            return json_text(plain(value))
         case Iterable():
             return ", ".join(_cell(item, digits) for item in value)
     return visible(str(value), one_line=True)
@@ -241,7 +232,7 @@ def markdown_head(columns: Sequence[Column]) -> str:
 
 
 def markdown_line(line: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n"
+    return "| " + " | ".join(map(markdown_text, line)) + " |\n"
 
 
 def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
@@ -267,7 +258,7 @@ def _flat(
                 line[f"{key}_exact"] = None if value is None else str(value)
                 value = None if value is None or isinstance(value, str) else float(value)
             value = plain(value)
-            line[key] = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+            line[key] = json_text(value) if isinstance(value, dict | list) else value
         flat.append(line)
     return names, flat
 
@@ -277,8 +268,13 @@ def _csv(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(flat)
+    writer.writerows({key: csv_cell(value) for key, value in line.items()} for line in flat)
     return buffer.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """A plain value for a cell of a CSV file: numbers as they are, texts as `texts.csv_text` has them."""
+    return csv_text(value) if isinstance(value, str) else value
 
 
 def _parquet(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]]) -> None:

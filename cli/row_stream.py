@@ -5,7 +5,6 @@ the first is printed, and knows fractions.
 """
 
 import csv
-import json
 import math
 import shutil
 import sys
@@ -16,6 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from diagevo.errors import ConfigError
+from diagevo.texts import json_text
 
 from . import render
 from .options import Call
@@ -111,13 +111,13 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     value = _finite(render.plain(value))
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+    return json_text(value) if isinstance(value, dict | list) else value
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
     """A row as JSON. Infinities and NaN, which JSON has not, are null."""
     finite = {key: _finite(value) for key, value in row.items()}
-    return json.dumps(finite, ensure_ascii=False, allow_nan=False, indent=indent, default=render.plain)
+    return json_text(finite, indent=indent, default=render.plain)
 
 
 def _finite(value: Any) -> Any:
@@ -137,7 +137,7 @@ def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:
     keys = [c.key for c in columns] if first is None else list(first)
     writer.writerow(keys)
     for row in chain([] if first is None else [first], rows):
-        writer.writerow([_plain(row.get(key)) for key in keys])
+        writer.writerow([render.csv_cell(_plain(row.get(key))) for key in keys])
 
 
 def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tuple[int, int] | None) -> None:

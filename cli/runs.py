@@ -194,7 +194,7 @@ def compare(call: Call, left: str, right: str) -> bool:
 def _point(text: str) -> tuple[str, int | None]:
     """A run, and the round behind its @."""
     name, at, round_ = text.rpartition("@")
-    if at and round_.isdigit():
+    if at and round_.isdecimal():
         return name, int(round_)
     return text, None
 

@@ -57,7 +57,9 @@ def _best(history: "History") -> int:
     scores = {
         recorded.round: event.metrics[metric]
         for recorded in history.events(CheckpointEvaluated)
-        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation" and recorded.round
+        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation"
+        and recorded.round
+        and metric in event.metrics
     }
     if not scores:
         raise NotFoundError(

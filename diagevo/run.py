@@ -250,6 +250,7 @@ class Run:
             for recorded in found
             if isinstance(event := recorded.event, events.CheckpointEvaluated)
             and event.benchmark == "validation"
+            and metric in event.metrics
         }
         scores.pop(0, None)
         return best_round(scores) if scores else None

@@ -17,6 +17,7 @@ from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.memory.artifacts import Artifacts, Reply
 from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
+from diagevo.texts import storable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -216,7 +217,7 @@ def reply_of(completion: Any) -> Reply:
     text = unkeyed(content)[:LONGEST_REPLY] if isinstance(content, str) else ""
     usage = getattr(completion, "usage", None)
     return Reply(
-        text=text.encode("utf-8", "replace").decode().replace("\0", "\ufffd"),
+        text=storable(text),
         input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
         output_tokens=_count(getattr(usage, "completion_tokens", 0)),
     )

@@ -14,7 +14,6 @@ Text that a model wrote cannot leave its section, for three reasons:
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
@@ -27,6 +26,7 @@ from diagevo.errors import ConfigError
 from diagevo.memory.recall import NodeCandidate
 from diagevo.memory.state import KnownCause
 from diagevo.sampling.sampler import Message
+from diagevo.texts import REPLACEMENT, one_line, storable
 
 Decision = Literal["extract", "duplicate", "assign", "merge"]
 
@@ -79,17 +79,8 @@ class Text:
 def plain(text: str) -> str:
     """Text that can be encoded, sent and shown: no lone surrogates, no control characters but tab and line
     feed, and no mark that a chat template would read as a token."""
-    if not text.isascii():
-        text = text.encode("utf-8", "replace").decode()
-    text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = _CONTROL.sub(REPLACEMENT, storable(text).replace("\r\n", "\n").replace("\r", "\n"))
     return _MARKS.sub(lambda mark: mark[0] + " ", text)
-
-
-def one_line(text: str) -> str:
-    """A description or label on one line, without control, format or surrogate characters."""
-    if not text.isprintable():
-        text = "".join(" " if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp") else c for c in text)
-    return " ".join(text.split())
 
 
 def fence(texts: Sequence[Text]) -> str:

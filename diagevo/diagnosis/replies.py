@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from diagevo.diagnosis.diagnostician import DuplicateJudgement, Extraction, NodeAssignment, PairJudgement
-from diagevo.diagnosis.prompts import one_line
+from diagevo.texts import one_line, utf8
 
 FEWEST_WORDS, MOST_WORDS = 10, 20
 LONGEST_PHRASE = 1000
@@ -215,7 +215,7 @@ def _validated(model: type[R], text: str, either: tuple[str, ...] = ()) -> R:
 
 def _sound(value: Any) -> Any:
     """JSON may escape half a surrogate pair, which no encoding can store."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+    return utf8(value).decode() if isinstance(value, str) else value
 
 
 def _phrase(text: str | None, field: str) -> str | None:

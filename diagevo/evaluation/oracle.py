@@ -24,11 +24,14 @@ from diagevo.memory.tables import table
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
 from diagevo.selfplay.questions import PromptTemplates
+from diagevo.texts import csv_text
 
 ORACLE = table(OracleRow)
 COLUMNS = ("run_id", "round", "question_id", "question", "proposed", "votes", "answer", "note")
 CONFIRMED = "ok"
 """What the checker writes for an answer that was proposed rightly."""
+LONGEST_CELL = 2**30
+"""Characters. A question may be longer than the 131,072 that the csv module reads."""
 NO_ANSWER = "none"
 """What the checker writes for a question without one answer."""
 
@@ -143,7 +146,7 @@ class Oracle:
             writer = csv.DictWriter(target, COLUMNS)
             writer.writeheader()
             for item in waiting:
-                writer.writerow({name: getattr(item, name) or "" for name in COLUMNS})
+                writer.writerow({name: csv_text(str(getattr(item, name) or "")) for name in COLUMNS})
         return len(waiting)
 
     def import_(self, file: Path) -> tuple[int, int]:
@@ -156,7 +159,7 @@ class Oracle:
         taken: list[tuple[OracleItem, dict[str, str | None]]] = []
         empty = 0
         for number, row in self._rows(file):
-            item = known.get((int(row["round"]), row["question_id"])) if row["round"].isdigit() else None
+            item = known.get((int(row["round"]), row["question_id"])) if row["round"].isdecimal() else None
             if item is None or row["run_id"] != self.run_id:
                 raise ConfigError(f"{file}, line {number}: no such question in run {self.run_id}")
             said = row["answer"].strip()
@@ -176,6 +179,7 @@ class Oracle:
 
     def _rows(self, file: Path) -> Iterator[tuple[int, dict[str, str]]]:
         try:
+            csv.field_size_limit(LONGEST_CELL)
             with file.open(encoding="utf-8-sig", newline="") as source:
                 reader = csv.DictReader(source)
                 missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -185,6 +189,10 @@ class Oracle:
                     yield reader.line_num, {name: row[name] or "" for name in COLUMNS}
         except OSError as error:
             raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise ConfigError(
+                f"{file} is no CSV in UTF-8: {error}", hint="export it again, and save it as CSV (UTF-8)"
+            ) from error
 
     def _of(self, item: OracleItem):
         return update(ORACLE).where(

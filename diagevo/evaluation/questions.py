@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from diagevo.evaluation.rows import Hub, Row
+from diagevo.texts import utf8
 
 Group = Literal["mathematics", "general", "validation"]
 Kind = Literal["answer", "choice", "text"]
@@ -79,4 +80,4 @@ class Loaded:
 
     def __post_init__(self) -> None:
         content = json.dumps([[q.text, q.reference, q.kind] for q in self.questions], ensure_ascii=False)
-        object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+        object.__setattr__(self, "digest", hashlib.sha256(utf8(content)).hexdigest())

@@ -14,6 +14,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
 from diagevo.memory.database import Database
 from diagevo.memory.tables import table
+from diagevo.texts import utf8
 
 EVALUATION = table(EvaluationRow)
 RESULT = table(EvaluationResultRow)
@@ -61,7 +62,7 @@ def canonical(value: Mapping[str, Any]) -> str:
 
 def evaluation_id(conditions: Mapping[str, Any]) -> str:
     """The same measurement under the same conditions has the same id: asked for again, it goes on."""
-    return "e" + hashlib.sha256(canonical(conditions).encode()).hexdigest()[:11]
+    return "e" + hashlib.sha256(utf8(canonical(conditions))).hexdigest()[:11]
 
 
 _LISTS = ("prompt", "responses", "truncated", "extracted", "by_rule", "judged", "correct")

@@ -1,8 +1,10 @@
 """The SQL rows of evaluations and of the oracle's answers. They stand beside the log and are no part of it:
 a measurement changes no memory."""
 
-from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint, Text
+from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint
 from sqlmodel import Field, SQLModel
+
+from diagevo.memory.tables import ForeignText
 
 
 class EvaluationRow(SQLModel, table=True):
@@ -14,12 +16,12 @@ class EvaluationRow(SQLModel, table=True):
     run_id: str | None = None
     """The run whose checkpoint was measured; null for a model of no run."""
     round: int | None = None
-    benchmark: str
-    model: str
-    conditions: str = Field(sa_type=Text)
+    benchmark: str = Field(sa_type=ForeignText)
+    model: str = Field(sa_type=ForeignText)
+    conditions: str = Field(sa_type=ForeignText)
     """Canonical JSON."""
     questions: int
-    metrics: str | None = Field(default=None, sa_type=Text)
+    metrics: str | None = Field(default=None, sa_type=ForeignText)
     """JSON, once every question is answered and judged."""
     began_at: str
     finished_at: str | None = None
@@ -36,20 +38,20 @@ class EvaluationResultRow(SQLModel, table=True):
     evaluation_id: str
     question: int
     """Its number in the benchmark's order, from 0."""
-    category: str | None = None
-    kind: str
-    prompt: str = Field(sa_type=Text)
+    category: str | None = Field(default=None, sa_type=ForeignText)
+    kind: str = Field(sa_type=ForeignText)
+    prompt: str = Field(sa_type=ForeignText)
     """The messages as JSON."""
-    reference: str = Field(sa_type=Text)
-    responses: str = Field(sa_type=Text)
-    truncated: str = Field(sa_type=Text)
-    extracted: str = Field(sa_type=Text)
-    by_rule: str = Field(sa_type=Text)
-    judged: str | None = Field(default=None, sa_type=Text)
+    reference: str = Field(sa_type=ForeignText)
+    responses: str = Field(sa_type=ForeignText)
+    truncated: str = Field(sa_type=ForeignText)
+    extracted: str = Field(sa_type=ForeignText)
+    by_rule: str = Field(sa_type=ForeignText)
+    judged: str | None = Field(default=None, sa_type=ForeignText)
     """What the judge said of each response that the rule refused: true, false, or null where not asked.
     Null as a whole until the question is settled."""
-    judge: str | None = None
-    correct: str | None = Field(default=None, sa_type=Text)
+    judge: str | None = Field(default=None, sa_type=ForeignText)
+    correct: str | None = Field(default=None, sa_type=ForeignText)
     score: float | None = None
     """The share of correct responses; null until the question is settled."""
 
@@ -62,15 +64,15 @@ class OracleRow(SQLModel, table=True):
     run_id: str
     round: int
     question_id: str
-    question: str = Field(sa_type=Text)
-    label: str
+    question: str = Field(sa_type=ForeignText)
+    label: str = Field(sa_type=ForeignText)
     """The pseudo-label, which the checker is not shown."""
-    proposed: str | None = None
-    votes: str | None = None
+    proposed: str | None = Field(default=None, sa_type=ForeignText)
+    votes: str | None = Field(default=None, sa_type=ForeignText)
     """How many of the proposer's responses agreed, as in "13/16"."""
-    proposer: str | None = None
-    answer: str | None = None
+    proposer: str | None = Field(default=None, sa_type=ForeignText)
+    answer: str | None = Field(default=None, sa_type=ForeignText)
     """The reference answer after checking; null until checked. An empty one: the question has no answer."""
-    source: str | None = None
+    source: str | None = Field(default=None, sa_type=ForeignText)
     """human, or the world that computes the truth."""
-    note: str | None = None
+    note: str | None = Field(default=None, sa_type=ForeignText)

@@ -11,6 +11,7 @@ from sqlalchemy import Executable, select
 from diagevo.errors import DamagedError, NotFoundError
 from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.tables import ArtifactRow, ReplyRow, table
+from diagevo.texts import utf8
 
 ARTIFACT = table(ArtifactRow)
 REPLY = table(ReplyRow)
@@ -27,7 +28,7 @@ class Reply:
 
 def digest_of(text: str) -> str:
     """SHA-256 of the text's UTF-8 bytes, in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(utf8(text)).hexdigest()
 
 
 def is_text(content: Any, digest: str) -> bool:
@@ -70,7 +71,7 @@ class Artifacts:
         for known in self._right(list(missing)):
             del missing[known]
         if missing:
-            rows = [{"digest": d, "content": t.encode()} for d, t in missing.items()]
+            rows = [{"digest": d, "content": utf8(t)} for d, t in missing.items()]
             with self._database.write() as connection:
                 connection.execute(self._put, rows)
         return digests

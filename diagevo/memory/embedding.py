@@ -10,7 +10,7 @@ from diagevo.errors import ConfigError, ConflictError, OutOfOrderError
 from diagevo.memory.database import Database
 from diagevo.memory.events import Embedder, RunConfigured, SimilarCause
 from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.records import payload_of
+from diagevo.memory.records import payload_of, storable_event
 from diagevo.memory.similarity import Similarity
 from diagevo.memory.vectors import Embed, Vectors
 from diagevo.memory.writer import Item, RunWriter
@@ -46,6 +46,7 @@ class EmbeddedRun(RunWriter):
 
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
+        event = storable_event(event)
         with self.atomic():
             state = self.state
             if state.config is not None:

@@ -5,7 +5,7 @@ import math
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 from pydantic import BaseModel
@@ -14,8 +14,10 @@ from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.decode import full
 from diagevo.memory.events import EVENT_TYPES, Event, RunConfigured
 from diagevo.redaction import holds_secret
+from diagevo.texts import storable
 
 NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
+E = TypeVar("E", bound=Event)
 GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
 
@@ -99,7 +101,7 @@ def _run_namespace(run_id: str) -> bytes:
 
 def event_id(run_id: str, round: int, type_: str, key: str) -> str:
     """UUIDv5 of run and business key: whoever records the same thing again gives it the same id."""
-    name = f"{type_}:{round}:{key}".encode()
+    name = storable(f"{type_}:{round}:{key}").encode()
     digest = bytearray(hashlib.sha1(_run_namespace(run_id) + name, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
@@ -138,20 +140,51 @@ def _refuse_unrecordable(value: Any, where: str) -> None:
         raise ConfigError(f"{where} is a {type(value).__name__}, which the log does not keep")
 
 
+def storable_event(event: E) -> E:
+    """The event with each text as a database keeps it (`texts.storable`)."""
+    return type(event).model_validate(_storable(event.model_dump()))
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {_storable(key): _storable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_storable(inner) for inner in value)
+    return value
+
+
+class UnstorableText(ConfigError):
+    """An event holds a text that not every database keeps. The memory changes it (`storable_event`)."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(
+            f"{type(event).__name__} {event.key()} has a NUL or half a surrogate pair in a text",
+            hint="leave it out, or write it through diagevo.open: the memory replaces it with U+FFFD",
+        )
+
+
 def payload_of(event: Event) -> str:
     """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
-    NaN and what JSON does not have."""
+    NaN and what JSON does not have, UnstorableText for what a database does not have."""
     name = type(event).__name__
     if name in _MAY_FLOAT:
         _refuse_unrecordable(event, name)
     fields = vars(event).copy()
     del fields["type"]
-    return _canonical.encode(fields).decode()
+    try:
+        payload = _canonical.encode(fields).decode()
+    except UnicodeEncodeError:
+        raise UnstorableText(event) from None
+    if "\\u0000" in payload and _storable(dumped := event.model_dump()) != dumped:
+        raise UnstorableText(event)
+    return payload
 
 
 def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
     """Wrap `event` for the log. `causation_id` is the event that this one follows from."""
-    name = type(event).__name__
+    name, payload = type(event).__name__, payload_of(event)
     if isinstance(event, RunConfigured) and holds_secret(event.model_dump(mode="json")):
         raise ConfigError(
             f"the configuration of run {run_id} holds a password, key or token; the log would keep it",
@@ -163,7 +196,7 @@ def pending(run_id: str, round: int, event: Event, causation_id: str | None = No
         name,
         event.schema_version,
         vars(event).get("cause_id"),
-        payload_of(event),
+        payload,
         causation_id,
     )
 

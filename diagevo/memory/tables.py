@@ -14,12 +14,25 @@ from sqlalchemy import (
     LargeBinary,
     PrimaryKeyConstraint,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 from sqlmodel import Field, SQLModel
 
+from diagevo.texts import storable
+
 _Long = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on every database; on SQLite only INTEGER is an alias of the row id."""
+
+
+class ForeignText(TypeDecorator[str]):
+    """A text that somebody else wrote, outside the log: kept as both databases can (`texts.storable`)."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
+        return None if value is None else storable(value)
 
 
 class LogRow(SQLModel, table=True):

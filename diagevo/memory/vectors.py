@@ -11,6 +11,7 @@ from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.database import Database, insert_missing
 from diagevo.memory.events import Embedder
 from diagevo.memory.tables import VectorRow, table
+from diagevo.texts import utf8
 
 VECTOR = table(VectorRow)
 Embed = Callable[[Sequence[str]], np.ndarray]
@@ -20,7 +21,7 @@ CACHED = 8192
 
 
 def text_hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(utf8(text)).hexdigest()
 
 
 def model_of(embedder: Embedder) -> str:

@@ -7,7 +7,7 @@ the lease with its first write, so that reading needs none. Thread-safe.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +19,7 @@ from diagevo.memory.decode import Fact
 from diagevo.memory.events import Event
 from diagevo.memory.log import Log
 from diagevo.memory.model import MemoryState, Round
-from diagevo.memory.records import event_id, pending
+from diagevo.memory.records import Pending, UnstorableText, event_id, pending, storable_event
 from diagevo.memory.state import advance
 
 
@@ -90,10 +90,8 @@ class RunWriter:
 
     def _append(self, items: Sequence[Item]) -> list[bool]:
         """Append and fold; whether each event was new. Within `atomic()`."""
-        open_round = self.state.open.number if self.state.open else self.state.round
-        wrapped = [
-            pending(self.run_id, open_round if i.round is None else i.round, i.event, i.cause) for i in items
-        ]
+        both = [self._wrapped(item) for item in items]
+        items, wrapped = [item for item, _ in both], [p for _, p in both]
         with self.database.write() as connection:
             done = self.log.append(
                 self.run_id, self.state.sequence, wrapped, fence=self._fence, connection=connection
@@ -111,6 +109,17 @@ class RunWriter:
                 self._broken = OutOfOrderError(f"{p.type} {item.event.key()} refused: {refused}".strip())
                 raise self._broken from error
         return list(done.fresh)
+
+    def _wrapped(self, item: Item) -> tuple[Item, Pending]:
+        """An item and its envelope. What a model wrote must not stop a round: the fold sees the text that is
+        stored."""
+        open_round = self.state.open.number if self.state.open else self.state.round
+        round = open_round if item.round is None else item.round
+        try:
+            return item, pending(self.run_id, round, item.event, item.cause)
+        except UnstorableText:
+            item = replace(item, event=storable_event(item.event))
+            return item, pending(self.run_id, round, item.event, item.cause)
 
     def _reload(self) -> None:
         self.state = projection.load(self.log, self.run_id)

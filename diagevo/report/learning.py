@@ -22,15 +22,17 @@ from diagevo.report.scores import GROUPS, by_protocol, judges
 from diagevo.report.style import GREY, altair
 
 
-def _row(run: str, round_: int, series: str, value: float, error: float) -> dict[str, Any]:
+def _row(run: str, round_: int, series: str, value: float, error: float | None) -> dict[str, Any]:
+    """A point with its bar; without one where another trainer measured no standard error."""
+    spread = error or 0.0
     return {
         "run": run,
         "round": round_,
         "series": series,
         "accuracy": percent(value),
-        "low": percent(value - error),
-        "high": percent(value + error),
-        "standard_error": percent(error),
+        "low": percent(value - spread),
+        "high": percent(value + spread),
+        "standard_error": None if error is None else percent(error),
     }
 
 
@@ -54,6 +56,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     rows: Rows = []
     baseline: Rows = []
     parts: list[str] = []
+    lacking: set[str] = set()
     for material in materials:
         for name, group in (("mathematical average", "Math Avg."), ("general average", "General Avg.")):
             by_round = averages(material, GROUPS[group])
@@ -65,14 +68,20 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
                 continue
             metrics, samples = validation.metrics, validation.conditions.get("samples", "k")
             number, run = validation.round, material.run_id
-            rows.append(
-                _row(run, number, f"mean@{samples}, T = 1", metrics["mean_at_k"], metrics["mean_at_k_se"])
-            )
-            rows.append(_row(run, number, "greedy", metrics["greedy"], metrics["greedy_se"]))
+            for metric, series in (("mean_at_k", f"mean@{samples}, T = 1"), ("greedy", "greedy")):
+                if metric in metrics:
+                    rows.append(_row(run, number, series, metrics[metric], metrics.get(f"{metric}_se")))
+                else:
+                    lacking.add(metric)
             if "mean_at_k_baseline" in metrics and material is materials[0]:
-                heat = validation.conditions["baseline_temperature"]
+                heat = validation.conditions.get("baseline_temperature", "unknown")
                 share = percent(metrics["mean_at_k_baseline"])
                 baseline.append({"accuracy": share, "label": f"untouched model, T = {heat}"})
+    if not rows and lacking:
+        return Missing(
+            f"the validations recorded neither {' nor '.join(sorted(lacking))}",
+            f"diagevo eval run all --run {materials[0].run_id} --round all",
+        )
     if not rows:
         return Missing(
             "no checkpoint was validated or measured on all benchmarks of a group",
@@ -87,8 +96,10 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     if validated is not None:
         caption += (
             f"Validation on {validated.questions} held-out questions that training never sees: the mean over"
-            f" {validated.conditions.get('samples')} samples at T = 1, and one greedy answer. "
+            f" {validated.conditions.get('samples', 'k')} samples at T = 1, and one greedy answer. "
         )
+    if lacking:
+        caption += f"Some validations recorded no {' and no '.join(sorted(lacking))}. "
     if baseline:
         rule = alt.Chart(data(baseline)).mark_rule(strokeDash=[2, 3], color=GREY).encode(y="accuracy:Q")
         text = (
@@ -105,6 +116,8 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
         )
         caption += f" (judge behind the rule: {'; '.join(by)}). "
     caption += "Bars: one standard error over questions."
+    if any(row["standard_error"] is None for row in rows):
+        caption += " A point without a bar: its standard error was not recorded."
     return Figure(sized(chart), rows + [row | {"series": row["label"]} for row in baseline], caption)
 
 

@@ -3,7 +3,6 @@
 import csv
 import html
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from diagevo.report.material import Material
 from diagevo.report.style import themed
 from diagevo.report.table_text import cells
 from diagevo.report.tables import Table, TableName
+from diagevo.texts import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
 DRAW = """
@@ -102,7 +102,8 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({k: csv_text(v) if isinstance(v, str) else v for k, v in row.items()})
     return buffer.getvalue()
 
 
@@ -114,8 +115,8 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
         "svg": picture,
         "png": png(picture),
         "csv": as_csv(figure.rows),
-        "vl.json": json.dumps(themed(figure.chart), ensure_ascii=False),
-        "txt": figure.caption + "\n",
+        "vl.json": json_text(themed(figure.chart)),
+        "txt": visible(figure.caption) + "\n",
     }
     written = []
     for suffix, content in files.items():
@@ -134,7 +135,7 @@ def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, 
     bundle = converter().javascript_bundle(
         snippet="window.vegaEmbed = vegaEmbed;" + DRAW, vl_version=VEGA_LITE
     )
-    specs = json.dumps({name: themed(figure.chart) for name, figure in figures.items()}, ensure_ascii=False)
+    specs = json_text({name: themed(figure.chart) for name, figure in figures.items()})
     sections = [(d.entry.name, d.entry.title) for d in drawn]
     sections += [(f"table-{name}", content.title) for name, content in tables.items()]
     body = [
@@ -250,7 +251,7 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _text(value: str) -> str:
-    return html.escape(value)
+    return html.escape(visible(value))
 
 
 def _json(content: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diagevo.errors import MissingDependencyError
+from diagevo.texts import visible
 
 STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}
 MODES: Mapping[str, str] = {"free": "#9CC9E8", "targeted": "#D4691E", "stitched": "#4A1D66"}
@@ -70,7 +71,8 @@ def by_lightness(names: Sequence[Any]) -> Any:
 
 
 def themed(chart: Any) -> dict[str, Any]:
-    """The chart's Vega-Lite specification with the report's look."""
+    """The chart's Vega-Lite specification with the report's look. What no picture can show is shown as in
+    a terminal: the converter ends the process at a control character."""
     axis = {"labelFont": FONT, "titleFont": FONT, "labelFontSize": 11, "titleFontSize": 12}
     axis |= {"titleFontWeight": "normal", "gridColor": "#E6E6E6", "domainColor": INK, "tickColor": INK}
     axis |= {"labelFlush": False}
@@ -82,7 +84,7 @@ def themed(chart: Any) -> dict[str, Any]:
         "symbolSize": 90,
         "columnPadding": 14,
     }
-    spec = chart.to_dict()
+    spec = _visible(chart.to_dict())
     spec["background"] = "white"
     spec["config"] = spec.get("config", {}) | {
         "axis": axis,
@@ -93,3 +95,11 @@ def themed(chart: Any) -> dict[str, Any]:
         "text": {"font": FONT},
     }
     return spec
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, dict):
+        return {name: _visible(inner) for name, inner in value.items()}
+    return [_visible(inner) for inner in value] if isinstance(value, list) else value

@@ -2,12 +2,12 @@
 
 import csv
 import io
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from diagevo.report.scores import NINE
 from diagevo.report.tables import Cell, Table
+from diagevo.texts import csv_text, markdown_text, visible
 
 TableFormat = Literal["md", "csv", "latex"]
 
@@ -35,18 +35,13 @@ def _with_difference(content: Table, label: str, column: str) -> str:
 
 
 def markdown(content: Table) -> str:
-    head, *body = [[_in_markdown(text) for text in line] for line in cells(content)]
+    head, *body = [[markdown_text(text) for text in line] for line in cells(content)]
     lines = [_line(head), "|---" + "|---:" * len(content.columns) + "|", *map(_line, body)]
-    return f"**{content.title}.** {_in_markdown(content.note)}\n\n" + "\n".join(lines) + "\n"
+    return f"**{content.title}.** {markdown_text(content.note)}\n\n" + "\n".join(lines) + "\n"
 
 
 def _line(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
-
-
-def _in_markdown(text: str) -> str:
-    """Names of models and runs are text: nothing in them is markup."""
-    return re.sub(r"([\\|*_`<\[\]])", r"\\\1", " ".join(text.split()))
 
 
 def as_csv(content: Table) -> str:
@@ -57,7 +52,8 @@ def as_csv(content: Table) -> str:
     for label, values in content.rows.items():
         for column, known in values.items():
             difference = content.differences.get(label, {}).get(column)
-            writer.writerow([label, shown(column), known.mean, known.deviation, known.runs, difference])
+            figures = (known.mean, known.deviation, known.runs, difference)
+            writer.writerow([csv_text(label), shown(column), *figures])
     return buffer.getvalue()
 
 
@@ -76,7 +72,7 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 def in_latex(text: str) -> str:
     """Text that LaTeX sets as it is, under pdfLaTeX too."""
-    return "".join(_TEX.get(character, character) for character in " ".join(text.split()))
+    return "".join(_TEX.get(character, character) for character in visible(" ".join(text.split())))
 
 
 def latex(content: Table) -> str:

@@ -73,7 +73,9 @@ def outcomes(history: History, plan: Plan | None = None) -> list[Outcome]:
     measured = by_protocol(EvaluationStore(history.database).list(history.run_id))
     planned = next((p for p in plan.runs if p.run == history.run_id), None) if plan else None
     metric = configuration.config.get("validation", {}).get("metric", "greedy")
-    trained = {number: metrics[metric] for number, metrics in validated.items() if number}
+    trained = {
+        number: metrics[metric] for number, metrics in validated.items() if number and metric in metrics
+    }
     rounds: dict[int, str] = {} if planned else {0: f"{_model(configuration, 'solver')}, untrained"}
     if history.commits:
         best = best_round(trained) if trained else history.commits[-1].round
@@ -99,7 +101,7 @@ def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] |
         if all(member in scores for member in members):
             scores[name] = sum(scores[member] for member in members) / len(members)
     if validated is not None:
-        scores |= {title: validated[key] for key, title in VALIDATION.items()}
+        scores |= {title: validated[key] for key, title in VALIDATION.items() if key in validated}
     return scores
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from diagevo.errors import ServiceError
 from diagevo.redaction import masked, remember, unkeyed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.texts import storable
 
 
 class OpenAISampler:
@@ -92,7 +93,7 @@ class OpenAISampler:
 
         fields: dict[str, Any] = {
             "model": self._model,
-            "messages": prompt,
+            "messages": [message | {"content": storable(message["content"])} for message in prompt],
             "n": n,
             "seed": seed,
             "temperature": params.temperature,
@@ -122,7 +123,8 @@ class OpenAISampler:
             ) from error
         try:
             choices = [
-                (unkeyed(choice.message.content or ""), choice.finish_reason) for choice in reply.choices[:n]
+                (storable(unkeyed(choice.message.content or "")), choice.finish_reason)
+                for choice in reply.choices[:n]
             ]
         except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
             raise ServiceError(

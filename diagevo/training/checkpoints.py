@@ -152,7 +152,7 @@ def _checkpoints(work: Path) -> list[tuple[int, Path]]:
     if not work.is_dir():
         return []
     names = ((folder.name.removeprefix(_PREFIX), folder) for folder in work.glob(f"{_PREFIX}*"))
-    return [(int(number), folder) for number, folder in names if number.isdigit()]
+    return [(int(number), folder) for number, folder in names if number.isdecimal()]
 
 
 def _staged(work: Path) -> list[Path]:
