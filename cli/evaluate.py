@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.texts import json_text
+from diagevo.texts import json_text, visible
 
 from . import options, render
 from .options import Call
@@ -226,7 +226,8 @@ def show(
         lines += [f"question {result.question}: {result.prompt[-1]['content']}"]
         lines += [f"  reference {result.reference}; answered {answers}"]
     data = line_of(found) | {"categories": categories, "wrong": missed}
-    render.document(call, data, "\n".join(lines), run=found.run_id)
+    text = "\n".join(visible(line, one_line=True) for line in lines)
+    render.document(call, data, text, run=found.run_id)
 
 
 def _condition(value: Any) -> str:

@@ -209,9 +209,9 @@ def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
         partners = f"\nstitched to one of {others}, if drawn" if cause.partners else ""
     state = "Active" if cause.state == "active" else "Mastered"
     return (
-        wrapped(f"{cause.id}  {cause.description}", "", columns)
+        wrapped(visible(f"{cause.id}  {cause.description}", one_line=True), "", columns)
         + f"{state}, f = {cause.frequency}{p}\n"
-        + f"under {cause.node}  {cause.node_label}\n"
+        + f"under {cause.node}  {visible(cause.node_label, one_line=True)}\n"
         + f"created in round {cause.created_round}{partners}\n"
         + f"the evidence: diagevo memory why {cause.id}\n"
     )

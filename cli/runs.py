@@ -128,7 +128,8 @@ def _story_text(story: "RunStory") -> str:
         f"{line.run_id}  profile {line.profile or '–'}, diagevo {configuration.version}, {line.events} events"
     ]
     for role, model in sorted(configuration.models.items()):
-        lines.append(f"  {role:<14} {model.name}" + (f" @ {model.revision}" if model.revision else ""))
+        named = model.name + (f" @ {model.revision}" if model.revision else "")
+        lines.append(f"  {role:<14} {visible(named, one_line=True)}")
     embedder = configuration.embedder
     lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
     if line.origin is not None:

@@ -64,7 +64,7 @@ def _cause(
     if hidden:
         asked = "" if full else "; trajectories, prompts and replies (--full)"
         asked = f" left out: {count(hidden, 'turn')} (--all){asked}\n"
-    return _head(title, since, columns) + f"{visible(node)}\n" + lay(lines, columns) + asked
+    return _head(title, since, columns) + f"{visible(node, one_line=True)}\n" + lay(lines, columns) + asked
 
 
 def _fits(text: str) -> bool:

@@ -1,0 +1,256 @@
+"""Hostile texts in every field, read back through every command that reads, in every format.
+
+Asserted of each: it ends with 0, nothing unseen reaches a terminal or a file of text, no markup and no formula
+is obeyed, the format is whole for another library, and the text can be recognised.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import msgspec
+import polars
+import pytest
+from lxml import etree, html
+from markdown_it import MarkdownIt
+from typer.main import get_command
+
+from diagevo.texts import visible
+from tests.attack.hostile import WORD, play
+from tests.cli.program import invoke, leaves, load
+from tests.contracts.databases import Store
+
+OURS = re.compile(r"\x1b\[(0|1|2|3|4|22|23|24)(;(0|1|2|3|4))*m")
+"""Weight and slope, which Rich sets also without colours: the run holds none of these sequences."""
+FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r]")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(/\d+)?")
+DOCUMENTS = (
+    ("memory", "show", "c1"),
+    ("memory", "show", "n1"),
+    ("memory", "show", "r1.q0"),
+    ("memory", "show", "r1.q0.a0"),
+    ("memory", "show", "--tree"),
+    ("memory", "why", "c1", "--full"),
+    ("memory", "why", "n1", "--full"),
+    ("memory", "why", "r1.q0"),
+    ("memory", "why", "r1.q0.a0", "--full"),
+    ("memory", "blame", "c1"),
+    ("memory", "verify", "--deep"),
+    ("runs", "show", "a"),
+    ("eval", "show", "e"),
+    ("config", "show"),
+    ("db", "current"),
+)
+ROWS = (
+    ("memory", "show"),
+    ("memory", "replay", "--step"),
+    ("memory", "log"),
+    ("memory", "schedule"),
+    ("memory", "diff", "0..2"),
+    ("memory", "what-if", "--k", "0.2"),
+    ("memory", "query", "SELECT * FROM v_cause"),
+    ("memory", "query", "SELECT * FROM v_candidate"),
+    ("memory", "query", "SELECT * FROM v_diagnosis"),
+    ("runs", "list"),
+    ("eval", "list"),
+    ("report", "list"),
+)
+ELSEWHERE = {
+    "init, train, join: write": ("init", "train", "join"),
+    "no text of a run": ("doctor", "schema", "config", "db"),
+    "ask a model or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
+    "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
+    "two runs or two evaluations": ("runs diff", "runs fork", "eval compare"),
+    "of drawn questions": ("eval selfplay", "eval oracle"),
+    "of plans": ("ablate",),
+}
+
+
+@pytest.fixture(scope="session")
+def hostile_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    folder = tmp_path_factory.mktemp("hostile")
+    store = Store(f"sqlite:///{folder / 'diagevo.db'}", folder)
+    play(store.url, folder)
+    return store
+
+
+@pytest.fixture(scope="session")
+def hostile_postgres(tmp_path_factory: pytest.TempPathFactory):
+    from tests.contracts.databases import PostgresStores
+
+    stores = PostgresStores(tmp_path_factory.mktemp("pg"))
+    try:
+        store = stores.new(tmp_path_factory.mktemp("hostile-pg"))
+        play(store.url, store.root)
+        yield store
+    finally:
+        stores.stop()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    for name in [n for n in os.environ if n.startswith("DIAGEVO_")]:
+        monkeypatch.delenv(name)
+
+
+def ask(store: Store, *arguments: str | Path) -> str:
+    """What a pipe gets."""
+    result = invoke("--db", store.url, *arguments, env={"DIAGEVO_HOME": str(store.root)})
+    assert result.exit_code == 0, (arguments, result.output, result.exception)
+    assert_seen(result.output)
+    return result.stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(store: Store, *arguments: str) -> str:
+    """What a terminal gets, stdout and stderr together, without Rich's own weights."""
+    screen = Terminal()
+    with redirect_stdout(screen), redirect_stderr(screen), pytest.raises(SystemExit) as left:
+        load()(["--db", store.url, "--no-color", *arguments])
+    assert left.value.code == 0, (arguments, screen.getvalue())
+    shown = OURS.sub("", screen.getvalue())
+    assert_seen(shown)
+    return shown
+
+
+def assert_seen(text: str) -> None:
+    unseen = sorted({c for c in text if c not in "\n" and (visible(c) != c or c == "\t")})
+    assert not unseen, f"{unseen} in {text[:300]!r}"
+
+
+def test_every_command_is_read_here_or_left_out_for_a_reason() -> None:
+    named = {" ".join(a[:2]) for a in (*DOCUMENTS, *ROWS)}
+    left_out = tuple(name for names in ELSEWHERE.values() for name in names)
+    for path, _ in leaves(get_command(load())):
+        name = " ".join(path)
+        assert name in named or name.startswith(left_out), name
+
+
+@pytest.mark.parametrize("arguments", [*DOCUMENTS, *ROWS], ids=" ".join)
+def test_a_terminal_a_pipe_and_json_show_everything_and_obey_nothing(
+    hostile_sqlite: Store, arguments: tuple[str, ...]
+) -> None:
+    on_screen, piped = on_terminal(hostile_sqlite, *arguments), ask(hostile_sqlite, *arguments)
+    document = ask(hostile_sqlite, *arguments, "--json")
+    assert msgspec.json.decode(document) == json.loads(document)
+    if WORD in document and arguments not in (("eval", "list"),):
+        assert WORD in re.sub(r"\s", "", piped) or WORD in on_screen
+    for shown in (on_screen, piped):
+        if "bold" in shown:
+            assert "[/bold]" in shown or "[bold]" in shown, "markup was read"
+
+
+@pytest.mark.parametrize("arguments", ROWS, ids=" ".join)
+def test_rows_are_whole_for_other_libraries_in_every_format(
+    hostile_sqlite: Store, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    exact = msgspec.json.decode(ask(hostile_sqlite, *arguments, "--json"))["data"]
+    lines = ask(hostile_sqlite, *arguments, "--format", "jsonl").splitlines()
+    assert [msgspec.json.decode(line) for line in lines] == exact
+    written = ask(hostile_sqlite, *arguments, "--format", "csv")
+    rows = list(csv.reader(io.StringIO(written, newline=""), strict=True))
+    assert {len(row) for row in rows} == {len(rows[0])}
+    assert len(rows) == len(exact) + 1
+    assert [c for row in rows for c in row if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
+    again = polars.read_csv(io.BytesIO(written.encode()), infer_schema=False)
+    assert again.height == len(exact)
+    ask(hostile_sqlite, *arguments, "--format", "parquet", "-o", tmp_path / "rows.parquet")
+    frame = polars.read_parquet(tmp_path / "rows.parquet")
+    assert frame.height == len(exact)
+    if "description" in frame.columns:
+        assert frame["description"].to_list() == [row["description"] for row in exact]
+    assert_one_plain_table(ask(hostile_sqlite, *arguments, "--format", "md"), len(exact))
+
+
+def assert_one_plain_table(written: str, rows: int) -> None:
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    blocks = parser.parse(written)
+    assert {b.type for b in blocks} <= {
+        f"{what}_{end}" for what in ("table", "thead", "tbody", "tr", "th", "td") for end in ("open", "close")
+    } | {"inline"}
+    assert sum(b.type == "tr_open" for b in blocks) == rows + 1
+    pieces = {piece.type for b in blocks for piece in b.children or ()}
+    assert pieces <= {"text", "text_special"}
+
+
+@pytest.mark.parametrize("arguments", [*DOCUMENTS, *ROWS], ids=" ".join)
+def test_postgresql_gives_the_same_texts(
+    hostile_postgres: Store, hostile_sqlite: Store, arguments: tuple[str, ...]
+) -> None:
+    if arguments[0] in ("memory", "report"):
+        there, here = (ask(store, *arguments, "--json") for store in (hostile_postgres, hostile_sqlite))
+        assert _without_times(there) == _without_times(here)
+    else:
+        ask(hostile_postgres, *arguments)
+
+
+def _without_times(document: str) -> str:
+    """Times, and the hashes over them, are each run's own."""
+    return re.sub(r'"(\d{4}-\d\d-\d\dT[^"]*|[0-9a-f]{64})"', '""', document)
+
+
+def test_the_report_draws_and_its_page_runs_nothing(hostile_sqlite: Store, tmp_path: Path) -> None:
+    ask(hostile_sqlite, "report", "build", "--run", "a", "--to", tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    tree = html.document_fromstring(page)
+    assert len(tree.findall(".//script")) == 2
+    assert {e.tag for e in tree.iter() if isinstance(e.tag, str)} & {
+        "img",
+        "iframe",
+        "object",
+        "form",
+    } == set()
+    assert [a for e in tree.iter() for a in e.attrib if a.startswith("on")] == []
+    specs = json.loads(tree.get_element_by_id("specs").text_content())
+    assert specs
+    body = "".join(tree.xpath("//body//text()[not(ancestor::script)]"))
+    assert WORD in body
+    assert_seen(body)
+    for file in sorted((tmp_path / "report").rglob("*")):
+        match file.suffix:
+            case ".svg":
+                picture = etree.parse(file)
+                assert not picture.xpath("//*[local-name()='script' or local-name()='foreignObject']")
+            case ".csv":
+                cells = [c for row in csv.reader(file.open(newline="", encoding="utf-8")) for c in row]
+                assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
+            case ".json":
+                msgspec.json.decode(file.read_bytes())
+            case ".txt" | ".md" | ".tex":
+                assert_seen(file.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("how", ["parquet", "jsonl"])
+def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path, how: str) -> None:
+    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--format", how)
+    there = Store(f"sqlite:///{tmp_path / 'other' / 'diagevo.db'}", tmp_path / "other")
+    (tmp_path / "other").mkdir()
+    ask(there, "memory", "import", tmp_path / "bundle")
+    shown = ("memory", "why", "c1", "--full", "--json")
+    assert _without_times(ask(there, *shown)) == _without_times(ask(hostile_sqlite, *shown))
+    ask(there, "memory", "verify", "--deep")
+
+
+def test_an_argument_that_is_not_utf8_is_refused_by_its_place(hostile_sqlite: Store) -> None:
+    for arguments in (["memory", "why", "c\udcff"], ["memory", "show", "--json", "--run", "\udcff"]):
+        result = invoke(*arguments, env={"DIAGEVO_HOME": str(hostile_sqlite.root)})
+        assert result.exit_code == 2, result.output
+        assert "is not UTF-8" in result.output
+        assert_seen(result.output)
+
+
+def test_a_wide_digit_is_no_number_of_a_round(hostile_sqlite: Store) -> None:
+    for reference in ("r².q1", "²..³"):
+        command = "diff" if ".." in reference else "show"
+        result = invoke("memory", command, reference, env={"DIAGEVO_HOME": str(hostile_sqlite.root)})
+        assert result.exit_code in (2, 3), result.output
