@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.texts import visible
+
 from . import options, render
 from .options import Call
 from .render import Column

@@ -1,7 +1,8 @@
 """Hostile texts in every field, read back through every command that reads, in every format.
 
-Asserted of each: it ends with 0, nothing unseen reaches a terminal or a file of text, no markup and no formula
-is obeyed, the format is whole for another library, and the text can be recognised.
+Asserted of each: it ends with 0, nothing unseen reaches a terminal or a file of text, no text begins a
+line of the screen, no markup and no formula is obeyed, the format is whole for another library, and the text
+is known again.
 """
 
 import csv
@@ -27,6 +28,8 @@ from tests.contracts.databases import Store
 OURS = re.compile(r"\x1b\[(0|1|2|3|4|22|23|24)(;(0|1|2|3|4))*m")
 """Weight and slope, which Rich sets also without colours: the run holds none of these sequences."""
 FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]|[\t\r]")
+FORGED = ("=2", "# g", "| h", '{"a"')
+"""What stands after a line feed in one of the texts."""
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?(/\d+)?")
 DOCUMENTS = (
     ("memory", "show", "c1"),
@@ -39,6 +42,7 @@ DOCUMENTS = (
     ("memory", "why", "r1.q0"),
     ("memory", "why", "r1.q0.a0", "--full"),
     ("memory", "blame", "c1"),
+    ("memory", "diff", "0..2"),
     ("memory", "verify", "--deep"),
     ("runs", "show", "a"),
     ("eval", "show", "e"),
@@ -50,7 +54,6 @@ ROWS = (
     ("memory", "replay", "--step"),
     ("memory", "log"),
     ("memory", "schedule"),
-    ("memory", "diff", "0..2"),
     ("memory", "what-if", "--k", "0.2"),
     ("memory", "query", "SELECT * FROM v_cause"),
     ("memory", "query", "SELECT * FROM v_candidate"),
@@ -61,7 +64,7 @@ ROWS = (
 )
 ELSEWHERE = {
     "init, train, join: write": ("init", "train", "join"),
-    "no text of a run": ("doctor", "schema", "config", "db"),
+    "no text of a run": ("doctor", "schema", "config", "db", "memory heads"),
     "ask a model or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
     "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
     "two runs or two evaluations": ("runs diff", "runs fork", "eval compare"),
@@ -124,7 +127,7 @@ def on_terminal(store: Store, *arguments: str) -> str:
 
 
 def assert_seen(text: str) -> None:
-    unseen = sorted({c for c in text if c not in "\n" and (visible(c) != c or c == "\t")})
+    unseen = sorted({c for c in text if visible(c) != c})
     assert not unseen, f"{unseen} in {text[:300]!r}"
 
 
@@ -143,20 +146,19 @@ def test_a_terminal_a_pipe_and_json_show_everything_and_obey_nothing(
     on_screen, piped = on_terminal(hostile_sqlite, *arguments), ask(hostile_sqlite, *arguments)
     document = ask(hostile_sqlite, *arguments, "--json")
     assert msgspec.json.decode(document) == json.loads(document)
-    if WORD in document and arguments not in (("eval", "list"),):
-        assert WORD in re.sub(r"\s", "", piped) or WORD in on_screen
+    assert (WORD in document) <= (WORD in piped)
     for shown in (on_screen, piped):
-        if "bold" in shown:
-            assert "[/bold]" in shown or "[bold]" in shown, "markup was read"
+        assert ("bold" in shown) <= ("[bold" in shown or "[/bold" in shown), "markup was read"
+    for shown in (piped, on_screen if arguments in DOCUMENTS else ""):  # a row may wrap on a terminal
+        assert [line for line in shown.splitlines() if line.startswith(FORGED)] == []
 
 
-@pytest.mark.parametrize("arguments", ROWS, ids=" ".join)
+@pytest.mark.parametrize("arguments", ROWS[:-1], ids=" ".join)  # `report list` has no text of a model
 def test_rows_are_whole_for_other_libraries_in_every_format(
     hostile_sqlite: Store, arguments: tuple[str, ...], tmp_path: Path
 ) -> None:
-    exact = msgspec.json.decode(ask(hostile_sqlite, *arguments, "--json"))["data"]
     lines = ask(hostile_sqlite, *arguments, "--format", "jsonl").splitlines()
-    assert [msgspec.json.decode(line) for line in lines] == exact
+    exact = [msgspec.json.decode(line) for line in lines]
     written = ask(hostile_sqlite, *arguments, "--format", "csv")
     rows = list(csv.reader(io.StringIO(written, newline=""), strict=True))
     assert {len(row) for row in rows} == {len(rows[0])}
@@ -199,17 +201,13 @@ def _without_times(document: str) -> str:
     return re.sub(r'"(\d{4}-\d\d-\d\dT[^"]*|[0-9a-f]{64})"', '""', document)
 
 
+@pytest.mark.slow  # a picture a figure
 def test_the_report_draws_and_its_page_runs_nothing(hostile_sqlite: Store, tmp_path: Path) -> None:
     ask(hostile_sqlite, "report", "build", "--run", "a", "--to", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     tree = html.document_fromstring(page)
     assert len(tree.findall(".//script")) == 2
-    assert {e.tag for e in tree.iter() if isinstance(e.tag, str)} & {
-        "img",
-        "iframe",
-        "object",
-        "form",
-    } == set()
+    assert {e.tag for e in tree.iter()}.isdisjoint({"img", "iframe", "object", "form"})
     assert [a for e in tree.iter() for a in e.attrib if a.startswith("on")] == []
     specs = json.loads(tree.get_element_by_id("specs").text_content())
     assert specs
@@ -232,7 +230,7 @@ def test_the_report_draws_and_its_page_runs_nothing(hostile_sqlite: Store, tmp_p
 
 @pytest.mark.parametrize("how", ["parquet", "jsonl"])
 def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path, how: str) -> None:
-    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--format", how)
+    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--form", how)
     there = Store(f"sqlite:///{tmp_path / 'other' / 'diagevo.db'}", tmp_path / "other")
     (tmp_path / "other").mkdir()
     ask(there, "memory", "import", tmp_path / "bundle")

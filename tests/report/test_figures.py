@@ -211,3 +211,30 @@ def test_runs_beside_each_other_are_named_and_told_apart(material: Material) -> 
         assert {row["run"] for row in result.rows if "run" in row} == {"played", "other"}
         spec = str(themed(result.chart))
         assert "['played', 'other']" in spec  # the order of the legend
+
+
+def test_a_validation_of_another_trainer_is_drawn_with_what_it_has(material: Material) -> None:
+    bare = [replace(v, conditions={}, metrics={"greedy": v.metrics["greedy"]}) for v in material.validations]
+    figure = draw("performance", [replace(material, validations=tuple(bare))])
+    assert isinstance(figure, Figure)
+    assert {(row["series"], row["low"], row["high"], row["standard_error"]) for row in figure.rows} == {
+        ("greedy", 90.0, 90.0, None)
+    }
+    assert "recorded no mean_at_k" in figure.caption
+    assert "its standard error was not recorded" in figure.caption
+    empty = [replace(v, metrics={"reward": 0.1}) for v in material.validations]
+    missing = draw("performance", [replace(material, validations=tuple(empty))])
+    assert isinstance(missing, Missing)
+    assert missing.reason == "the validations recorded neither greedy nor mean_at_k"
+
+
+def test_a_picture_of_hostile_texts_is_drawn_and_shows_them(material: Material) -> None:
+    """The converter ends the whole process at such a character."""
+    hostile = [replace(c, description=f"{c.description}\0\x07\x1b[31m\ufffe\u202e") for c in material.causes]
+    figure = draw("memory", [replace(material, causes=tuple(hostile))])
+    assert isinstance(figure, Figure)
+    picture = svg(figure)
+    assert "\x1b" not in picture
+    assert "␀␇␛[31m\\ufffe\\u202e" in json.dumps(themed(figure.chart), ensure_ascii=False).replace(
+        "\\\\", "\\"
+    )
