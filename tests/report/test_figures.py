@@ -1,3 +1,4 @@
+import json
 import itertools
 from dataclasses import replace
 from fractions import Fraction
@@ -10,6 +11,7 @@ from diagevo.evaluation.store import Evaluation
 from diagevo.report.figure import Figure, Missing, span
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Candidate, Material
+from diagevo.report.page import svg
 from diagevo.report.selection import retention
 from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
 from diagevo.report.wording import distinct_pairs
