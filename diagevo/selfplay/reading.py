@@ -22,6 +22,9 @@ MAX_PROSE = 4_000
 MAX_WORK = MAX_NESTING * MAX_ANSWER
 """Characters that the reading of one answer looks at, those it looks at again included."""
 
+PIECE = 20
+"""What the shortest piece of an answer costs beside its characters."""
+
 MAX_DEPTH = 2 * MAX_NESTING
 """Deepest reading of a piece within a piece."""
 
@@ -291,7 +294,7 @@ class _Reader:
 
     def read(self, text: str) -> Answer:
         """What a piece of the answer says. Raises _TooMuch where the bound is reached."""
-        self.left -= len(text) + 1
+        self.left -= len(text) + PIECE
         self.depth += 1
         if self.left < 0 or self.depth > MAX_DEPTH:
             raise _TooMuch
