@@ -13,6 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from diagevo.exact import RECORDED
+
+Ratio = Annotated[str, Field(pattern=RECORDED)]
+"""An exact fraction: "1/3"."""
 Mode = Literal["free", "targeted", "stitched"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
@@ -120,10 +124,10 @@ class RunConfigured(Event):
 
 class RoundOpened(Event):
     type: Literal["RoundOpened"] = "RoundOpened"
-    epsilon: str
+    epsilon: Ratio
     failures: int
     reference_failures: int | None
-    k: str
+    k: Ratio
     seed: int
     weights: list[Weight]
 
@@ -194,8 +198,8 @@ class CausePromoted(Event):
     type: Literal["CausePromoted"] = "CausePromoted"
     cause_id: str
     questions: int
-    consistency: str
-    threshold: str
+    consistency: Ratio
+    threshold: Ratio
     closed_frequency: int
 
     def key(self) -> str:
@@ -336,7 +340,7 @@ class RoundCommitted(Event):
     failures: int
     reference_round: int | None
     reference_failures: int | None
-    epsilon_next: str
+    epsilon_next: Ratio
     active: int
     mastered: int
     nodes: int

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
+from diagevo.exact import fraction
 from diagevo.memory.events import (
     CandidateScored,
     CandidateVerdict,
@@ -86,8 +87,8 @@ def question_story(
 def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, history: History) -> str:
     """The inequality of Equation 3 that decided, with its numbers."""
     settings = history.configuration().config.get("filter", {})
-    low, high = Fraction(settings.get("p_low", "1/4")), Fraction(settings.get("p_high", "3/4"))
-    tau, variant = Fraction(settings.get("tau", "8/5")), settings.get("variant", "double")
+    low, high = fraction(str(settings.get("p_low", "1/4"))), fraction(str(settings.get("p_high", "3/4")))
+    tau, variant = fraction(str(settings.get("tau", "8/5"))), settings.get("variant", "double")
     match event.verdict:
         case "invalid":
             return "no readable question"

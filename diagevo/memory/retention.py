@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError
+from diagevo.exact import fraction
 from diagevo.memory.whatif import Observed, VoteKind
 
 
@@ -43,9 +44,9 @@ def filter_of(config: Mapping[str, Any]) -> Filter:
     """The filter of a stored configuration; what is absent has the paper's values."""
     section = config.get("filter", {})
     return Filter(
-        Fraction(section.get("p_low", "1/4")),
-        Fraction(section.get("p_high", "3/4")),
-        Fraction(section.get("tau", "8/5")),
+        fraction(str(section.get("p_low", "1/4"))),
+        fraction(str(section.get("p_high", "3/4"))),
+        fraction(str(section.get("tau", "8/5"))),
         section.get("variant", "double"),
     )
 
