@@ -108,7 +108,9 @@ _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and error
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of our bugs.")]
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
 _Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
-_Format = Annotated[RowFormat, typer.Option("--format", help="How rows are printed.")]
+_Format = Annotated[
+    RowFormat, typer.Option("--format", help="How rows are printed; csv puts ' before a formula.")
+]
 _Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
 ]
