@@ -8,7 +8,7 @@ import typer
 from diagevo.errors import ConfigError, NotFoundError
 
 from . import diagnosis, memory_bundle, memory_compare, options, render
-from .memory_common import At, OptionalRef, Ref, Round, app, opened, theta_dup, where
+from .memory_common import At, OptionalRef, Ref, Round, app, opened, where
 from .options import Call
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _stories() -> Any:
     from diagevo.memory.failures import FailureStory
     from diagevo.memory.nodes import NodeStory
     from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.turns import CauseStory
+    from diagevo.memory.why import CauseStory
 
     return CauseStory | NodeStory | QuestionStory | FailureStory
 
@@ -106,11 +106,11 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
     match found.kind:
         case "question":
             question = question_story(history, found, as_of)
-            text = why_text.question_screen(question, theta_dup(history), columns)
+            text = why_text.question_screen(question, columns)
             render.document(call, question, text, **place)
         case "failure":
             failure = failure_story(history, found, as_of, full=True)
-            text = why_text.failure_screen(failure, theta_dup(history), columns)
+            text = why_text.failure_screen(failure, columns)
             render.document(call, failure, text, **place)
         case "cause":
             cause = describe(history.state(as_of)).cause(found.id)
@@ -270,7 +270,7 @@ def why(
                 f"--event {event}: {found.id} is a {found.kind}, and only a cause has turns",
                 hint=f"its whole story: diagevo memory why {found.id}",
             )
-        theta, columns = theta_dup(history), screen.width()
+        columns = screen.width()
         match found.kind:
             case "cause":
                 story = why_cause(history, found.id, as_of, evidence=None if all or event else 3, full=full)
@@ -279,17 +279,17 @@ def why(
                 everything = all or event is not None
                 never = f"{event}, as of round {as_of.round} (#{as_of.position})"
                 text = why_text.cause_screen(
-                    story, theta, columns=columns, everything=everything, full=full, never=never
+                    story, columns=columns, everything=everything, full=full, never=never
                 )
             case "node":
                 story = why_node(history, found.id, as_of, full=full)
                 text = why_text.node_screen(story, columns, everything=all)
             case "question":
                 story = question_story(history, found, as_of, full=full)
-                text = why_text.question_screen(story, theta, columns)
+                text = why_text.question_screen(story, columns)
             case "failure":
                 story = failure_story(history, found, as_of, full=full)
-                text = why_text.failure_screen(story, theta, columns)
+                text = why_text.failure_screen(story, columns)
     render.document(call, story, text, run=history.run_id, as_of=where(as_of))
 
 
@@ -303,13 +303,13 @@ def why(
     diagevo memory schedule --round 3 --format csv -o p.csv""",
 )
 def schedule(call: Call, *, round: Round = None) -> None:
-    """ε and p(e) of the next round, with the sums shown. `--round N`: as committed after round N."""
+    """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N."""
     from diagevo.memory.replay import describe, next_schedule
 
     from . import memory_text
 
     with opened(call) as history:
-        last = history.commits[-1].round if history.commits else None
+        last = history.commits[-1].round if history.commits else 0
         as_of = history.as_of(last if round is None else round)
         memory = describe(history.state(as_of))
     found = next_schedule(memory)

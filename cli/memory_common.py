@@ -59,11 +59,6 @@ def where(as_of: "AsOf") -> tuple[int, int]:
     return as_of.round, as_of.position
 
 
-def theta_dup(history: "History") -> float:
-    """The threshold of the run, for the screens."""
-    return float(history.configuration().config.get("memory", {}).get("theta_dup", 0.5))
-
-
 def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
     from pydantic import ValidationError
@@ -74,8 +69,7 @@ def config_of(call: Call, history: "History") -> "Config":
 
     if call.config is not None or call.profile is not None:
         return call.load_config()
-    values = copy.deepcopy(call.config_in_log(history, history.configuration().config))
-    given = from_settings(call.settings)
+    values, given = copy.deepcopy(history.configuration().config), from_settings(call.settings)
     for path, value in given.values.items():
         inner = values
         for name in path[:-1]:

@@ -107,9 +107,11 @@ def headline(run: str, memory: "Rebuilt") -> str:
     if memory.open_round is not None:
         where = f"inside round {memory.open_round}"
     t = sub((memory.open_round or memory.round) + 1)
+    so_far, if_now = ("", "") if memory.open_round is None else (" so far", ", if it ended now")
     return (
         f"{run} {where}: {memory.active} Active, {memory.mastered} Mastered under "
-        f"{count(memory.nodes, 'node')}; F = {memory.failures}, ε{t} = {number(memory.epsilon_next)}"
+        f"{count(memory.nodes, 'node')}; F = {memory.failures}{so_far}, "
+        f"ε{t} = {number(memory.epsilon_next)}{if_now}"
     )
 
 

@@ -12,7 +12,6 @@ from .options import Call
 from .render import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import History
     from diagevo.memory.runs import RunLine, RunStory
 
 app = options.group("runs", "Which runs there are, how they compare, and new ones from a committed round.")
@@ -179,7 +178,9 @@ def compare(call: Call, left: str, right: str) -> bool:
     opened = [open_history(call.database, name) for name, _ in names]
     try:
         a, b = opened
-        found = diff_runs(a, b, a.as_of(names[0][1]), b.as_of(names[1][1]), threshold=_threshold(a))
+        at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
+        threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
+        found = diff_runs(a, b, at_a, at_b, threshold=threshold)
     finally:
         for history in opened:
             history.close()
@@ -200,11 +201,6 @@ def _point(text: str) -> tuple[str, int | None]:
     if at and round_.isdecimal():
         return name, int(round_)
     return text, None
-
-
-def _threshold(history: "History") -> float:
-    """What the run itself takes for the same cause at least: θ_dup."""
-    return float(history.configuration().config.get("memory", {}).get("theta_dup", 0.5))
 
 
 @options.command(
@@ -232,8 +228,7 @@ def fork(
 
     history = open_history(call.database, call.run if run is None else run)
     try:
-        stored = history.configuration(history.commit(round).as_of).config
-        config = _reconfigured(call.config_in_log(history, stored), call.settings)
+        config = _reconfigured(history.configuration(history.commit(round).as_of).config, call.settings)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config)

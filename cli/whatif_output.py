@@ -16,7 +16,7 @@ from .whatif_asked import FILTERED, Asked, Values
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
     from diagevo.memory.retention import Point
-    from diagevo.memory.whatif import Observed
+    from diagevo.memory.timeline.rounds import Observed
 
 REPLAY = (
     Column("change"),
@@ -58,7 +58,7 @@ _TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
 def answer(call: Call, asked: Asked, round_: int | None) -> None:
     """Ask the log, print the rows."""
     from diagevo.memory.references import resolve
-    from diagevo.memory.whatif import observations
+    from diagevo.memory.timeline.rounds import observations
 
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diagevo.memory.failures import Asked, FailureStory
     from diagevo.memory.nodes import Judged, Member, NodeStory
     from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.turns import CauseStory, Counted, Reactivated, Sampled, Turn
+    from diagevo.memory.why import CauseStory, Counted, Reactivated, Sampled, Turn
 
 SCREEN = 23
 """Lines of a story on a terminal of 24, which keeps one for the prompt."""
@@ -22,7 +22,6 @@ _BESIDE = 28
 
 def cause_screen(
     story: "CauseStory",
-    theta_dup: float,
     *,
     columns: int | None,
     everything: bool,
@@ -31,7 +30,7 @@ def cause_screen(
 ) -> str:
     """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen.
     `never` is said in the place of turns that were asked for and never came."""
-    blocks = [list(_turn(turn, theta_dup)) for turn in story.turns]
+    blocks = [list(_turn(turn)) for turn in story.turns]
     if never is not None and not blocks:
         blocks = [[Line("never", never)]]
     hidden = 0
@@ -98,15 +97,15 @@ def _head(title: str, mark: str, columns: int | None) -> str:
     return f"{title}{' ' * gap}{mark}\n"
 
 
-def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
-    from diagevo.memory.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
+def _turn(turn: "Turn") -> Iterator[Line]:
+    from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
 
     when = f"r{turn.round}"
     match turn:
         case Created():
             e = turn.evidence
             node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
-            text = f"{e.failure_id} · new cause under {node} ({_nearest(e, theta_dup)})"
+            text = f"{e.failure_id} · new cause under {node} ({_nearest(e)})"
             yield Line("created", f"{when}  {text}", turn.position)
         case Sampled():
             yield Line("sampled", f"{when}  {_sampled(turn)}", turn.position)
@@ -122,7 +121,7 @@ def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
         case Counted():
             text = f"{count(turn.failures, 'failure')} ({_ways(turn)}) → f = {turn.frequency}"
             yield Line("counted", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures, theta_dup)
+            yield from _evidence(turn.evidence, turn.failures)
         case Reactivated():
             undone = f"undoing the promotion of round {turn.promoted_round}"
             if turn.promoted_round == turn.round:
@@ -130,7 +129,7 @@ def _turn(turn: "Turn", theta_dup: float) -> Iterator[Line]:
             new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
             text = f"{new} → Active, f = {turn.frequency}, {undone}"
             yield Line("reactivated", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures, theta_dup)
+            yield from _evidence(turn.evidence, turn.failures)
         case Merged():
             near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
             text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
@@ -160,24 +159,24 @@ def _sampled(turn: "Sampled") -> str:
     return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
 
 
-def _nearest(e: "FailureStory", theta_dup: float) -> str:
+def _nearest(e: "FailureStory") -> str:
     if e.nearest is None:
         return "the first cause of all"
     near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
     if e.judged:
-        return f"{near}, above {theta_dup:.2f}, judged another"
-    return f"{near}, not above {theta_dup:.2f}"
+        return f"{near}, above {e.theta_dup:.2f}, judged another"
+    return f"{near}, not above {e.theta_dup:.2f}"
 
 
-def _evidence(stories: tuple["FailureStory", ...], total: int, theta_dup: float) -> Iterator[Line]:
+def _evidence(stories: tuple["FailureStory", ...], total: int) -> Iterator[Line]:
     for story in stories:
         position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
-        yield Line(story.failure_id, how_counted(story, theta_dup), position, depth=1)
+        yield Line(story.failure_id, how_counted(story), position, depth=1)
     if total > len(stories):
         yield Line("", f"and {total - len(stories)} more: --all", depth=1)
 
 
-def how_counted(story: "FailureStory", theta_dup: float) -> str:
+def how_counted(story: "FailureStory") -> str:
     """Why a failure was put down to its cause."""
     if story.outcome == "recurrence":
         if story.mode == "stitched":
@@ -186,10 +185,10 @@ def how_counted(story: "FailureStory", theta_dup: float) -> str:
             asked = f"the question aimed at {story.target}"
         return f"recurrence: {asked}, the reply chose {story.chosen}"
     if story.outcome == "deduplication":
-        near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {theta_dup:.2f}, "
+        near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {story.theta_dup:.2f}, "
         return f"deduplication: {near}judged the same"
     if story.outcome == "created":
-        return f"a new cause ({_nearest(story, theta_dup)})"
+        return f"a new cause ({_nearest(story)})"
     if story.void:
         return f"void: attempt {story.attempt} of {story.stage} was abandoned before this step, no count"
     if story.verdict is None:
@@ -219,7 +218,7 @@ def _effect(story: "CauseStory") -> list[Line]:
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
-    from diagevo.memory.turns import Counted, Created, Merged, Reactivated
+    from diagevo.memory.why import Counted, Created, Merged, Reactivated
 
     out = []
     for turn in story.turns:
@@ -256,7 +255,7 @@ def _call(call: "Asked", columns: int | None) -> str:
     return out + wrapped(call.reply if call.reply is not None else "(none)", "   ", columns)
 
 
-def failure_screen(story: "FailureStory", theta_dup: float, columns: int | None) -> str:
+def failure_screen(story: "FailureStory", columns: int | None) -> str:
     """What became of one failure, from the question to the count."""
     at = story.positions.get
     drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
@@ -275,28 +274,20 @@ def failure_screen(story: "FailureStory", theta_dup: float, columns: int | None)
         lines.append(Line("diagnosed", f"{said}{flags} (causes shown: {shown})", at("FailureDiagnosed")))
     if story.duplicate is not None:
         above = ", ".join(f"{c.cause_id} {c.similarity:.2f}" for c in story.candidates)
-        text = (
-            f"the same as {story.cause_id}"
-            if story.duplicate
-            else f"no duplicate ({_nearest(story, theta_dup)})"
-        )
-        text += f"; above {theta_dup:.2f}: {above}" if above else ""
+        text = f"the same as {story.cause_id}" if story.duplicate else f"no duplicate ({_nearest(story)})"
+        text += f"; above {story.theta_dup:.2f}: {above}" if above else ""
         lines.append(Line("judged", text, at("DuplicateJudged")))
     if at("NodeAssigned") is not None:
         near = listed([f"{n.node_id} {n.similarity:.2f}" for n in story.shortlist]) or "empty"
         where = f"a new node “{story.new_label}”" if story.new_label else f"node {story.node_id}"
         lines.append(Line("assigned", f"{where} (shortlist: {near})", at("NodeAssigned")))
     end = at("CauseMatched") or at("CauseCreated")
-    result = (
-        f"{story.cause_id} · {how_counted(story, theta_dup)}"
-        if story.cause_id
-        else how_counted(story, theta_dup)
-    )
+    result = f"{story.cause_id} · {how_counted(story)}" if story.cause_id else how_counted(story)
     lines.append(Line("counted", result, end))
     return f"{story.failure_id}\n" + lay(lines, columns) + failure_texts(story, columns)
 
 
-def question_screen(story: "QuestionStory", theta_dup: float, columns: int | None) -> str:
+def question_screen(story: "QuestionStory", columns: int | None) -> str:
     """How a question came to be drawn, how it was voted on, and what failed on it."""
     t = sub(story.round)
     if story.mode == "free":
@@ -318,7 +309,7 @@ def question_screen(story: "QuestionStory", theta_dup: float, columns: int | Non
     lines += [
         Line(
             e.failure_id,
-            how_counted(e, theta_dup) + (f" → {e.cause_id}" if e.cause_id else ""),
+            how_counted(e) + (f" → {e.cause_id}" if e.cause_id else ""),
             e.positions.get("CauseMatched") or e.positions.get("CauseCreated"),
             depth=1,
         )

@@ -8,7 +8,6 @@ import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
 from diagevo.diagnosis.diagnostician import Diagnostician
@@ -16,6 +15,7 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
+from diagevo.memory.configured import filter_in
 from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
 from diagevo.memory.memory import Memory
 from diagevo.memory.schedule import Schedule
@@ -229,7 +229,7 @@ class Round:
             first=votes.first,
             second=votes.second,
             label=votes.label,
-            verdict=verdict(votes, self.kit.config.filter),
+            verdict=verdict(votes.p1, votes.p2, votes.label is not None, filter_in(self.kit.config.filter)),
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
@@ -284,13 +284,6 @@ def _first_of_each(failed: Sequence[Rollout], cap: int) -> list[Rollout]:
 def round_folder(run: Path, number: int) -> Path:
     """Where a round keeps its candidates and checkpoints."""
     return run / "rounds" / f"{number:03d}"
-
-
-def z_of(committed: RoundCommitted) -> Fraction | None:
-    """z = F over its reference; None while every round so far had F = 0."""
-    if not committed.reference_failures:
-        return None
-    return Fraction(committed.failures, committed.reference_failures)
 
 
 def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:

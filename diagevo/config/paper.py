@@ -42,7 +42,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "reward.repetition_weight": (1.0, THRESHOLDS),
     "reward.cluster_distance": (0.5, SILENT),
     "memory.theta_up": ("7/10", THRESHOLDS),
-    "memory.promotion_questions": (1, "paper, Equation 5: more than none"),
+    "memory.promotion_questions": (1, "paper, Equation 6: more than none"),
     "memory.state_updates": (True, "paper, Equations 6 to 8"),
     "memory.theta_dup": (0.5, THRESHOLDS),
     "memory.theta_merge": (0.5, THRESHOLDS),

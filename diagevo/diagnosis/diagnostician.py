@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FailurePair:
-    """One failed trajectory beside the stored reference of its question (Equation 4 of the paper)."""
+    """One failed trajectory beside the stored reference of its question: what Equation 5 compares."""
 
     failure_id: str
     question: str
@@ -114,7 +114,10 @@ class Diagnostician(Protocol):
         """Extractions that it can take at once."""
         ...
 
-    def extract(self, pair: FailurePair) -> Extraction: ...
+    def extract(self, pair: FailurePair) -> Extraction:
+        """Equation 5: the cause e = D(x, ŷ, r⁻, r⁺) of the earliest difference, or the supplied cause that it
+        is."""
+        ...
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement: ...
 

@@ -20,8 +20,8 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
 )
 from diagevo.diagnosis.spending import DECISIONS
+from diagevo.equations.schedule import next_epsilon
 from diagevo.memory.artifacts import Artifacts, Reply, digest_of
-from diagevo.memory.decide import next_epsilon
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,

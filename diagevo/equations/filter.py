@@ -1,26 +1,48 @@
-"""Double-confidence filtering (Equation 3 of the paper), in rational arithmetic."""
+"""Double-confidence filtering: the verdict, and the inequality that decided, with its numbers."""
 
-from diagevo.config.models import FilterConfig
-from diagevo.memory.events import CandidateVerdict
-from diagevo.selfplay.votes import Votes
+from fractions import Fraction
+from typing import Literal
+
+from diagevo.equations.settings import Filter
+
+Verdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label"]
 
 
-def verdict(votes: Votes, settings: FilterConfig) -> CandidateVerdict:
-    """Whether a valid candidate is kept for solver training, and if not, why.
+def verdict(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> Verdict:
+    """Equation 3: p_low ≤ p₁ ≤ p_high and p₁ ≥ τ·p₂, both on the shares of all N responses.
 
-    Equation 3: p_low <= p1 <= p_high and p1 >= τ·p2, both on the shares of all N responses. The reasons are
-    tried in this order: no_label, too_hard, too_easy, contested. The variant `absolute` leaves out the second
-    constraint, `none` both; a candidate without a label is never kept. A candidate whose question cannot be
-    read is `invalid`: its caller knows that before there are votes.
+    The reasons are tried in this order: no_label, too_hard, too_easy, contested. A candidate without a label
+    is never kept. One whose question cannot be read is `invalid`: its caller knows that before there are
+    votes.
     """
-    if votes.label is None:
+    if not labelled:
         return "no_label"
     if settings.variant == "none":
         return "kept"
-    if votes.p1 < settings.p_low:
+    if p1 < settings.p_low:
         return "too_hard"
-    if votes.p1 > settings.p_high:
+    if p1 > settings.p_high:
         return "too_easy"
-    if settings.variant == "double" and votes.p1 < settings.tau * votes.p2:
+    if settings.variant == "double" and p1 < settings.tau * p2:
         return "contested"
     return "kept"
+
+
+def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
+    """The constraint that decided the verdict, its numbers put in."""
+    low, high, tau = settings.p_low, settings.p_high, settings.tau
+    match verdict(p1, p2, labelled, settings):
+        case "no_label":
+            return "no response has a boxed answer"
+        case "too_hard":
+            return f"p₁ = {p1} < p_low = {low}"
+        case "too_easy":
+            return f"p₁ = {p1} > p_high = {high}"
+        case "contested":
+            return f"p₁ = {p1} < τ·p₂ = {tau}·{p2} = {tau * p2}"
+        case "kept" if settings.variant == "none":
+            return "the filter is off"
+        case "kept" if settings.variant == "absolute":
+            return f"{low} ≤ p₁ = {p1} ≤ {high}; τ is off"
+        case "kept":
+            return f"{low} ≤ p₁ = {p1} ≤ {high} and p₁ ≥ τ·p₂ = {tau}·{p2} = {tau * p2}"

@@ -1,4 +1,4 @@
-"""The repetition penalty: how much of an update batch says the same thing (Equation 10 of the paper).
+"""The repetition penalty: how much of an update batch says the same thing.
 
 Distances are 1 - sentence BLEU-4 on whitespace tokens; clusters come from average linkage; a question's
 penalty is the share of the batch that its cluster holds.
@@ -26,7 +26,7 @@ def pair_distance(hypothesis: str, reference: str) -> float:
 
 
 def distances(questions: Sequence[str]) -> NDArray[np.float64]:
-    """Pairwise distances 1 - BLEU: (B, B) float64 in [0, 1], symmetric, zero on the diagonal.
+    """Equation 10: pairwise distances 1 - BLEU, (B, B) float64 in [0, 1], symmetric, zero on the diagonal.
 
     BLEU is not symmetric: the question with the lower index is the hypothesis, and the value is mirrored.
     """

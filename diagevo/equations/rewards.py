@@ -11,12 +11,12 @@ HALF = Fraction(1, 2)
 
 
 def uncertainty(p1: Fraction) -> Fraction:
-    """Equation 9 of the paper: 1 - 2·|p1 - 1/2|. In [0, 1]; 1 at p1 = 1/2, 0 at p1 = 0 and p1 = 1."""
+    """Equation 9: 1 - 2·|p1 - 1/2|. In [0, 1]; 1 at p1 = 1/2, 0 at p1 = 0 and p1 = 1."""
     return 1 - 2 * abs(p1 - HALF)
 
 
 def challenger_rewards(p1s: Sequence[Fraction | None], shares: Sequence[float], weight: float) -> list[float]:
-    """Equation 11 of the paper for each completion of a step: max(0, uncertainty - λ·share). In [0, 1].
+    """Equation 11: for each completion of a step max(0, uncertainty - λ·share). In [0, 1].
 
     `p1s`: the solver's majority share, None for a completion without a readable question: its reward is 0.
     `shares`: size of the completion's cluster over all B completions (`repetition.shares`). `weight`: λ.

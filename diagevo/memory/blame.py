@@ -9,12 +9,12 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
-    NodeCreated,
-    NodesMerged,
 )
-from diagevo.memory.history import AsOf, History
+from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.records import Recorded
 from diagevo.memory.references import Reference
+from diagevo.memory.timeline.causes import changes
+from diagevo.memory.timeline.nodes import nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,60 +57,51 @@ class _Fields:
 
 def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
     found = _Fields()
-    kinds = (CauseCreated, CauseMatched, CausePromoted, CauseReactivated)
-    node_id, frequency, mastered = "", 0, False
-    for recorded in history.events(*kinds, as_of=as_of, cause_id=cause_id):
-        match recorded.event:
+    origin = ""
+    for change in changes(history, as_of, cause_id):
+        by = change.recorded
+        match change.event:
             case CauseCreated() as event:
-                node_id, frequency = event.node_id, 1
-                found.set("description", event.description, recorded, f"the diagnosis of {event.failure_id}")
-                found.set("node", node_id, recorded)
-                found.set("label", "", recorded)
-                found.set("state", "active", recorded)
-                found.set("frequency", 1, recorded, event.failure_id)
+                origin = event.node_id
+                found.set("description", event.description, by, f"the diagnosis of {event.failure_id}")
+                found.set("node", origin, by)
+                found.set("label", "", by)
+                found.set("state", change.state, by)
+                found.set("frequency", change.frequency, by, event.failure_id)
             case CausePromoted() as event:
-                mastered, frequency = True, 0
-                found.set("state", "mastered", recorded, f"mean p1 {event.consistency} ≥ {event.threshold}")
-                found.set("frequency", 0, recorded, f"closed at {event.closed_frequency}")
+                found.set("state", change.state, by, f"mean p1 {event.consistency} ≥ {event.threshold}")
+                found.set("frequency", change.frequency, by, f"closed at {event.closed_frequency}")
             case CauseReactivated() as event:
-                mastered, frequency = False, 1
-                found.set("state", "active", recorded, event.failure_id)
-                found.set("frequency", 1, recorded, event.failure_id)
-            case CauseMatched() as event if not mastered:
-                frequency += 1
-                found.set("frequency", frequency, recorded, f"{event.failure_id} by {event.via}")
-    for recorded in history.events(NodeCreated, NodesMerged, as_of=as_of):
-        match recorded.event:
-            case NodeCreated() as event if event.node_id == node_id:
-                found.set("label", event.label, recorded)
-            case NodesMerged() as event if event.absorbed == node_id:
-                node_id = event.survivor
-                found.set("node", node_id, recorded, f"{event.absorbed} became part of {event.survivor}")
-                found.set("label", event.label, recorded)
-            case NodesMerged() as event if event.survivor == node_id:
-                found.set("label", event.label, recorded, f"merged with {event.absorbed}")
+                found.set("state", change.state, by, event.failure_id)
+                found.set("frequency", change.frequency, by, event.failure_id)
+            case CauseMatched() as event if change.state == "active":
+                found.set("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
+    walked = nodes(history, as_of)
+    made, node = walked.created[origin]
+    found.set("label", node.label, made)
+    for merge in walked.way(origin):
+        if merge.absorbed == origin:
+            found.set("node", merge.survivor, merge.recorded, f"{origin} became part of {merge.survivor}")
+        note = "" if merge.absorbed == origin else f"merged with {merge.absorbed}"
+        found.set("label", merge.label, merge.recorded, note)
+        origin = merge.survivor
     return list(found)
 
 
 def _node(history: History, node_id: str, as_of: AsOf) -> list[Blame]:
     found = _Fields()
-    homes: dict[str, tuple[str, Recorded]] = {}
-    """Each cause's node, and the event that put it there."""
-    for recorded in history.events(NodeCreated, CauseCreated, NodesMerged, as_of=as_of):
-        match recorded.event:
-            case NodeCreated() as event if event.node_id == node_id:
-                found.set("label", event.label, recorded)
-            case CauseCreated() as event:
-                homes[event.cause_id] = event.node_id, recorded
-            case NodesMerged() as event:
-                for cause_id, (home, _) in list(homes.items()):
-                    if home == event.absorbed:
-                        homes[cause_id] = event.survivor, recorded
-                if event.survivor == node_id:
-                    found.set("label", event.label, recorded, f"merged with {event.absorbed}")
-                if event.absorbed == node_id:
-                    found.set("merged into", event.survivor, recorded)
-    for cause_id, (home, by) in homes.items():
+    walked = nodes(history, as_of)
+    made, node = walked.created[node_id]
+    found.set("label", node.label, made)
+    for merge in walked.merges:
+        if merge.survivor == node_id:
+            found.set("label", merge.label, merge.recorded, f"merged with {merge.absorbed}")
+        if merge.absorbed == node_id:
+            found.set("merged into", merge.survivor, merge.recorded)
+    for recorded in history.events(CauseCreated, as_of=as_of):
+        event = expect(recorded, CauseCreated)
+        moves = walked.moves(event.node_id)
+        home, by = (moves[-1].survivor, moves[-1].recorded) if moves else (event.node_id, recorded)
         if home == node_id:
-            found.set(f"member {cause_id}", cause_id, by)
+            found.set(f"member {event.cause_id}", event.cause_id, by)
     return list(found)

@@ -11,15 +11,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from diagevo.memory.events import CauseCreated, CausePromoted, CauseReactivated, CauseState
+from diagevo.memory.events import CauseState
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.model import Cause, MemoryState
 from diagevo.memory.records import Recorded
+from diagevo.memory.timeline.causes import Life, lives
 from diagevo.memory.vectors import Vectors
 from diagevo.redaction import redacted
 
@@ -58,15 +59,6 @@ class Divergence:
     fields: tuple[str, ...]
     """Fields of the payload in which the two differ."""
     last_common_round: int
-
-
-@dataclass(slots=True)
-class Life:
-    """The rounds in which a cause changed."""
-
-    created: int = 0
-    promoted: list[int] = field(default_factory=list)
-    reactivated: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +123,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     return RunsDiff(
         (a.run_id, b.run_id),
         (at_a.round, at_b.round),
-        tuple(_configuration(a, b)),
+        tuple(_configuration(a, b, at_a, at_b)),
         *_divergence(a, b, at_a, at_b),
         common,
         tuple(p for p, same in zip(pairs, alike, strict=True) if same),
@@ -141,8 +133,8 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     )
 
 
-def _configuration(a: History, b: History) -> Iterator[Difference]:
-    left, right = (_flat(redacted(run.configuration().config)) for run in (a, b))
+def _configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
+    left, right = (_flat(redacted(run.configuration(at).config)) for run, at in ((a, at_a), (b, at_b)))
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):
             yield Difference(key, left.get(key), right.get(key))
@@ -246,18 +238,8 @@ def _fields(a: Recorded, b: Recorded | None) -> tuple[str, ...]:
 
 
 def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
-    lives: dict[str, Life] = {cause_id: Life() for cause_id in state.causes}
-    for recorded in history.events(CauseCreated, CausePromoted, CauseReactivated, as_of=as_of):
-        assert recorded.cause_id is not None
-        life = lives[recorded.cause_id]
-        match recorded.type:
-            case "CauseCreated":
-                life.created = recorded.round
-            case "CausePromoted":
-                life.promoted.append(recorded.round)
-            case "CauseReactivated":
-                life.reactivated.append(recorded.round)
-    return [_told(cause, lives[cause_id]) for cause_id, cause in state.causes.items()]
+    told = lives(history, as_of)
+    return [_told(cause, told[cause_id]) for cause_id, cause in state.causes.items()]
 
 
 def _told(cause: Cause, life: Life) -> InRun:

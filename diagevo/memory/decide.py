@@ -1,11 +1,8 @@
 """What follows from the facts: pure decisions, state in, events out. The fold makes them again at every
-replay.
+replay. The arithmetic is in `diagevo.equations`."""
 
-Equations 6 and 7 (promotion), 8 (matches and reactivations) and 1 (the commit's ε) of the paper.
-"""
-
-from fractions import Fraction
-
+from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.states import provisional
 from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
@@ -19,8 +16,7 @@ from diagevo.memory.events import (
     RoundOpened,
     Weight,
 )
-from diagevo.memory.model import MemoryState, Settings
-from diagevo.memory.schedule import epsilon
+from diagevo.memory.model import MemoryState
 
 
 def opening(state: MemoryState, seed: int) -> RoundOpened:
@@ -36,19 +32,21 @@ def opening(state: MemoryState, seed: int) -> RoundOpened:
 
 
 def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
-    """Equations 6 and 7 for one cause: Active → Mastered where the mean p1 over P_t(e) reaches θ_up.
+    """Active → Mastered where the votes on the questions that aim at the cause promote it.
 
     A cause that was created this round was not Active when the round began, so it is in no P_t.
     """
     now, settings = state.open, state.settings
     tally = now.tallies.get(cause_id) if now else None
     cause = state.causes.get(cause_id)
-    if tally is None or cause is None or cause.state != "active" or not tally.reaches(settings):
+    if tally is None or cause is None:
+        return None
+    if provisional(cause.state, cause.frequency, tally, settings)[0] == cause.state:
         return None
     return CausePromoted(
         cause_id=cause_id,
         questions=tally.questions,
-        consistency=str(tally.mean),
+        consistency=str(tally.score),
         threshold=str(settings.theta_up),
         closed_frequency=cause.frequency,
     )
@@ -104,40 +102,22 @@ def _match(
     return [matched, CauseReactivated(cause_id=cause_id, failure_id=failure_id, promotion=cause.promotion)]
 
 
-def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fraction:
-    """ε of the next round: Equation 1, or what an ablation holds it at. 1 where F = 0, checked first."""
-    if failures == 0:
-        return Fraction(1)
-    match settings.policy:
-        case "frequency":
-            return epsilon(failures, reference, settings.k)
-        case "free":
-            return Fraction(1)
-        case "targeted":
-            return Fraction(0)
-        case "fixed":
-            assert settings.fixed_epsilon is not None
-            return settings.fixed_epsilon
-
-
 def commitment(state: MemoryState) -> RoundCommitted:
     """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state."""
     now = state.open
     assert now is not None
     failures = state.current_failures
-    reference_round, reference = state.reference_round, state.reference_failures
-    if reference is None and failures > 0:
-        reference_round, reference = now.number, failures
+    reference_round, reference_failures = state.reference(failures)
     active = len(state.active())
     return RoundCommitted(
         failures=failures,
         reference_round=reference_round,
-        reference_failures=reference,
-        epsilon_next=str(next_epsilon(state.settings, failures, reference)),
+        reference_failures=reference_failures,
+        epsilon_next=str(next_epsilon(state.settings, failures, reference_failures)),
         active=active,
         mastered=len(state.causes) - active,
         nodes=len(state.nodes),
-        state_hash=state.hash(reference_round, reference),
+        state_hash=state.hash(reference_round, reference_failures),
         undiagnosed=sum(
             1 for f in now.failures if f not in now.diagnoses or now.diagnoses[f].verdict == "unresolved"
         ),

@@ -11,7 +11,6 @@ import msgspec
 from pydantic import BaseModel
 
 from diagevo.errors import DamagedError
-from diagevo.exact import RECORDED
 from diagevo.memory.events import EVENT_TYPES, Event
 from diagevo.memory.upcast import CURRENT, upcast
 
@@ -25,9 +24,6 @@ UNREAD = {
     "CheckpointEvaluated": {"conditions", "metrics", "questions", "checkpoint"},
 }
 """Fields that the fold never looks at: what `memory.state` does not know, an audit reads from the log."""
-
-
-RATIO = Annotated[str, msgspec.Meta(pattern=RECORDED)]
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -66,8 +62,7 @@ def _struct(name: str, model: type[BaseModel], without: frozenset[str]) -> type[
         if field in without:
             continue
         if info.is_required():
-            ratio = any(getattr(rule, "pattern", None) == RECORDED for rule in info.metadata)
-            fields.append((field, RATIO if ratio else _plain(info.annotation)))
+            fields.append((field, _plain(info.annotation)))
         else:
             default = info.get_default(call_default_factory=True)
             given = msgspec.field(default_factory=list) if default == [] else msgspec.field(default=default)

@@ -7,6 +7,7 @@ stages and the round's bounds are in `state.py`.
 
 from msgspec.structs import replace
 
+from diagevo.equations.states import counted, tallied
 from diagevo.errors import InconsistentError
 from diagevo.memory import decide
 from diagevo.memory.decode import Fact
@@ -20,7 +21,6 @@ from diagevo.memory.model import (
     Node,
     Observation,
     Round,
-    Tally,
 )
 
 
@@ -49,14 +49,10 @@ def scored(state: MemoryState, now: Round, fact: Fact) -> None:
     if stitched is not None and now.causes[stitched].state != "mastered":
         raise InconsistentError("its partner was not Mastered")
     if verdict != "invalid":
-        tally, first, responses = now.tallies.get(cause_id), event.first, event.responses
+        first, responses = event.first, event.responses
         if not 0 <= first <= responses or responses == 0:
             raise InconsistentError(f"{first} votes of {responses} agree")
-        now.tallies[cause_id] = (
-            Tally(1, first, responses, fact.event_id)
-            if tally is None
-            else tally.plus(first, responses, fact.event_id)
-        )
+        now.tallies[cause_id] = tallied(now.tallies.get(cause_id), first, responses)
 
 
 def promoted(state: MemoryState, now: Round, fact: Fact) -> None:
@@ -202,7 +198,7 @@ def matched(state: MemoryState, now: Round, fact: Fact) -> None:
         raise InconsistentError(f"{failure_id} was put down to {named}, not to {cause_id}")
     cause = state.causes[cause_id]
     if cause.state == "active":
-        state.causes[cause_id] = replace(cause, frequency=cause.frequency + 1)
+        state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
     else:
         now.expected = cause_id
     now.settled.add(failure_id)
@@ -213,7 +209,8 @@ def reactivated(state: MemoryState, now: Round, fact: Fact) -> None:
     cause = state.causes[event.cause_id]
     require(now.expected == event.cause_id, f"no failure was matched to a Mastered {event.cause_id}")
     require(event.promotion == cause.promotion, "it undoes another promotion than the cause's last")
-    state.causes[event.cause_id] = replace(cause, state="active", frequency=1)
+    active, frequency = counted(cause.state, cause.frequency, 1)
+    state.causes[event.cause_id] = replace(cause, state=active, frequency=frequency)
     now.expected = None
     now.reactivated.add(event.cause_id)
 

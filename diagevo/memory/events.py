@@ -13,10 +13,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from diagevo.exact import RECORDED
-
-Ratio = Annotated[str, Field(pattern=RECORDED)]
-"""An exact fraction: "1/3"."""
 Mode = Literal["free", "targeted", "stitched"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
@@ -89,15 +85,11 @@ class SuppliedCause(Value):
 
 
 class SimilarCause(Value):
-    """A stored cause, with its cosine to a description."""
-
     cause_id: str
     similarity: float
 
 
 class SimilarNode(Value):
-    """A skill node, with its cosine to a cause."""
-
     node_id: str
     similarity: float
 
@@ -113,8 +105,6 @@ class Event(Value):
 
 
 class RunConfigured(Event):
-    """The configuration that the following rounds are played with, resolved and without secrets."""
-
     type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
@@ -129,13 +119,11 @@ class RunConfigured(Event):
 
 
 class RoundOpened(Event):
-    """A round begins, with the schedule that follows from the last commit (Equations 1 and 2)."""
-
     type: Literal["RoundOpened"] = "RoundOpened"
-    epsilon: Ratio
+    epsilon: str
     failures: int
     reference_failures: int | None
-    k: Ratio
+    k: str
     seed: int
     weights: list[Weight]
 
@@ -144,8 +132,6 @@ class RoundOpened(Event):
 
 
 class StageStarted(Event):
-    """An attempt at a stage of the round begins."""
-
     type: Literal["StageStarted"] = "StageStarted"
     stage: str
     attempt: int
@@ -155,8 +141,6 @@ class StageStarted(Event):
 
 
 class StageCompleted(Event):
-    """The attempt is done; the files that it left behind."""
-
     type: Literal["StageCompleted"] = "StageCompleted"
     stage: str
     attempt: int
@@ -169,8 +153,6 @@ class StageCompleted(Event):
 
 
 class StageAbandoned(Event):
-    """The attempt is given up; what it observed after a step will be observed again."""
-
     type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
@@ -182,8 +164,6 @@ class StageAbandoned(Event):
 
 
 class CandidateScored(Event):
-    """The votes on one question of the pool, and whether it is kept (Equation 3)."""
-
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: str
@@ -211,13 +191,11 @@ class CandidateScored(Event):
 
 
 class CausePromoted(Event):
-    """Active → Mastered: the mean p1 over the questions aimed at the cause reached θ_up (Equations 6, 7)."""
-
     type: Literal["CausePromoted"] = "CausePromoted"
     cause_id: str
     questions: int
-    consistency: Ratio
-    threshold: Ratio
+    consistency: str
+    threshold: str
     closed_frequency: int
 
     def key(self) -> str:
@@ -225,8 +203,6 @@ class CausePromoted(Event):
 
 
 class FailureObserved(Event):
-    """A failed response of training, beside a response that agrees with the label."""
-
     type: Literal["FailureObserved"] = "FailureObserved"
     failure_id: str
     question_id: str
@@ -243,8 +219,6 @@ class FailureObserved(Event):
 
 
 class FailureDiagnosed(Event):
-    """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
-
     type: Literal["FailureDiagnosed"] = "FailureDiagnosed"
     failure_id: str
     attempt: int
@@ -263,8 +237,6 @@ class FailureDiagnosed(Event):
 
 
 class DuplicateJudged(Event):
-    """Whether a new description is a cause that is stored already."""
-
     type: Literal["DuplicateJudged"] = "DuplicateJudged"
     failure_id: str
     candidates: list[SimilarCause]
@@ -281,8 +253,6 @@ class DuplicateJudged(Event):
 
 
 class NodeAssigned(Event):
-    """Under which skill node a new cause goes: a stored one or a new one."""
-
     type: Literal["NodeAssigned"] = "NodeAssigned"
     failure_id: str
     shortlist: list[SimilarNode]
@@ -296,8 +266,6 @@ class NodeAssigned(Event):
 
 
 class NodeCreated(Event):
-    """A new skill node."""
-
     type: Literal["NodeCreated"] = "NodeCreated"
     node_id: str
     label: str
@@ -307,8 +275,6 @@ class NodeCreated(Event):
 
 
 class CauseCreated(Event):
-    """A new cause: Active, with frequency 1."""
-
     type: Literal["CauseCreated"] = "CauseCreated"
     cause_id: str
     description: str
@@ -320,8 +286,6 @@ class CauseCreated(Event):
 
 
 class CauseMatched(Event):
-    """A failure counted under a stored cause: its frequency grows by one (Equation 8)."""
-
     type: Literal["CauseMatched"] = "CauseMatched"
     cause_id: str
     failure_id: str
@@ -333,8 +297,6 @@ class CauseMatched(Event):
 
 
 class CauseReactivated(Event):
-    """Mastered → Active, by the first new failure since the promotion (Equation 8)."""
-
     type: Literal["CauseReactivated"] = "CauseReactivated"
     cause_id: str
     failure_id: str
@@ -346,8 +308,6 @@ class CauseReactivated(Event):
 
 
 class NodePairJudged(Event):
-    """Whether two similar nodes are one skill."""
-
     type: Literal["NodePairJudged"] = "NodePairJudged"
     nodes: tuple[str, str]
     similarity: float
@@ -362,8 +322,6 @@ class NodePairJudged(Event):
 
 
 class NodesMerged(Event):
-    """Two nodes became one; causes keep their states and frequencies."""
-
     type: Literal["NodesMerged"] = "NodesMerged"
     survivor: str
     absorbed: str
@@ -374,13 +332,11 @@ class NodesMerged(Event):
 
 
 class RoundCommitted(Event):
-    """The round is over: F, ε of the next round, counts, and the hash of the state."""
-
     type: Literal["RoundCommitted"] = "RoundCommitted"
     failures: int
     reference_round: int | None
     reference_failures: int | None
-    epsilon_next: Ratio
+    epsilon_next: str
     active: int
     mastered: int
     nodes: int

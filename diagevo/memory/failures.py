@@ -84,6 +84,8 @@ class FailureStory:
     """recurrence, deduplication, created: how it was counted; None where it is not."""
     cause_id: str | None
     similarity: float | None
+    theta_dup: float
+    """In force in its round: above this cosine the diagnostician was asked about duplicates."""
     positions: dict[str, int]
     texts: Texts | None = None
 
@@ -189,6 +191,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         outcome=matched.via if matched else "created" if created else None,
         cause_id=counted.cause_id if counted else None,
         similarity=matched.similarity if matched else None,
+        theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
         positions={kind: recorded.position for kind, recorded in found.items()},
         texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
     )

@@ -10,8 +10,9 @@ from sqlalchemy import func, select
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError
 from diagevo.memory.artifacts import Artifacts
+from diagevo.memory.configured import Configured, configured
 from diagevo.memory.database import Database
-from diagevo.memory.events import Event, RoundCommitted, RunConfigured
+from diagevo.memory.events import Event, RoundCommitted, RoundOpened, RunConfigured
 from diagevo.memory.location import shown
 from diagevo.memory.log import EVENT, RUN, Log
 from diagevo.memory.migrate import prepare
@@ -47,6 +48,19 @@ class Commit:
         return AsOf(self.round, self.recorded.position, self.recorded.sequence)
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """A recorded configuration."""
+
+    position: int
+    sequence: int
+    event: RunConfigured
+
+    @cached_property
+    def read(self) -> Configured:
+        return configured(self.event.config)
+
+
 class History:
     """One run of one database. Reads only; opened with `open_history`."""
 
@@ -65,6 +79,14 @@ class History:
         return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in self.events(RoundCommitted))
 
     @cached_property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Every configuration, in order: one, and one more for each fork and change of the embedder."""
+        return tuple(
+            Configuration(r.position, r.sequence, expect(r, RunConfigured))
+            for r in self.events(RunConfigured)
+        )
+
+    @cached_property
     def end(self) -> AsOf:
         """Where the history ends now; later events stay unseen by this object."""
         last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
@@ -73,7 +95,7 @@ class History:
         return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
-        """After the commit of `round`, at position `at`, or now.
+        """After `round` (`after`), at position `at`, or now.
 
         Raises NotFoundError where the round is not committed, the run begins after `at` or the log ends
         before it, ConfigError where both are given.
@@ -81,7 +103,7 @@ class History:
         if round is not None and at is not None:
             raise ConfigError("a round and a position were given", hint="name one of them: --round or --at")
         if round is not None:
-            return self.commit(round).as_of
+            return self.after(round)
         if at is None:
             return self.end
         written = self.log.last_position()
@@ -106,6 +128,21 @@ class History:
         known = f"rounds 1 to {last} are" if last > 1 else "round 1 is" if last else "no round is"
         raise NotFoundError(f"round {round} of run {self.run_id} is not committed", hint=f"{known} committed")
 
+    def after(self, round: int) -> AsOf:
+        """After the commit of a round, and after the configurations that followed it before the next round
+        was opened: a fork's next round is drawn with the fork's settings. 0: before the first round."""
+        following = self.find(RoundOpened, round + 1, "")
+        before = None if following is None else following[0]
+        if round == 0:
+            return self.end if before is None else AsOf(0, before.position - 1, before.sequence - 1)
+        commit = self.commit(round).as_of
+        anew = [
+            c
+            for c in self.configurations
+            if c.position > commit.position and (before is None or c.position < before.position)
+        ]
+        return AsOf(round, anew[-1].position, anew[-1].sequence) if anew else commit
+
     def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
         """The memory at that point. Without `snapshots` it is folded from the first event and nothing
         else is read."""
@@ -113,12 +150,20 @@ class History:
 
     def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
         """The configuration in force at that point. Raises StoreError for a run that has none."""
-        until = None if as_of is None else as_of.position
-        newest = self.log.read(self.run_id, types=["RunConfigured"], until=until, newest_first=True, limit=1)
-        latest = next(newest, None)
-        if latest is None:
+        found = self._configuration(None if as_of is None else as_of.position)
+        if found is None:
             raise StoreError(f"run {self.run_id} was never configured")
-        return expect(latest, RunConfigured)
+        return found.event
+
+    def in_force(self, position: int | None = None) -> Configured:
+        """What is in force at a position, or now, read. A round is played with what is in force where it is
+        opened. The paper's values where nothing is configured."""
+        found = self._configuration(position)
+        return configured({}) if found is None else found.read
+
+    def _configuration(self, position: int | None) -> Configuration | None:
+        by_then = (c for c in reversed(self.configurations) if position is None or c.position <= position)
+        return next(by_then, None)
 
     def events(
         self,

@@ -84,15 +84,20 @@ class Memory(EmbeddedRun):
             return state.next_schedule()
         if not 1 <= round <= state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {state.round} are committed")
-        return self.as_of(round - 1).next_schedule()
+        return self._before(round).next_schedule()
 
     def as_of(self, round: int) -> MemoryState:
         """The state right after the commit of a round; round 0 is the empty memory."""
         if not 0 <= round <= self.state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {self.state.round} are committed")
         if round == 0:
-            return MemoryState(self.run_id, config=self.state.config, settings=self.state.settings)
+            return self._before(1) if self.state.round or self.state.open else self.state.copy()
         return projection.load(self.log, self.run_id, round=round)
+
+    def _before(self, round: int) -> MemoryState:
+        """The state that an opened round was opened in: as committed, and as configured since."""
+        opened = self.log.by_id(self._id("RoundOpened", "", round))
+        return projection.load(self.log, self.run_id, sequence=opened.sequence - 1)
 
     def commit(self) -> RoundCommitted:
         """Close the open round: event, projections and snapshot in one transaction. → ε and p of the next."""
@@ -172,7 +177,8 @@ class Memory(EmbeddedRun):
                 told = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
                 return [r.event for r in told if isinstance(r.event, CausePromoted)]
             promoted = decide.promotions(self.state)
-            self._append([Item(p, now_.tallies[p.cause_id].event_id) for p in promoted])
+            last = {c.cause_id: c.event_id for c in now_.candidates.values() if c.verdict != "invalid"}
+            self._append([Item(p, last[p.cause_id]) for p in promoted])
             return promoted
 
     def observe(self, failures: Sequence[FailureObserved]) -> None:

@@ -5,57 +5,25 @@ Values are frozen and replaced, so that copying a state copies only its dictiona
 """
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
 
-from diagevo.config.models import MemoryConfig, ScheduleConfig
+from diagevo.equations.schedule import reference
+from diagevo.equations.settings import Settings, Stitching
+from diagevo.equations.states import Tally
+from diagevo.memory.configured import settings_of
 from diagevo.memory.events import CauseState, Mode
-from diagevo.memory.schedule import Schedule, ScheduledCause, Stitching
+from diagevo.memory.schedule import Schedule, ScheduledCause
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
 
-class Settings(msgspec.Struct, frozen=True):
-    """What the memory itself reads of a run's configuration. The defaults are the paper's."""
-
-    theta_up: Fraction
-    promotion_questions: int
-    state_updates: bool
-    k: Fraction
-    policy: Literal["frequency", "free", "targeted", "fixed"]
-    fixed_epsilon: Fraction | None
-    stitching: Stitching
-    seed: int
-
-
-def settings_of(config: Mapping[str, Any]) -> Settings:
-    """Read a stored configuration; sections and keys that are absent have the paper's values."""
-    memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
-    schedule = ScheduleConfig.model_validate(_known(ScheduleConfig, config.get("schedule", {})))
-    return Settings(
-        memory.theta_up,
-        memory.promotion_questions,
-        memory.state_updates,
-        schedule.k,
-        schedule.policy,
-        schedule.fixed_epsilon,
-        schedule.stitching,
-        int(config.get("seed", 0)),
-    )
-
-
-def _known(section: type[MemoryConfig] | type[ScheduleConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration may hold keys of another version; those of this one decide."""
-    return {key: value for key, value in values.items() if key in section.model_fields}
-
-
 class Cause(msgspec.Struct, frozen=True, gc=False):
-    """An error cause: e = (description, state, frequency) under a node, Equation 4. `promotion` is the
-    event_id of its last promotion."""
+    """An error cause e = (d, h, s, f) of Equation 4; its vector h is kept by the text (`vectors.py`).
+    `promotion` is the event_id of its last promotion."""
 
     cause_id: str
     number: int
@@ -140,36 +108,6 @@ class Assigned(msgspec.Struct, frozen=True, gc=False):
     new_label: str | None
 
 
-class Tally(msgspec.Struct, frozen=True, gc=False):
-    """P_t(e) so far: questions, Σ p1 as a quotient that is not reduced, and the last candidate's event_id."""
-
-    questions: int
-    agreeing: int
-    responses: int
-    event_id: str
-
-    @property
-    def mean(self) -> Fraction:
-        """Mean p1 over the questions."""
-        return Fraction(self.agreeing, self.responses * self.questions)
-
-    def reaches(self, settings: Settings) -> bool:
-        """Whether the votes promote: enough questions, and a mean p1 of at least θ_up. In integers: it is
-        asked of every cause of every round."""
-        if not settings.state_updates or self.questions < settings.promotion_questions:
-            return False
-        numerator, denominator = settings.theta_up.as_integer_ratio()
-        return self.agreeing * denominator >= numerator * self.responses * self.questions
-
-    def plus(self, first: int, responses: int, event_id: str) -> "Tally":
-        """With another question. A run asks for the same number of responses each time: then it is a sum of
-        integers."""
-        if responses == self.responses:
-            return Tally(self.questions + 1, self.agreeing + first, responses, event_id)
-        total = Fraction(self.agreeing, self.responses) + Fraction(first, responses)
-        return Tally(self.questions + 1, total.numerator, total.denominator, event_id)
-
-
 @dataclass(slots=True)
 class Round:
     """The round under way. Everything here is forgotten at its commit; the log keeps it."""
@@ -209,7 +147,8 @@ class Round:
 
 @dataclass(slots=True)
 class MemoryState:
-    """The fold of a run's events: M_t, the open round, and what the schedule needs."""
+    """Equation 4: M = (V, E, a), the nodes, the causes and each cause's node, as the fold of a run's events;
+    with the open round, and what the schedule needs."""
 
     run_id: str
     sequence: int = 0
@@ -256,6 +195,13 @@ class MemoryState:
     def current_failures(self) -> int:
         """F of the causes as they are now, committed or not."""
         return sum(c.frequency for c in self.causes.values() if c.state == "active")
+
+    def reference(self, failures: int) -> tuple[int | None, int | None]:
+        """The round of F₁ and F₁ itself, were F `failures` when the open round is committed."""
+        found = reference(self.reference_failures, failures)
+        if found == self.reference_failures:
+            return self.reference_round, found
+        return (self.open.number if self.open else self.round), found
 
     def next_schedule(self) -> Schedule:
         """The schedule of the round after the last committed one."""

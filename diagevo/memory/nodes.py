@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
-from diagevo.memory.events import CauseCreated, NodeCreated, NodePairJudged, NodesMerged
+from diagevo.memory.events import CauseCreated, NodePairJudged
 from diagevo.memory.failures import Asked, FailureStory, asked, story_of
 from diagevo.memory.history import AsOf, History, expect
+from diagevo.memory.records import Recorded
+from diagevo.memory.timeline.nodes import nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,65 +49,46 @@ class NodeStory:
 
 def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False) -> NodeStory:
     """The story of a node that was created by then."""
-    created = None
-    label, into = "", None
-    within = {node_id}
-    pairs: list[Judged] = []
-    members: list[tuple[str, Member]] = []
-    born = None
-    kinds = (NodeCreated, CauseCreated, NodePairJudged, NodesMerged)
-    for recorded in history.events(*kinds, as_of=as_of):
-        match recorded.event:
-            case NodeCreated() as event if event.node_id == node_id:
-                created, label = recorded, event.label
-            case CauseCreated() as event:
-                members.append(
-                    (
-                        event.node_id,
-                        Member(
-                            event.cause_id,
-                            event.description,
-                            recorded.round,
-                            recorded.position,
-                            event.node_id,
-                        ),
-                    )
-                )
-                if event.node_id == node_id and born is None:
-                    born = recorded
-            case NodePairJudged() as event if node_id in event.nodes:
-                other = next(n for n in event.nodes if n != node_id)
-                survivor = min(event.nodes, key=lambda n: int(n[1:])) if event.merge else None
-                call = asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None
-                pairs.append(
-                    Judged(
-                        recorded.round,
-                        recorded.position,
-                        other,
-                        event.similarity,
-                        event.merge,
-                        survivor,
-                        event.label,
-                        call,
-                    )
-                )
-            case NodesMerged() as event:
-                if event.survivor in within:
-                    within.add(event.absorbed)
-                if event.survivor == node_id:
-                    label = event.label
-                if event.absorbed == node_id:
-                    into = event.survivor
-    assert created is not None
+    walked = nodes(history, as_of, about=node_id)
+    created, event = walked.created[node_id]
+    into = next((merge.survivor for merge in walked.merges if merge.absorbed == node_id), None)
+    within = {
+        origin
+        for origin in walked.created
+        if origin == node_id or any(merge.survivor == node_id for merge in walked.moves(origin))
+    }
+    members: list[Member] = []
+    born: Recorded | None = None
+    for recorded in history.events(CauseCreated, as_of=as_of):
+        cause = expect(recorded, CauseCreated)
+        if cause.node_id in within:
+            members.append(
+                Member(cause.cause_id, cause.description, recorded.round, recorded.position, cause.node_id)
+            )
+        if cause.node_id == node_id and born is None:
+            born = recorded
     assert born is not None
     return NodeStory(
         node_id,
-        label,
-        expect(created, NodeCreated).label,
+        walked.labels[node_id],
+        event.label,
         created.round,
         created.position,
         into,
         story_of(history, born, full=full),
-        tuple(member for node, member in members if node in within),
-        tuple(pairs),
+        tuple(members),
+        tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
+    )
+
+
+def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool) -> Judged:
+    return Judged(
+        recorded.round,
+        recorded.position,
+        next(n for n in event.nodes if n != node_id),
+        event.similarity,
+        event.merge,
+        min(event.nodes, key=lambda n: int(n[1:])) if event.merge else None,
+        event.label,
+        asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None,
     )

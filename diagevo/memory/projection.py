@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
+from diagevo.equations.settings import Settings
 from diagevo.memory.decode import Fact
 from diagevo.memory.log import Log
-from diagevo.memory.model import Cause, MemoryState, Node, Round, Settings
+from diagevo.memory.model import Cause, MemoryState, Node, Round
 from diagevo.memory.state import fold
 from diagevo.memory.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
 

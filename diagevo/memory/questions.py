@@ -3,17 +3,14 @@
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagevo.exact import fraction
-from diagevo.memory.events import (
-    CandidateScored,
-    CandidateVerdict,
-    FailureObserved,
-    Mode,
-    RoundOpened,
-)
+from diagevo.equations.filter import reason, verdict
+from diagevo.equations.schedule import probability
+from diagevo.equations.settings import Filter
+from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode
 from diagevo.memory.failures import FailureStory, failure_story
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.references import Reference
+from diagevo.memory.timeline.rounds import round_played
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +45,10 @@ def question_story(
 ) -> QuestionStory:
     """The story of a question that exists by then."""
     found = history.find(CandidateScored, question.round, question.id, as_of)
-    opened = history.find(RoundOpened, question.round, "", as_of)
     assert found is not None
-    assert opened is not None
     recorded, event = found
-    schedule = opened[1]
-    weight = next((w.frequency for w in schedule.weights if w.cause_id == event.cause_id), None)
+    played = round_played(history, question.round)
+    weight = played.frequency(event.cause_id)
     failed = dict.fromkeys(
         failure.failure_id
         for r in history.log.read(history.run_id, causation_id=recorded.event_id, until=as_of.position)
@@ -65,11 +60,11 @@ def question_story(
         question.id,
         question.round,
         recorded.position,
-        opened[0].position,
+        played.position,
         event.mode,
-        Fraction(schedule.epsilon),
+        played.epsilon,
         event.cause_id,
-        Fraction(weight, schedule.failures) if weight is not None else None,
+        None if weight is None else probability(weight, played.schedule.failures),
         event.stitched_cause_id,
         history.text(event.question),
         event.responses,
@@ -79,30 +74,17 @@ def question_story(
         p1,
         p2,
         event.verdict,
-        _reason(event, p1, p2, history),
+        _reason(event, p1, p2, played.configured.filter),
         tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
     )
 
 
-def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, history: History) -> str:
-    """The inequality of Equation 3 that decided, with its numbers."""
-    settings = history.configuration().config.get("filter", {})
-    low, high = fraction(str(settings.get("p_low", "1/4"))), fraction(str(settings.get("p_high", "3/4")))
-    tau, variant = fraction(str(settings.get("tau", "8/5"))), settings.get("variant", "double")
-    match event.verdict:
-        case "invalid":
-            return "no readable question"
-        case "no_label":
-            return "no response has a boxed answer"
-        case "too_hard":
-            return f"p₁ = {p1} < p_low = {low}"
-        case "too_easy":
-            return f"p₁ = {p1} > p_high = {high}"
-        case "contested":
-            return f"p₁ = {p1} < τ·p₂ = {tau}·{p2} = {tau * p2}"
-        case "kept" if variant == "none":
-            return "the filter is off"
-        case "kept" if variant == "absolute":
-            return f"{low} ≤ p₁ = {p1} ≤ {high}; τ is off"
-        case "kept":
-            return f"{low} ≤ p₁ = {p1} ≤ {high} and p₁ ≥ τ·p₂ = {tau}·{p2} = {tau * p2}"
+def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:
+    """The inequality that decided in that round. Another trainer may have judged by a rule of its own."""
+    if event.verdict == "invalid":
+        return "no readable question"
+    labelled = event.label is not None
+    said, given = verdict(p1, p2, labelled, filter), reason(p1, p2, labelled, filter)
+    if said == event.verdict:
+        return given
+    return f"so its trainer recorded it; Equation 3 says {said.replace('_', ' ')}, as {given}"

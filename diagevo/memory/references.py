@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved, NodeCreated, NodesMerged
+from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.records import Recorded
+from diagevo.memory.timeline.nodes import nodes as walked
 
 Kind = Literal["cause", "node", "question", "failure"]
 
@@ -56,12 +57,7 @@ def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
 
 def nodes(history: History, as_of: AsOf) -> dict[str, str]:
     """Every node created by then, merged ones included, by id: the last label."""
-    labels: dict[str, str] = {}
-    for recorded in history.events(NodeCreated, NodesMerged, as_of=as_of):
-        match recorded.event:
-            case NodeCreated(node_id=node_id, label=label) | NodesMerged(survivor=node_id, label=label):
-                labels[node_id] = label
-    return labels
+    return walked(history, as_of).labels
 
 
 def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:

@@ -1,4 +1,4 @@
-"""The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p (Equation 1)."""
+"""The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from fractions import Fraction
 
 from sqlalchemy import select
 
-from diagevo.memory.decide import next_epsilon
+from diagevo.equations.schedule import aimed_share, next_epsilon, probabilities, z
 from diagevo.memory.events import CauseState
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.model import MemoryState
 from diagevo.memory.projection import HISTORY
-from diagevo.memory.schedule import probabilities
 from diagevo.memory.state import advance
 
 
@@ -82,9 +81,7 @@ def rebuild(history: History, as_of: AsOf) -> Rebuilt:
 def describe(state: MemoryState) -> Rebuilt:
     """The figures of a state."""
     failures = state.current_failures
-    reference_round, reference = state.reference_round, state.reference_failures
-    if reference is None and failures > 0:
-        reference_round, reference = (state.open.number if state.open else state.round), failures
+    reference_round, reference = state.reference(failures)
     shares = probabilities({c.cause_id: c.frequency for c in state.active()})
     mastered = state.mastered()
     stitching = state.settings.stitching
@@ -111,7 +108,7 @@ def describe(state: MemoryState) -> Rebuilt:
         failures,
         reference_round,
         reference,
-        Fraction(failures, reference) if reference else None,
+        z(failures, reference),
         state.settings.k,
         state.settings.policy,
         next_epsilon(state.settings, failures, reference),
@@ -169,7 +166,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
             c.frequency,
             f"{c.frequency}/{memory.failures}",
             c.probability,
-            (1 - memory.epsilon_next) * c.probability,
+            aimed_share(memory.epsilon_next, c.probability),
             c.partners,
             c.node,
             c.description,
@@ -213,6 +210,7 @@ _STEPS = frozenset(
         "CauseCreated",
         "NodesMerged",
         "RoundCommitted",
+        "RunConfigured",
     }
 )
 
@@ -228,7 +226,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
             continue
         event = fact.event
         subject = _subject(fact.type, event)
-        before = _shown(state, subject)
+        before = f"ε = {state.epsilon}" if fact.type == "RunConfigured" else _shown(state, subject)
         advance(state, fact)
         after = _shown(state, subject)
         match fact.type:
@@ -236,6 +234,8 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
                 subject, after = f"round {round}", f"ε = {state.epsilon}"
             case "RoundCommitted":
                 subject, after = f"round {round}", f"ε = {state.epsilon}"
+            case "RunConfigured":
+                subject, after = "configuration", f"ε = {state.epsilon}"
             case "CauseMatched" if before == after:
                 after = f"{after}, to be reactivated"
             case "NodesMerged":
@@ -249,7 +249,7 @@ def _subject(type_: str, event) -> str:
             return event.node_id
         case "NodesMerged":
             return event.survivor
-        case "RoundOpened" | "RoundCommitted":
+        case "RoundOpened" | "RoundCommitted" | "RunConfigured":
             return ""
     return event.cause_id
 

@@ -12,43 +12,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Literal
 
+from diagevo.equations.filter import verdict
+from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.exact import fraction
-from diagevo.memory.whatif import Observed, VoteKind
+from diagevo.memory.timeline.rounds import Observed, VoteKind
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """The thresholds of Equation 3. The variant `absolute` leaves τ out, `none` both constraints."""
-
-    p_low: Fraction
-    p_high: Fraction
-    tau: Fraction
-    variant: Literal["double", "absolute", "none"] = "double"
-
-    def keeps(self, votes: VoteKind) -> bool:
-        if not votes.valid or not votes.labelled:
-            return False
-        if self.variant == "none":
-            return True
-        p1 = Fraction(votes.first, votes.responses)
-        p2 = Fraction(votes.second, votes.responses)
-        if not self.p_low <= p1 <= self.p_high:
-            return False
-        return self.variant == "absolute" or p1 >= self.tau * p2
-
-
-def filter_of(config: Mapping[str, Any]) -> Filter:
-    """The filter of a stored configuration; what is absent has the paper's values."""
-    section = config.get("filter", {})
-    return Filter(
-        fraction(str(section.get("p_low", "1/4"))),
-        fraction(str(section.get("p_high", "3/4"))),
-        fraction(str(section.get("tau", "8/5"))),
-        section.get("variant", "double"),
-    )
+def keeps(chosen: Filter, votes: VoteKind) -> bool:
+    """Whether the filter keeps such questions."""
+    if not votes.valid:
+        return False
+    p1, p2 = Fraction(votes.first, votes.responses), Fraction(votes.second, votes.responses)
+    return verdict(p1, p2, votes.labelled, chosen) == "kept"
 
 
 def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:
@@ -98,7 +74,7 @@ def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> li
 
     A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
     """
-    found = [replace(filter_of(round_.config), **changed) for round_ in observed]
+    found = [replace(round_.filter, **changed) for round_ in observed]
     for round_, one in zip(observed, found, strict=True):
         if one.p_low > one.p_high:
             raise ConfigError(
@@ -117,7 +93,7 @@ def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> 
 
 
 def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
-    kept = {kind: count for kind, count in votes.items() if chosen.keeps(kind)}
+    kept = {kind: count for kind, count in votes.items() if keeps(chosen, kind)}
     return Retained(
         number,
         votes.total(),

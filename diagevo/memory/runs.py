@@ -6,12 +6,14 @@ from fractions import Fraction
 
 from sqlalchemy import select
 
+from diagevo.equations.schedule import z
 from diagevo.memory.database import Database
 from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
 from diagevo.memory.lease import writer
 from diagevo.memory.log import RUN, Log
 from diagevo.memory.projection import ROUND
+from diagevo.memory.timeline.rounds import epsilon_after
 from diagevo.redaction import redacted
 
 
@@ -39,8 +41,7 @@ class RunLine:
     position: int
     """Of its last event."""
     writer: str | None
-    """The process that holds the lease, if it runs; one that cannot be seen from here, with its last sign of
-    life."""
+    """The process that holds the lease, if it is known to run."""
 
 
 def list_runs(database: Database) -> list[RunLine]:
@@ -60,6 +61,7 @@ def _line(database: Database, run_id: str) -> RunLine:
     running = opened is not None and (commit is None or opened.position > commit.position)
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
+    holder = writer(database, run_id)
     return RunLine(
         run_id,
         0 if commit is None else commit.round,
@@ -67,8 +69,10 @@ def _line(database: Database, run_id: str) -> RunLine:
         _stage(log, run_id, opened.round) if opened is not None and running else None,
         last.sequence,
         None if event is None else event.failures,
-        Fraction(event.failures, event.reference_failures) if event and event.reference_failures else None,
-        None if event is None else Fraction(event.epsilon_next),
+        z(event.failures, event.reference_failures) if event else None,
+        epsilon_after(History(database, run_id), commit.round, event.failures, event.reference_failures)
+        if commit and event
+        else None,
         event.active if event else 0,
         event.mastered if event else 0,
         event.nodes if event else 0,
@@ -77,7 +81,7 @@ def _line(database: Database, run_id: str) -> RunLine:
         began,
         last.recorded_at,
         last.position,
-        writer(database, run_id),
+        None if holder is None else f"{holder.host}:{holder.pid}",
     )
 
 
@@ -98,7 +102,8 @@ def _origin(log: Log, run_id: str) -> Origin | None:
 
 @dataclass(frozen=True, slots=True)
 class RoundLine:
-    """A committed round in figures."""
+    """A committed round in figures. `epsilon_next` is what the next round is drawn with: not the commit's
+    where the run was configured anew in between, as a fork is."""
 
     round: int
     position: int
@@ -148,8 +153,8 @@ def round_lines(history: History) -> Iterator[RoundLine]:
             r.round,
             r.position,
             r.failures,
-            Fraction(r.failures, r.reference_failures) if r.reference_failures else None,
-            Fraction(r.epsilon_next),
+            z(r.failures, r.reference_failures),
+            epsilon_after(history, r.round, r.failures, r.reference_failures),
             r.active,
             r.mastered,
             r.nodes,

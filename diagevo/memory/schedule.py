@@ -1,35 +1,18 @@
-"""ε, p and the draw of modes and causes: Equations 1 and 2 of the paper, exact.
+"""The schedule of a round, and what each prompt is about.
 
-Everything is integers and fractions. The draw uses `random.Random`, seeded by a text of seed and round, and
-only its `randrange`: the same seed gives the same draws, and a longer draw begins with the shorter one.
+The draw uses `random.Random`, seeded by a text of seed and round, and only its `randrange`: the same seed
+gives the same draws, and a longer draw begins with the shorter one.
 """
 
 import random
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
-from typing import Literal
 
+from diagevo.equations import schedule as equations
+from diagevo.equations.settings import Stitching
 from diagevo.memory.events import Mode
-
-Stitching = Literal["node", "random", "off"]
-
-
-def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
-    """Share of free exploration: F₁ / (F₁ + F/k), Equation 1. Returns a Fraction in (0, 1]; 1 where F = 0."""
-    if failures == 0:
-        return Fraction(1)
-    if not reference:
-        raise ValueError("failures without a reference round")
-    return reference / (reference + failures / k)
-
-
-def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
-    """p(e) = f(e) / F over Active causes, Equation 1. Empty where F = 0. The values sum to 1."""
-    total = sum(frequencies.values())
-    return {cause: Fraction(f, total) for cause, f in frequencies.items() if f} if total else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +61,7 @@ class Schedule:
 
     @property
     def probabilities(self) -> dict[str, Fraction]:
-        return probabilities(self.frequencies)
+        return equations.probabilities(self.frequencies)
 
     def partners(self, cause: ScheduledCause) -> tuple[ScheduledCause, ...]:
         """Mastered causes that may be stitched to `cause`."""
@@ -96,10 +79,11 @@ class Schedule:
         partners: dict[str, Sequence[ScheduledCause]] = {}
         draws: list[Draw] = []
         for index in range(n):
-            if not active or rng.randrange(self.epsilon.denominator) < self.epsilon.numerator:
+            place = equations.draw(rng, self.epsilon, edges)
+            if place is None:
                 draws.append(Draw(index, "free"))
                 continue
-            cause = active[bisect_right(edges, rng.randrange(edges[-1]))]
+            cause = active[place]
             if cause.cause_id not in partners:
                 partners[cause.cause_id] = self.partners(cause)
             others = partners[cause.cause_id]

@@ -7,11 +7,14 @@ Facts change the state; consequences change it too, and each is checked against 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
+from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.states import reaches
 from diagevo.errors import InconsistentError
 from diagevo.memory import decide, effects
+from diagevo.memory.configured import settings_of
 from diagevo.memory.decode import Fact
 from diagevo.memory.effects import require, unsettled
-from diagevo.memory.model import Cause, KnownCause, MemoryState, Node, Round, Settings, Stage, settings_of
+from diagevo.memory.model import Cause, KnownCause, MemoryState, Node, Round, Stage
 
 __all__ = [
     "Cause",
@@ -19,7 +22,6 @@ __all__ = [
     "MemoryState",
     "Node",
     "Round",
-    "Settings",
     "Stage",
     "advance",
     "apply",
@@ -93,7 +95,7 @@ def _configured(state: MemoryState, event) -> None:
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number
     state.settings = settings_of(event.config)
-    state.epsilon = decide.next_epsilon(state.settings, state.failures, state.reference_failures)
+    state.epsilon = next_epsilon(state.settings, state.failures, state.reference_failures)
 
 
 def _opened(state: MemoryState, event, fact: Fact) -> None:
@@ -161,7 +163,7 @@ def _committed(state: MemoryState, now: Round, fact: Fact) -> None:
     require(not now.merging, "a merge that was decided is missing")
     waiting = unsettled(now)
     require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")
-    due = {cause_id for cause_id, tally in now.tallies.items() if tally.reaches(state.settings)}
+    due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
     require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
     for cause in state.causes.values():
         right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0

@@ -1,125 +1,26 @@
 """Counterfactual replay over recorded observations: what would k, θ_up or a dropped cause have changed?
 
-Equations 1 and 5 to 8 of the paper are applied again to what was recorded: the votes of the questions that
+Equations 1 and 6 to 8 of the paper are applied again to what was recorded: the votes of the questions that
 aimed at a cause, and the failures put down to it. Up to and including the first commit that comes out
 differently the answer is *exact*: until then the same schedules drew the same questions. Every later row is
 *open-loop*: the recorded questions and failures are held fixed, though from there on the run would have
 drawn others. What would change the solver's training data (`retention.py`) needs a rerun.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from diagevo.memory.decide import next_epsilon
-from diagevo.memory.events import CauseCreated, CauseMatched, RoundCommitted, RunConfigured
-from diagevo.memory.history import AsOf, History, expect
-from diagevo.memory.model import Settings, settings_of
-from diagevo.memory.records import Recorded
-from diagevo.memory.schedule import probabilities
-from diagevo.memory.upcast import CURRENT, upcast
+from diagevo.equations.schedule import next_epsilon, probabilities, reference, z
+from diagevo.equations.settings import Settings
+from diagevo.equations.states import counted, provisional
+from diagevo.memory.events import CauseState
+from diagevo.memory.timeline.rounds import Observed
 
 Status = Literal["exact", "open-loop"]
-
-
-class _Votes(msgspec.Struct, frozen=True, gc=False):
-    """What a what-if reads of a CandidateScored."""
-
-    cause_id: str | None
-    responses: int
-    first: int
-    second: int
-    label: str | None
-    verdict: str
-    label_true: bool | None = None
-
-
-_decode = msgspec.json.Decoder(_Votes).decode
-
-
-@dataclass(frozen=True, slots=True)
-class VoteKind:
-    """Questions with the same figures: N, c1, c2, whether a label and a question are there, its verdict."""
-
-    responses: int
-    first: int
-    second: int
-    labelled: bool
-    valid: bool
-    verdict: str
-    label_true: bool | None
-
-
-@dataclass(slots=True)
-class Observed:
-    """What was recorded of one round, as far as Equations 3 and 5 to 8 look at it."""
-
-    round: int
-    config: Mapping[str, Any]
-    """In force in that round; a fork may change it."""
-    scores: dict[str, tuple[int, Fraction]] = field(default_factory=dict)
-    """Of each cause aimed at: |P_t(e)| and Σ p1."""
-    failures: Counter[str] = field(default_factory=Counter)
-    """Δ: failures put down to each cause, the one that created it included."""
-    created: list[str] = field(default_factory=list)
-    votes: Counter[VoteKind] = field(default_factory=Counter)
-    committed: RoundCommitted | None = None
-    position: int = 0
-
-    @property
-    def settings(self) -> Settings:
-        return settings_of(self.config)
-
-
-def observations(history: History, as_of: AsOf) -> list[Observed]:
-    """One streaming pass: every committed round by then, in order."""
-    found: list[Observed] = []
-    now = Observed(1, {})
-    types = ["RunConfigured", "CandidateScored", "CauseMatched", "CauseCreated", "RoundCommitted"]
-    for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
-        match recorded.type:
-            case "RunConfigured":
-                now.config = expect(recorded, RunConfigured).config
-            case "CandidateScored":
-                _scored(now, recorded)
-            case "CauseMatched":
-                now.failures[expect(recorded, CauseMatched).cause_id] += 1
-            case "CauseCreated":
-                cause_id = expect(recorded, CauseCreated).cause_id
-                now.created.append(cause_id)
-                now.failures[cause_id] += 1
-            case "RoundCommitted":
-                now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
-                found.append(now)
-                now = Observed(recorded.round + 1, now.config)
-    return found
-
-
-def _scored(now: Observed, recorded: Recorded) -> None:
-    if recorded.schema_version == CURRENT["CandidateScored"]:
-        votes = _decode(recorded.payload)
-    else:
-        payload = msgspec.json.decode(recorded.payload)
-        votes = msgspec.convert(upcast(recorded.type, recorded.schema_version, payload), _Votes)
-    valid = votes.verdict != "invalid"
-    now.votes[
-        VoteKind(
-            votes.responses,
-            votes.first,
-            votes.second,
-            votes.label is not None,
-            valid,
-            votes.verdict,
-            votes.label_true,
-        )
-    ] += 1
-    if votes.cause_id is not None and valid:
-        questions, consistency = now.scores.get(votes.cause_id, (0, Fraction(0)))
-        now.scores[votes.cause_id] = questions + 1, consistency + Fraction(votes.first, votes.responses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +31,7 @@ class Changes:
     theta_up: Fraction | None = None
     drop: frozenset[str] = frozenset()
     since: int = 1
-    """The round from which on k and θ_up are changed; before it they are as recorded."""
+    """The round from which on θ_up, and at whose commit k, are changed; before it they are as recorded."""
 
     def at(self, round: int, settings: Settings) -> Settings:
         """What holds at the commit of `round` under the changes."""
@@ -142,7 +43,8 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One commit as it would have come out, beside the recorded one."""
+    """One round as it would have come out, beside the recorded one. `epsilon_next` is what the next round is
+    drawn with: not the commit's where the run was configured anew in between."""
 
     round: int
     status: Status
@@ -203,14 +105,14 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
                 "exact" if exact else "open-loop",
                 new.failures,
                 new.reference,
-                Fraction(new.failures, new.reference) if new.reference else None,
+                z(new.failures, new.reference),
                 new.epsilon,
                 len(new.frequencies),
                 len(new.mastered),
                 new.promoted,
                 new.reactivated,
                 committed.failures,
-                Fraction(committed.epsilon_next),
+                base.epsilon,
                 committed.active,
                 committed.mastered,
                 new.frequencies,
@@ -228,56 +130,48 @@ class _Played:
     failures: int
     reference: int | None
     epsilon: Fraction
-    opening: Fraction
-    """ε that the next round is drawn with: another one where the run was configured anew in between."""
+    """That the next round is drawn with."""
     promoted: tuple[str, ...]
     reactivated: tuple[str, ...]
 
     def draws_like(self, other: "_Played") -> bool:
         """Whether the next round is drawn alike: ε, p, and the partners to stitch."""
-        return (self.opening, self.frequencies, self.mastered) == (
-            other.opening,
+        return (self.epsilon, self.frequencies, self.mastered) == (
+            other.epsilon,
             other.frequencies,
             other.mastered,
         )
 
 
 def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
-    """Equations 5 to 8, then 1, round after round."""
-    drop = changes.drop
-    frequency: dict[str, int] = {}
-    """f of every cause; 0 means Mastered."""
-    reference: int | None = None
-    for round_, following in zip(observed, [*observed[1:], *observed[-1:]], strict=True):
+    """Equations 6 to 8, then 1, round after round."""
+    causes: dict[str, tuple[CauseState, int]] = {}
+    first: int | None = None
+    for round_ in observed:
         settings = changes.at(round_.round, round_.settings)
-        promoted = []
-        for cause, (questions, consistency) in round_.scores.items():
-            active = frequency.get(cause, 0) > 0
-            enough = questions >= settings.promotion_questions
-            if settings.state_updates and active and enough and consistency / questions >= settings.theta_up:
+        promoted, reactivated = [], []
+        for cause, tally in round_.scores.items():
+            if cause in causes and (now := provisional(*causes[cause], tally, settings)) != causes[cause]:
+                causes[cause] = now
                 promoted.append(cause)
-        for cause in promoted:
-            frequency[cause] = 0
-        reactivated = []
         for cause in round_.created:
-            if cause not in drop:
-                frequency[cause] = 0
+            if cause not in changes.drop:
+                causes[cause] = "active", 0
         for cause, count in round_.failures.items():
-            if cause in drop:
+            if cause in changes.drop:
                 continue
-            if frequency[cause] == 0 and cause not in round_.created:
+            if causes[cause][0] == "mastered":
                 reactivated.append(cause)
-            frequency[cause] += count
-        failures = sum(frequency.values())
-        if reference is None and failures:
-            reference = failures
+            causes[cause] = counted(*causes[cause], count)
+        frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
+        failures = sum(frequencies.values())
+        first = reference(first, failures)
         yield _Played(
-            {cause: f for cause, f in frequency.items() if f},
-            frozenset(cause for cause, f in frequency.items() if not f),
+            frequencies,
+            frozenset(causes.keys() - frequencies.keys()),
             failures,
-            reference,
-            next_epsilon(settings, failures, reference),
-            next_epsilon(changes.at(round_.round, following.settings), failures, reference),
+            first,
+            next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
             tuple(sorted(promoted, key=_number)),
             tuple(sorted(reactivated, key=_number)),
         )

@@ -1,81 +1,179 @@
 """Why a cause stands where it stands: its story round by round, with the evidence of each turn.
 
-Read from the cause's own events (an index finds them), the commits, and the chain of causation behind each
-failure.
+Read from the timeline and the chain of causation behind each failure.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Literal
 
-from diagevo.memory.decide import next_epsilon
-from diagevo.memory.events import (
-    CandidateScored,
-    CauseCreated,
-    CauseMatched,
-    CausePromoted,
-    CauseReactivated,
-    CauseState,
-    NodeCreated,
-    NodePairJudged,
-    NodesMerged,
-    RoundOpened,
-)
-from diagevo.memory.failures import asked, story_of
-from diagevo.memory.history import AsOf, History, expect
-from diagevo.memory.model import settings_of
+from diagevo.equations.schedule import next_epsilon, probability
+from diagevo.equations.states import reaches
+from diagevo.memory.events import CauseCreated, CauseMatched, CausePromoted, CauseReactivated, CauseState
+from diagevo.memory.failures import Asked, FailureStory, asked, story_of
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.records import Recorded
-from diagevo.memory.turns import (
-    CauseStory,
-    Counted,
-    Created,
-    Effect,
-    Merged,
-    Promoted,
-    Reactivated,
-    Sampled,
-    Turn,
-)
+from diagevo.memory.timeline.causes import Aimed, Change, aimed, changes
+from diagevo.memory.timeline.nodes import nodes
+from diagevo.memory.timeline.rounds import played
 
 TURNS = ("created", "promoted", "reactivated", "merged", "sampled")
 """The kinds of turn that `--event` chooses from; `counted` is told where none is chosen."""
 
 
-@dataclass(slots=True)
-class _Aimed:
-    """Questions of a round that aim at the cause."""
+@dataclass(frozen=True, slots=True)
+class Created:
+    """New under a node, because no stored cause was the same."""
 
-    questions: int = 0
-    valid: int = 0
-    stitched: int = 0
-    agreeing: int = 0
-    responses: int = 0
-    consistency: Fraction = Fraction(0)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    evidence: FailureStory
+    event: Literal["created"] = "created"
 
-    def add(self, event: CandidateScored) -> None:
-        self.questions += 1
-        self.stitched += event.mode == "stitched"
-        self.verdicts[event.verdict] += 1
-        if event.verdict != "invalid":
-            self.valid += 1
-            self.agreeing += event.first
-            self.responses += event.responses
-            self.consistency += Fraction(event.first, event.responses)
 
-    @property
-    def mean(self) -> Fraction | None:
-        return self.consistency / self.valid if self.valid else None
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Active → Mastered: the sums behind the score."""
+
+    round: int
+    position: int
+    event_id: str
+    questions: int
+    agreeing: int
+    """Σ of the majority's votes over the questions."""
+    responses: int
+    """Σ of N over the questions."""
+    consistency: Fraction
+    """The recorded mean of p1."""
+    threshold: Fraction
+    closed_frequency: int
+    event: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """Failures of one round that were put down to the cause."""
+
+    round: int
+    position: int
+    failures: int
+    recurrences: int
+    deduplications: int
+    frequency: int
+    """f after the round's last of them."""
+    evidence: tuple[FailureStory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(_Failures):
+    """While it was Active. `position` is that of the last match."""
+
+    event: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated(_Failures):
+    """Mastered → Active: Δ new failures of a round. `position` is that of the reactivation."""
+
+    undone: str
+    """event_id of the promotion."""
+    promoted_round: int | None
+    event: Literal["reactivated"] = "reactivated"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The cause's node and another one became one; state and frequency stay."""
+
+    round: int
+    position: int
+    survivor: str
+    absorbed: str
+    label: str
+    similarity: float | None
+    moved: bool
+    """Whether the cause itself changed its node."""
+    call: Asked | None
+    event: Literal["merged"] = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How the schedule of a round aimed at the cause, and what came of it."""
+
+    round: int
+    position: int
+    """Of the round's schedule."""
+    epsilon: Fraction
+    probability: Fraction
+    frequency: int
+    failures: int
+    questions: int
+    stitched: int
+    verdicts: dict[str, int]
+    consistency: Fraction | None
+    """Mean p1 over the valid questions, to be held against θ_up."""
+    threshold: Fraction
+    """θ_up in force in that round."""
+    reached: bool
+    """Whether the votes promoted it."""
+    event: Literal["sampled"] = "sampled"
+
+
+Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the cause does to the schedule of the next round, as committed."""
+
+    round: int
+    """Whose schedule it is."""
+    epsilon: Fraction
+    epsilon_without: Fraction
+    """ε had the cause counted no failure."""
+    probability: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class CauseStory:
+    cause_id: str
+    description: str
+    node_id: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    since: int
+    """Round of the last change of state."""
+    how: str
+    """created, promoted or reactivated: the last change of state."""
+    turns: tuple[Turn, ...]
+    effect: Effect | None
 
 
 @dataclass(slots=True)
 class _Matches:
     """Matches of a round, in order; `kept` are those that are told one by one."""
 
+    round: int = 0
     via: Counter[str] = field(default_factory=Counter)
     frequency: int = 0
     position: int = 0
     kept: list[Recorded] = field(default_factory=list)
+    reactivation: tuple[Recorded, CauseReactivated] | None = None
+
+    def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:
+        kept, first = self.kept, event.via not in self.via
+        self.via[event.via] += 1
+        self.frequency, self.position = change.frequency, change.recorded.position
+        if evidence is None or len(kept) < evidence:
+            kept.append(change.recorded)
+        elif first and kept:  # recurrence or deduplication: one of each is told
+            kept[-1] = change.recorded
 
 
 def why_cause(
@@ -87,56 +185,46 @@ def why_cause(
 
 
 class _Reader:
-    """One pass over the events that name the cause, in order."""
+    """One pass over the changes of the cause, in order."""
 
     def __init__(
         self, history: History, cause_id: str, as_of: AsOf, evidence: int | None, full: bool
     ) -> None:
-        self.history, self.cause_id, self.as_of, self.evidence, self.full = (
-            history,
-            cause_id,
-            as_of,
-            evidence,
-            full,
-        )
+        self.history, self.cause_id, self.as_of = history, cause_id, as_of
+        self.evidence, self.full = evidence, full
+        self.aimed = aimed(history, as_of, cause_id)
         self.turns: list[Turn] = []
-        self.state: CauseState = "active"
-        self.frequency = 0
-        self.since, self.how = 0, "created"
-        self.aimed: dict[int, _Aimed] = {}
         self.matches = _Matches()
-        self.match_round = 0
-        self.reactivation: tuple[Recorded, CauseReactivated] | None = None
         self.promoted_rounds: dict[str, int] = {}
 
     def read(self) -> CauseStory:
-        types = (CandidateScored, CauseCreated, CauseMatched, CausePromoted, CauseReactivated)
         created: CauseCreated | None = None
-        for recorded in self.history.events(*types, as_of=self.as_of, cause_id=self.cause_id):
-            if recorded.round != self.match_round:
-                self._close_matches()
-                self.match_round = recorded.round
-            match recorded.event:
-                case CandidateScored() as event:
-                    self.aimed.setdefault(recorded.round, _Aimed()).add(event)
+        last: Change | None = None
+        since, how = 0, "created"
+        for change in changes(self.history, self.as_of, self.cause_id):
+            last, recorded = change, change.recorded
+            if recorded.round != self.matches.round:
+                self._close_matches(recorded.round)
+            match change.event:
                 case CauseCreated() as event:
-                    created = event
-                    self._created(recorded)
+                    created, since = event, recorded.round
+                    evidence = story_of(self.history, recorded, full=self.full)
+                    new = evidence.new_label is not None
+                    self.turns.append(
+                        Created(recorded.round, recorded.position, event.node_id, new, evidence)
+                    )
                 case CausePromoted() as event:
+                    since, how = recorded.round, "promoted"
                     self._promoted(recorded, event)
                 case CauseMatched() as event:
-                    self._matched(recorded, event)
+                    self.matches.add(change, event, self.evidence)
                 case CauseReactivated() as event:
-                    self.reactivation = recorded, event
-                    self.state, self.frequency, self.since, self.how = (
-                        "active",
-                        1,
-                        recorded.round,
-                        "reactivated",
-                    )
-                    self.matches.frequency = 1
+                    since, how = recorded.round, "reactivated"
+                    self.matches.reactivation = recorded, event
+                    self.matches.frequency = change.frequency
         assert created is not None
-        self._close_matches()
+        assert last is not None
+        self._close_matches(0)
         node_id, label, merges = self._node(created.node_id)
         self.turns += merges
         self.turns += self._sampled()
@@ -147,24 +235,16 @@ class _Reader:
             created.description,
             node_id,
             label,
-            self.state,
-            self.frequency,
-            self.since,
-            self.how,
+            last.state,
+            last.frequency,
+            since,
+            how,
             tuple(self.turns),
             self._effect(),
         )
 
-    def _created(self, recorded: Recorded) -> None:
-        evidence = story_of(self.history, recorded, full=self.full)
-        self.state, self.frequency, self.since = "active", 1, recorded.round
-        new_node = evidence.new_label is not None
-        node_id = expect(recorded, CauseCreated).node_id
-        self.turns.append(Created(recorded.round, recorded.position, node_id, new_node, evidence))
-
     def _promoted(self, recorded: Recorded, event: CausePromoted) -> None:
-        aimed = self.aimed.get(recorded.round, _Aimed())
-        self.state, self.frequency, self.since, self.how = "mastered", 0, recorded.round, "promoted"
+        aimed = self.aimed.get(recorded.round, Aimed())
         self.promoted_rounds[recorded.event_id] = recorded.round
         self.turns.append(
             Promoted(
@@ -180,119 +260,91 @@ class _Reader:
             )
         )
 
-    def _matched(self, recorded: Recorded, event: CauseMatched) -> None:
-        if self.state == "active":
-            self.frequency += 1
-        kept, first = self.matches.kept, event.via not in self.matches.via
-        self.matches.via[event.via] += 1
-        self.matches.frequency, self.matches.position = self.frequency, recorded.position
-        if self.evidence is None or len(kept) < self.evidence:
-            kept.append(recorded)
-        elif first and kept:  # recurrence or deduplication: one of each is told
-            kept[-1] = recorded
-
-    def _close_matches(self) -> None:
+    def _close_matches(self, following: int) -> None:
         """Tell the matches of the round that ended: as a reactivation if they undid a promotion."""
-        matches, reactivation = self.matches, self.reactivation
-        self.matches, self.reactivation = _Matches(), None
+        matches, self.matches = self.matches, _Matches(following)
         total = matches.via.total()
         if total == 0:
             return
         recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
         evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
         told = (total, recurrences, deduplications, matches.frequency, evidence)
-        if reactivation is None:
-            self.turns.append(Counted(self.match_round, matches.position, *told))
+        if matches.reactivation is None:
+            self.turns.append(Counted(matches.round, matches.position, *told))
             return
-        recorded, event = reactivation
+        recorded, event = matches.reactivation
         promoted_round = self.promoted_rounds.get(event.promotion)
         turn = Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
         self.turns.append(turn)
 
     def _node(self, node_id: str) -> tuple[str, str, list[Turn]]:
         """Node and label now, and the merges on the way."""
-        label, turns = "", []
-        similarities: dict[tuple[str, str], NodePairJudged] = {}
-        for recorded in self.history.events(NodeCreated, NodePairJudged, NodesMerged, as_of=self.as_of):
-            match recorded.event:
-                case NodeCreated() as event if event.node_id == node_id:
-                    label = event.label
-                case NodePairJudged(merge=True) as event:
-                    similarities[_pair(*event.nodes)] = event
-                case NodesMerged() as event if node_id in (event.survivor, event.absorbed):
-                    judged = similarities.get(_pair(event.survivor, event.absorbed))
-                    call = judged.call if judged and self.full else None
-                    turns.append(
-                        Merged(
-                            recorded.round,
-                            recorded.position,
-                            event.survivor,
-                            event.absorbed,
-                            event.label,
-                            judged.similarity if judged else None,
-                            node_id == event.absorbed,
-                            asked(self.history, "consolidation (Prompt 4)", call) if call else None,
-                        )
-                    )
-                    node_id, label = event.survivor, event.label
+        walked = nodes(self.history, self.as_of)
+        turns: list[Turn] = []
         first = next(turn.round for turn in self.turns if isinstance(turn, Created))
-        return node_id, label, [turn for turn in turns if turn.round >= first]
-
-    def _sampled(self) -> list[Turn]:
-        found: list[Turn] = []
-        config = settings_of(self.history.configuration(self.as_of).config)
-        for recorded in self.history.events(RoundOpened, as_of=self.as_of):
-            event = expect(recorded, RoundOpened)
-            weight = next((w.frequency for w in event.weights if w.cause_id == self.cause_id), 0)
-            aimed = self.aimed.get(recorded.round)
-            if not weight and aimed is None:
-                continue
-            aimed = aimed or _Aimed()
-            found.append(
-                Sampled(
-                    recorded.round,
-                    recorded.position,
-                    Fraction(event.epsilon),
-                    Fraction(weight, event.failures) if event.failures else Fraction(0),
-                    weight,
-                    event.failures,
-                    aimed.questions,
-                    aimed.stitched,
-                    dict(aimed.verdicts),
-                    aimed.mean,
-                    config.theta_up,
+        for merge in walked.way(node_id):
+            call = merge.judged.call if merge.judged and self.full else None
+            if merge.recorded.round >= first:
+                turns.append(
+                    Merged(
+                        merge.recorded.round,
+                        merge.recorded.position,
+                        merge.survivor,
+                        merge.absorbed,
+                        merge.label,
+                        merge.judged.similarity if merge.judged else None,
+                        node_id == merge.absorbed,
+                        asked(self.history, "consolidation (Prompt 4)", call) if call else None,
+                    )
                 )
+            node_id = merge.survivor
+        return node_id, walked.labels[node_id], turns
+
+    def _sampled(self) -> Iterator[Turn]:
+        for round_ in played(self.history, self.as_of):
+            weight = round_.frequency(self.cause_id) or 0
+            if not weight and round_.number not in self.aimed:
+                continue
+            aimed = self.aimed.get(round_.number, Aimed())
+            settings, failures = round_.configured.settings, round_.schedule.failures
+            yield Sampled(
+                round_.number,
+                round_.position,
+                round_.epsilon,
+                probability(weight, failures),
+                weight,
+                failures,
+                aimed.questions,
+                aimed.stitched,
+                dict(aimed.verdicts),
+                aimed.tally.score if aimed.tally else None,
+                settings.theta_up,
+                reaches(aimed.tally, settings),
             )
-        return found
 
     def _effect(self) -> Effect | None:
-        """On the schedule after the last commit, if the cause was counted by then."""
+        """On the schedule of the round after the last commit, if the cause was counted by then."""
         done = [c for c in self.history.commits if c.recorded.position <= self.as_of.position]
         if not done or done[-1].round < min(
             turn.round for turn in self.turns if not isinstance(turn, Sampled)
         ):
             return None
-        commit = done[-1].event
-        state = self.history.state(done[-1].as_of)
+        commit, number = done[-1].event, done[-1].round
+        after = min(self.history.after(number), self.as_of, key=lambda point: point.position)
+        state = self.history.state(after)
         cause = state.causes.get(self.cause_id)
         if cause is None or not commit.failures:
             return None
         without = commit.failures - cause.frequency
         reference = commit.reference_failures
-        if commit.reference_round == done[-1].round and reference is not None:
+        if commit.reference_round == number and reference is not None:
             reference -= cause.frequency
-        settings = state.settings
-        next_ = Fraction(commit.epsilon_next)
         return Effect(
-            done[-1].round + 1,
-            next_,
-            next_epsilon(settings, without, reference),
-            Fraction(cause.frequency, commit.failures),
+            number + 1,
+            state.epsilon,
+            next_epsilon(state.settings, without, reference),
+            probability(cause.frequency, commit.failures),
         )
-
-
-def _pair(a: str, b: str) -> tuple[str, str]:
-    return (a, b) if int(a[1:]) < int(b[1:]) else (b, a)
 
 
 def chosen(turns: tuple[Turn, ...], event: str) -> tuple[Turn, ...]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from diagevo.memory.retention import by_round
 from diagevo.report.figure import (
     Figure,
     Missing,
@@ -109,10 +110,11 @@ def schedule(materials: Sequence[Material]) -> Figure | Missing:
         panel("z", "z = F / reference", SERIES[4], lowest=True),
         spacing=14,
     )
-    k = material.config.get("schedule", {}).get("k", "1/2")
+    numbers = [facts.round for facts in material.rounds]
+    k = by_round(numbers, [f"k = {material.configured[number].settings.k}" for number in numbers])
     caption = (
         "The schedule (Equation 1): ε of each round and of the next one; F, the failures counted in current"
-        f" active episodes after the round's commit; z, F over its reference round. k = {k}."
+        f" active episodes after the round's commit; z, F over its reference round; {k}."
         f" {material.setting}"
     )
     return Figure(chart, rows, caption)

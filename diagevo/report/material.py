@@ -8,14 +8,16 @@ from typing import Any
 
 from sqlalchemy import select
 
+from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory import events
 from diagevo.memory.artifacts import ARTIFACT
+from diagevo.memory.configured import Configured
 from diagevo.memory.database import Database
 from diagevo.memory.history import History
-from diagevo.memory.retention import Filter, filter_of
 from diagevo.memory.tables import CauseHistoryRow, table
+from diagevo.memory.timeline.rounds import epsilon_after
 from diagevo.selfplay.equivalence import AnswerChecker
 
 HISTORY = table(CauseHistoryRow)
@@ -23,7 +25,8 @@ HISTORY = table(CauseHistoryRow)
 
 @dataclass(frozen=True, slots=True)
 class RoundFacts:
-    """A committed round. ε is the one the round was played under; F and z are its commit's."""
+    """A committed round. ε is the one the round was played under, and ε next that of the next round; F and z
+    are its commit's."""
 
     round: int
     epsilon: Fraction
@@ -107,7 +110,7 @@ class Material:
     run_id: str
     configuration: events.RunConfigured | None
     rounds: tuple[RoundFacts, ...] = ()
-    filters: dict[int, Filter] = field(default_factory=dict)
+    configured: dict[int, Configured] = field(default_factory=dict)
     """In force in each round; a fork may have changed it."""
     candidates: tuple[Candidate, ...] = ()
     causes: tuple[CauseRound, ...] = ()
@@ -157,10 +160,8 @@ def gather(history: History) -> Material:
     created: dict[int, int] = defaultdict(int)
     seconds: dict[tuple[int, str], float] = defaultdict(float)
     validations: list[Validation] = []
-    configured: events.RunConfigured | None = None
-    filters: dict[int, Filter] = {}
+    in_force: dict[int, Configured] = {}
     for recorded in history.events(
-        events.RunConfigured,
         events.RoundOpened,
         events.CandidateScored,
         events.CausePromoted,
@@ -174,11 +175,9 @@ def gather(history: History) -> Material:
         if number and number not in committed:
             continue
         match recorded.event:
-            case events.RunConfigured() as event:
-                configured = event
             case events.RoundOpened() as event:
                 opened[number] = event
-                filters[number] = filter_of({} if configured is None else configured.config)
+                in_force[number] = history.in_force(recorded.position)
             case events.CandidateScored() as event:
                 scored.append((number, event))
             case events.CausePromoted() as event:
@@ -206,9 +205,17 @@ def gather(history: History) -> Material:
         labels = Oracle(history.database, history.run_id).accuracy(checker)
     return Material(
         run_id=history.run_id,
-        configuration=configured,
-        rounds=tuple(_facts(number, opened[number], event) for number, event in sorted(committed.items())),
-        filters=filters,
+        configuration=history.configurations[-1].event if history.configurations else None,
+        rounds=tuple(
+            _facts(
+                number,
+                opened[number],
+                event,
+                epsilon_after(history, number, event.failures, event.reference_failures),
+            )
+            for number, event in sorted(committed.items())
+        ),
+        configured=in_force,
         candidates=tuple(_candidate(number, event, texts) for number, event in scored),
         causes=tuple(causes),
         created=dict(created),
@@ -223,14 +230,15 @@ def gather(history: History) -> Material:
     )
 
 
-def _facts(number: int, opened: events.RoundOpened, committed: events.RoundCommitted) -> RoundFacts:
-    reference = committed.reference_failures
+def _facts(
+    number: int, opened: events.RoundOpened, committed: events.RoundCommitted, following: Fraction
+) -> RoundFacts:
     return RoundFacts(
         number,
         Fraction(opened.epsilon),
-        Fraction(committed.epsilon_next),
+        following,
         committed.failures,
-        Fraction(committed.failures, reference) if reference else None,
+        z(committed.failures, committed.reference_failures),
         committed.active,
         committed.mastered,
         committed.nodes,

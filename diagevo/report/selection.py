@@ -2,9 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
-from diagevo.memory.retention import Filter, by_round
+from diagevo.equations.filter import verdict
+from diagevo.equations.settings import Filter
+from diagevo.memory.retention import by_round
 from diagevo.progress import PAPER_SHARES, STAGES
 from diagevo.report.figure import (
     DASHES,
@@ -81,15 +84,16 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
 
     rows: Rows = []
     for facts in material.rounds:
-        low, high = material.filters[facts.round].p_low, material.filters[facts.round].p_high
+        band = replace(material.configured[facts.round].filter, variant="double")
         of_round = [c for c in material.candidates if c.round == facts.round]
-        inside = [
-            c
+        shares = Counter(
+            (Fraction(c.first, c.responses), Fraction(c.second, c.responses), c.first > 0)
             for c in of_round
-            if c.verdict != "invalid" and c.first and low <= Fraction(c.first, c.responses) <= high
-        ]
+            if c.verdict != "invalid"
+        )
         for tau in TAUS:
-            kept = sum(c.first >= tau * c.second for c in inside)
+            chosen = replace(band, tau=tau)
+            kept = sum(count for share, count in shares.items() if verdict(*share, chosen) == "kept")
             rows.append(
                 {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
             )
@@ -107,7 +111,9 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
         ),
     )
     rule = (
-        alt.Chart(data([{"tau": tau} for tau in sorted({float(f.tau) for f in material.filters.values()})]))
+        alt.Chart(
+            data([{"tau": t} for t in sorted({float(c.filter.tau) for c in material.configured.values()})])
+        )
         .mark_rule(strokeDash=[2, 3], color="#8A8A8A")
         .encode(x="tau:Q")
     )
@@ -125,7 +131,7 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
 def _by_round(material: Material, words: Callable[[Filter], str]) -> str:
     """What the words say of the filter, with its rounds where a fork has changed it."""
     numbers = [facts.round for facts in material.rounds]
-    return by_round(numbers, [words(material.filters[number]) for number in numbers])
+    return by_round(numbers, [words(material.configured[number].filter) for number in numbers])
 
 
 def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:

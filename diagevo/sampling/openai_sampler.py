@@ -36,9 +36,7 @@ class OpenAISampler:
 
         `extra`: further fields of the request that a server understands.
         """
-        from openai import OpenAI
-
-        from diagevo.sampling.bounded import client
+        from openai import DefaultHttpxClient, OpenAI
 
         remember(None if api_key == "none" else api_key)
         self._url = base_url
@@ -51,7 +49,7 @@ class OpenAISampler:
             timeout=timeout,
             max_retries=retries,
             # Not through the proxy of a cluster's environment to a server on this machine.
-            http_client=client(timeout, trust_env=not here),
+            http_client=DefaultHttpxClient(trust_env=False) if here else None,
         )
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="openai-sampler")
 
@@ -119,7 +117,7 @@ class OpenAISampler:
                 f" {masked(error.message)}",
                 hint="Check the model's name, the key, and the length of prompts and responses.",
             ) from error
-        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: no JSON, or too deep
+        except OpenAIError as error:
             raise ServiceError(
                 f"{self._url} gave a reply that cannot be read: {masked(str(error))}"
             ) from error

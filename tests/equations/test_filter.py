@@ -3,10 +3,15 @@ from fractions import Fraction
 import pytest
 
 from diagevo.config.models import FilterConfig
-from diagevo.equations.filter import verdict
+from diagevo.equations import filter as equation
+from diagevo.memory.configured import filter_in
 from diagevo.selfplay.votes import Votes
 
 PAPER = FilterConfig()
+
+
+def verdict(votes: Votes, settings: FilterConfig) -> str:
+    return equation.verdict(votes.p1, votes.p2, votes.label is not None, filter_in(settings))
 
 
 def votes(*sizes: int, responses: int = 12) -> Votes:

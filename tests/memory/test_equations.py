@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.equations.schedule import epsilon, probabilities
 from diagevo.errors import OutOfOrderError
 from diagevo.memory.events import Embedder, NodePairJudged, RunConfigured
 from diagevo.memory.memory import Memory
-from diagevo.memory.schedule import epsilon, probabilities
 from tests.memory.play import (
     candidate,
     failure,

@@ -2,48 +2,66 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import diagevo
-from diagevo.config.models import FilterConfig
 from diagevo.equations.filter import verdict
+from diagevo.memory.configured import filter_of
+from diagevo.memory.memory import Memory
 from diagevo.memory.schedule import Draw
 from diagevo.selfplay.votes import Votes
 from tests.memory_audit.played import CONFIG, Player
 
-FILTER = FilterConfig()
 
-
-def play_randomly(url: str, run: str, seed: int, *, root: Path, rounds: int = 4, pool: int = 10) -> None:
+def play_randomly(
+    url: str,
+    run: str,
+    seed: int,
+    *,
+    root: Path,
+    rounds: int = 4,
+    pool: int = 10,
+    config: dict[str, Any] | None = None,
+) -> None:
     """`rounds` rounds of `pool` candidates each, drawn from the memory's own schedule."""
     rng = random.Random(seed)
-    config = {
+    chosen = {
         **CONFIG,
         "memory": {**CONFIG["memory"], "theta_up": rng.choice(["3/5", "7/10", "17/24"])},
         "schedule": {"k": rng.choice(["1/5", "1/2", "2"])},
     }
     with diagevo.open(url, run, root=root) as memory:
-        player = Player(memory)
-        player.configure(config)
-        for number in range(1, rounds + 1):
-            player.open(number)
-            draws = memory.schedule(number).draw(pool, seed=rng.randrange(1000))
-            kept = _score(player, rng, draws)
-            _fail(player, rng, kept)
-            if len(memory.state.nodes) > 1 and rng.random() < 0.5:
-                a, b = sorted(rng.sample(sorted(memory.state.nodes), 2), key=lambda n: int(n[1:]))
-                player.merge(a, b, 0.6, rng.choice([None, f"joined in round {number}"]))
+        Player(memory).configure(chosen if config is None else config)
+        play_on(memory, rng, rounds=rounds, pool=pool)
+
+
+def play_on(memory: Memory, rng: random.Random, *, rounds: int, pool: int, commit: bool = True) -> None:
+    """Play on as the run is configured now. Without `commit` the last round stays open."""
+    player = Player(memory)
+    last = memory.state.round + rounds
+    for number in range(memory.state.round + 1, last + 1):
+        player.open(number)
+        draws = memory.schedule(number).draw(pool, seed=rng.randrange(1000))
+        kept = _score(player, rng, draws)
+        _fail(player, rng, kept)
+        if len(memory.state.nodes) > 1 and rng.random() < 0.5:
+            a, b = sorted(rng.sample(sorted(memory.state.nodes), 2), key=lambda n: int(n[1:]))
+            player.merge(a, b, 0.6, rng.choice([None, f"joined in round {number}"]))
+        if commit or number < last:
             player.commit()
 
 
 def _score(player: Player, rng: random.Random, draws: list[Draw]) -> list[str]:
     candidates = []
+    judged_by = filter_of(player.memory.state.config or {})
     for draw in draws:
         counts, left = [], 12
         while left > 0 and len(counts) < 4:
             counts.append(rng.randint(1, left))
             left -= counts[-1]
         votes = Votes(12, tuple((str(i), c) for i, c in enumerate(counts)), ())
-        said = "invalid" if rng.random() < 0.1 else verdict(votes, FILTER)
+        judged = verdict(votes.p1, votes.p2, votes.label is not None, judged_by)
+        said = "invalid" if rng.random() < 0.1 else judged
         given = [] if said == "invalid" else list(votes.votes)
         candidates.append(player.question(draw.index, given, said, draw.cause_id, draw.stitched_cause_id))
     player.score(*candidates)

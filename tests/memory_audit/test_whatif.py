@@ -7,13 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagevo.config.models import FilterConfig
 from diagevo.equations.filter import verdict
+from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
 from diagevo.memory.fork import fork
 from diagevo.memory.history import History, open_history
-from diagevo.memory.retention import Filter, first_changed, retention, retention_by_tau
-from diagevo.memory.whatif import Changes, VoteKind, observations, what_if
+from diagevo.memory.retention import first_changed, keeps, retention, retention_by_tau
+from diagevo.memory.timeline.rounds import VoteKind, observations
+from diagevo.memory.whatif import Changes, what_if
 from diagevo.selfplay.votes import Votes
 from tests.contracts.databases import SQLiteStores
 from tests.memory_audit.played import CONFIG, Player, play
@@ -106,9 +107,9 @@ def test_the_filter_is_that_of_self_play(
     votes: list[int], low: Fraction, high: Fraction, tau, variant
 ) -> None:
     cast = Votes(max(sum(votes), 12), tuple((str(i), c) for i, c in enumerate(votes)), ())
-    played = FilterConfig(p_low=low, p_high=high, tau=tau, variant=variant)
+    played = Filter(low, high, tau, variant)
     kind = VoteKind(cast.responses, cast.first, cast.second, cast.label is not None, True, "", None)
-    assert Filter(low, high, tau, variant).keeps(kind) == (verdict(cast, played) == "kept")
+    assert keeps(played, kind) == (verdict(cast.p1, cast.p2, cast.label is not None, played) == "kept")
 
 
 def test_a_stricter_filter_is_exact_in_what_it_keeps_and_names_the_first_round_to_run_again(
@@ -167,18 +168,19 @@ def forked(sqlite_stores: SQLiteStores, tmp_path: Path):
 
 def test_a_fork_with_another_threshold_is_replayed_under_both(forked: History) -> None:
     told = what_if(observations(forked, forked.end), Changes())
-    assert [r.epsilon_next for r in told.rounds] == [Fraction(1, 3), Fraction(2, 7), Fraction(8, 13)]
+    assert [r.epsilon_next for r in told.rounds] == [Fraction(1, 3), Fraction(8, 13), Fraction(8, 13)]
     assert not any(r.differs for r in told.rounds)
 
 
 def test_a_k_that_the_fork_gave_up_draws_its_first_round_in_another_way(forked: History) -> None:
     told = what_if(observations(forked, forked.end), Changes(k=Fraction(1, 2)))
-    # ε₃ would have been 2/7, and was 4/(4 + 5/2) = 8/13, though the commit of round 2 comes out alike.
+    # ε₃ would have been 2/7, and was 4/(4 + 5/2) = 8/13: the fork's k, and not that of the commit of round 2.
     assert [(r.status, r.epsilon_next) for r in told.rounds] == [
         ("exact", Fraction(1, 3)),
         ("exact", Fraction(2, 7)),
         ("open-loop", Fraction(2, 7)),
     ]
+    assert [r.recorded_epsilon_next for r in told.rounds[1:]] == [Fraction(8, 13)] * 2
     assert told.diverges == 3
 
 

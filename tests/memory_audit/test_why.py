@@ -11,8 +11,7 @@ from diagevo.memory.history import History
 from diagevo.memory.nodes import why_node
 from diagevo.memory.questions import question_story
 from diagevo.memory.references import Reference
-from diagevo.memory.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
-from diagevo.memory.why import chosen, why_cause
+from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled, chosen, why_cause
 from tests.contracts.databases import Store
 from tests.memory_audit.played import C1, C2, Player
 

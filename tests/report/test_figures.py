@@ -81,9 +81,10 @@ def test_each_round_is_judged_by_the_filter_it_was_played_with(material: Materia
         for number in (1, 2)
         for i, (a, b) in enumerate(votes)
     )
-    wide = replace(material.filters[1], p_high=Fraction(1), tau=Fraction(2))
+    first = material.configured[1]
+    wide = replace(first, filter=replace(first.filter, p_high=Fraction(1), tau=Fraction(2)))
     forked = replace(
-        material, rounds=material.rounds[:2], candidates=candidates, filters={**material.filters, 2: wide}
+        material, rounds=material.rounds[:2], candidates=candidates, configured={1: first, 2: wide}
     )
     result = retention([forked])
     assert isinstance(result, Figure)

@@ -269,8 +269,7 @@ def test_a_set_and_a_tuple_are_compared_once_a_pair():
     """Forty levels of `{1, …}` against `(1, …)`: each level compared what it holds twice and more."""
     a, b = "\\{1," * 40 + "2" + "\\}" * 40, "(1," * 40 + "3" + ")" * 40
     fresh()
-    for text in (a, b):
-        reading.readings(text)
+    reading.readings(a), reading.readings(b)
     assert lines(lambda: comparison.decide(a, b), BOUND) <= 50 * 40 * 40
 
 

@@ -1,0 +1,35 @@
+"""The numbers that the equations read, and what an ablation holds them at. Plain values."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import msgspec
+
+Policy = Literal["frequency", "free", "targeted", "fixed"]
+Stitching = Literal["node", "random", "off"]
+Variant = Literal["double", "absolute", "none"]
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Of promotion (Equation 7), of the schedule (Equation 1) and of the draws."""
+
+    theta_up: Fraction
+    promotion_questions: int
+    """Questions that a promotion needs at least; the paper's |P| > 0 is 1."""
+    state_updates: bool
+    k: Fraction
+    policy: Policy
+    fixed_epsilon: Fraction | None
+    stitching: Stitching
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Of Equation 3. The variant `absolute` leaves τ out, `none` both constraints."""
+
+    p_low: Fraction
+    p_high: Fraction
+    tau: Fraction
+    variant: Variant = "double"

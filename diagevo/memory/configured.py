@@ -1,0 +1,63 @@
+"""A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
+because another trainer may have written only what is its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diagevo.config.models import FilterConfig, MemoryConfig, ScheduleConfig
+from diagevo.equations.settings import Filter, Settings
+from diagevo.exact import fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What was in force in a round."""
+
+    config: Mapping[str, Any]
+    """As it is stored."""
+    settings: Settings
+    filter: Filter
+    theta_dup: float
+    """Above this cosine the diagnostician is asked about duplicates."""
+
+
+def configured(config: Mapping[str, Any]) -> Configured:
+    """Read a stored configuration."""
+    theta_dup = config.get("memory", {}).get("theta_dup", MemoryConfig.model_fields["theta_dup"].default)
+    return Configured(config, settings_of(config), filter_of(config), float(theta_dup))
+
+
+def settings_of(config: Mapping[str, Any]) -> Settings:
+    """What the schedule and the promotions are made with."""
+    memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
+    schedule = ScheduleConfig.model_validate(_known(ScheduleConfig, config.get("schedule", {})))
+    return Settings(
+        memory.theta_up,
+        memory.promotion_questions,
+        memory.state_updates,
+        schedule.k,
+        schedule.policy,
+        schedule.fixed_epsilon,
+        schedule.stitching,
+        int(config.get("seed", 0)),
+    )
+
+
+def filter_of(config: Mapping[str, Any]) -> Filter:
+    """What the candidates are judged by."""
+    section, fields = config.get("filter", {}), FilterConfig.model_fields
+    low, high, tau = (
+        fraction(str(section.get(name, fields[name].default))) for name in ("p_low", "p_high", "tau")
+    )
+    return Filter(low, high, tau, section.get("variant", fields["variant"].default))
+
+
+def filter_in(config: FilterConfig) -> Filter:
+    """The filter of a configuration that is not stored yet."""
+    return Filter(config.p_low, config.p_high, config.tau, config.variant)
+
+
+def _known(section: type[MemoryConfig] | type[ScheduleConfig], values: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration may hold keys of another version; those of this one decide."""
+    return {key: value for key, value in values.items() if key in section.model_fields}

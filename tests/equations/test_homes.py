@@ -1,0 +1,101 @@
+"""Each equation of the paper has one home, and what names an equation names it by the paper's number."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAPER = ROOT.parent / "shared" / "paper" / "diagevo.tex"
+LABELS = {
+    1: "eq:eps",
+    2: "eq:mixed_generation",
+    3: "eq:filtering",
+    4: "eq:memory_representation",
+    5: "eq:comparative_extraction",
+    6: "eq:promotion_score",
+    7: "eq:provisional_promotion",
+    8: "eq:state_frequency_transition",
+    9: "eq:uncertainty_reward",
+    10: None,
+    11: "eq:challenger_reward",
+}
+"""The number that LaTeX gives, and the label; the distance between questions has none."""
+HOMES = {
+    "1, z": "diagevo.equations.schedule.z",
+    "1, ε": "diagevo.equations.schedule.epsilon",
+    "1, p": "diagevo.equations.schedule.probability",
+    "2, the weight of a cause": "diagevo.equations.schedule.aimed_share",
+    "2, one draw": "diagevo.equations.schedule.draw",
+    "3": "diagevo.equations.filter.verdict",
+    "4": "diagevo.memory.model.MemoryState",  # what a memory is: a type
+    "5": "diagevo.diagnosis.diagnostician.Diagnostician.extract",  # a model's answer, not arithmetic
+    "6": "diagevo.equations.states.Tally.score",
+    "7": "diagevo.equations.states.provisional",
+    "8": "diagevo.equations.states.counted",
+    "9": "diagevo.equations.rewards.uncertainty",
+    "10": "diagevo.equations.repetition.distances",
+    "11": "diagevo.equations.rewards.challenger_rewards",
+}
+"""A docstring that begins "Equation N:" (or "Equation N, part:") says: here it is."""
+_HOME = re.compile(r"Equation (\d+(?:, [^:]+)?):")
+_THRESHOLDS = {"p_low", "p_high", "tau", "theta_up"}
+
+
+def _sources() -> Iterator[tuple[str, ast.Module]]:
+    for folder, package in ((ROOT / "diagevo", "diagevo"), (ROOT / "cli", "diagevo.cli")):
+        for file in sorted(folder.rglob("*.py")):
+            parts = file.relative_to(folder).with_suffix("").parts
+            yield ".".join((package, *parts)).removesuffix(".__init__"), ast.parse(file.read_text())
+
+
+def _documented(tree: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """Every class and function below `tree` with its docstring."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield f"{name}.{node.name}", ast.get_docstring(node) or ""
+            yield from _documented(node, f"{name}.{node.name}")
+
+
+def test_every_equation_has_exactly_one_home() -> None:
+    found: dict[str, list[str]] = {}
+    for module, tree in _sources():
+        for name, text in _documented(tree, module):
+            if (home := _HOME.match(text)) is not None:
+                found.setdefault(home[1], []).append(name)
+    assert found == {equation: [name] for equation, name in HOMES.items()}
+    assert {int(equation.split(",")[0]) for equation in HOMES} == set(LABELS)
+
+
+def test_the_numbers_are_the_papers() -> None:
+    if not PAPER.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    equations = re.findall(r"\\begin\{equation\}(.*?)\\end\{equation\}", PAPER.read_text(), re.DOTALL)
+    labels = [re.search(r"\\label\{(.+?)\}", equation) for equation in equations]
+    assert {n: label and label[1] for n, label in enumerate(labels, 1)} == LABELS
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | {
+        n.id for n in ast.walk(node) if isinstance(n, ast.Name)
+    }
+
+
+def test_no_threshold_is_compared_and_no_failures_are_divided_outside_the_equations() -> None:
+    """A second copy of an inequality or of z is how two answers come to differ."""
+    copies = []
+    for module, tree in _sources():
+        if module.startswith(("diagevo.equations.", "diagevo.config.")):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                against = [_names(side) & _THRESHOLDS for side in (node.left, *node.comparators)]
+                if any(against) and not all(against):  # two bounds beside each other are no votes
+                    copies.append(f"{module}:{node.lineno}")
+            if isinstance(node, ast.Call) and "Fraction" in _names(node.func) and len(node.args) == 2:
+                named = _names(node.args[1])
+                if any("reference" in name or name == "failures" for name in named):
+                    copies.append(f"{module}:{node.lineno}")
+    assert copies == []
