@@ -190,7 +190,7 @@ def _add_the_rest(path: Path) -> None:
         row = dict.fromkeys((c.name for c in EVALUATION.c), None)
         named = {"benchmark": "math500", "model": "solver", "conditions": CONDITIONS, "questions": 1}
         row |= {"evaluation_id": "e1", "run_id": RUN, "round": 1, "began_at": "2026-01-01", **named}
-        row |= {"metrics": '{"mean_at_k":0.5}', "finished_at": "2026-01-02"}
+        row |= {"metrics": '{"score":0.5,"score_se":0.1,"mean_at_k":0.5}', "finished_at": "2026-01-02"}
         connection.execute(EVALUATION.insert().values(row))
         for values in (
             """evaluation_result VALUES ('e1', 0, 'algebra', 'number', '[]', '4', '["4"]', '[false]',
