@@ -5,7 +5,7 @@ READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test test-vllm check bench bench-gpu clean
+.PHONY: setup train test test-vllm check docs pictures bench bench-gpu clean
 
 setup: $(READY)
 
@@ -51,6 +51,22 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/pyright
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose.yaml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	$(BIN)/zizmor --quiet --offline .github
+	$(BIN)/pre-commit validate-config
+
+# Any warning is an error: a broken link, a page that nobody points to.
+docs: $(READY)
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+# The pictures of the documentation, from a run of its own: about ten minutes.
+pictures: $(READY)
+	$(BIN)/python docs/pictures.py
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks
@@ -61,4 +77,4 @@ bench-gpu: $(READY)
 	$(BIN)/python -m tests.benchmarks.bench_gpu
 
 clean:
-	rm -rf .venv .venv-vllm build dist *.egg-info
+	rm -rf .venv .venv-vllm build dist *.egg-info docs/_build

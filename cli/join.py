@@ -39,7 +39,7 @@ def join(
     The run's folder must be on a disk that all machines see, and the log in PostgreSQL.
     """
     from diagevo.memory.database import Database
-    from diagevo.memory.lease import writer
+    from diagevo.memory.lease import Watch
     from diagevo.memory.migrate import prepare
     from diagevo.memory.opening import runs_folder
     from diagevo.training.machines import join
@@ -53,7 +53,7 @@ def join(
         join(
             runs_folder(database) / run_id,
             machine,
-            is_played=lambda: writer(database, run_id) is not None,
+            is_played=Watch(database, run_id).look,
             say=lambda text: render.say(call, text),
         )
     finally:

@@ -114,14 +114,12 @@ def import_(
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> None:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
-    from diagevo.memory.bundle import check_bundle, import_bundle, read_manifest, strangers
+    from diagevo.memory.bundle import check_bundle, import_bundle
     from diagevo.memory.database import Database
     from diagevo.memory.migrate import prepare
 
-    manifest = read_manifest(folder)
-    if others := strangers(folder, manifest):
-        render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
     if check:
+        _tell_strangers(call, folder)
         manifest = check_bundle(folder)
         text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"
         render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
@@ -129,11 +127,19 @@ def import_(
     database = Database(call.database)
     try:
         prepare(database, create=True)
+        _tell_strangers(call, folder)
         written = import_bundle(folder, database, name)
     finally:
         database.close()
     text = f"{written.run_id}: {written.events} events, {written.round} rounds\n  chain head {written.hash}\n"
     render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
+
+
+def _tell_strangers(call: Call, folder: Path) -> None:
+    from diagevo.memory.bundle import read_manifest, strangers
+
+    if others := strangers(folder, read_manifest(folder)):
+        render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
 
 
 def _rebuilding() -> Any:

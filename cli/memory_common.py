@@ -69,7 +69,8 @@ def config_of(call: Call, history: "History") -> "Config":
 
     if call.config is not None or call.profile is not None:
         return call.load_config()
-    values, given = copy.deepcopy(history.configuration().config), from_settings(call.settings)
+    values = copy.deepcopy(call.config_in_log(history, history.configuration().config))
+    given = from_settings(call.settings)
     for path, value in given.values.items():
         inner = values
         for name in path[:-1]:

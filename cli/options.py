@@ -3,7 +3,7 @@
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +15,8 @@ from diagevo.errors import ConfigError, DiagEvoError
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
     from diagevo.config.models import Config
+    from diagevo.config.sources import KeyPath
+    from diagevo.memory.history import History
 
 RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 
@@ -63,6 +65,22 @@ class Call:
 
         return resolve(file=self.config, settings=self.settings, profile=self.profile)
 
+    def own_words(self) -> "dict[KeyPath, Any]":
+        """What the user's own files, variables and `--set` say, by key."""
+        from diagevo.config.loading import own_layers
+
+        layers = own_layers(file=self.config, settings=self.settings)
+        return {path: value for layer in reversed(layers) for path, value in layer.values.items()}
+
+    def config_in_log(self, history: "History", stored: "Mapping[str, Any]") -> dict[str, Any]:
+        """`stored`, a configuration of the run, as it may be used here: of a run from outside, what reaches
+        other machines counts only in the user's own words. Raises ConfigError."""
+        from diagevo.config.outside import said_again
+
+        if history.log.imported(history.run_id) is None:
+            return dict(stored)
+        return said_again(stored, history.run_id, self.own_words())
+
     def load_config(self) -> "Config":
         return self.resolve().config
 
@@ -90,7 +108,9 @@ _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and error
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of our bugs.")]
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
 _Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
-_Format = Annotated[RowFormat, typer.Option("--format", help="How rows are printed.")]
+_Format = Annotated[
+    RowFormat, typer.Option("--format", help="How rows are printed; csv puts ' before a formula.")
+]
 _Output = Annotated[
     Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
 ]

@@ -228,7 +228,8 @@ def fork(
 
     history = open_history(call.database, call.run if run is None else run)
     try:
-        config = _reconfigured(history.configuration(history.commit(round).as_of).config, call.settings)
+        stored = history.configuration(history.commit(round).as_of).config
+        config = _reconfigured(call.config_in_log(history, stored), call.settings)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config)

@@ -78,13 +78,14 @@ def stored_config(history: "History") -> "Config":
 @contextmanager
 def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]:
     """The solver of a run after a round; 0 is the model it started from."""
+    from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject
     from diagevo.evaluation.sources import checkpoint_of
     from diagevo.memory.opening import runs_folder
     from diagevo.roles import Roles
     from diagevo.stages import sha256_of
 
-    config = stored_config(history)
+    config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
     run_folder = runs_folder(history.database) / history.run_id
     roles = Roles(config, run_folder / "logs")
     path = checkpoint_of(history, "solver", round)

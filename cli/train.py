@@ -1,9 +1,10 @@
 """`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
 
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +18,7 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.config.sources import KeyPath
     from diagevo.run import Until
 
 ROUNDS = (
@@ -72,11 +74,8 @@ def train(
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
     at the next safe point with exit code 75, the second at once.
     """
-    if resume and (call.settings or call.config or call.profile or seed is not None):
-        raise ConfigError(
-            "a resumed run uses the configuration in its log; options cannot change it",
-            hint="leave them out, or start another run with: diagevo runs fork",
-        )
+    if resume and (not _only_reaching(call) or call.config or call.profile or seed is not None):
+        raise _cannot_change()
     settings = call.settings
     if seed is not None:
         settings = (*settings, f"seed={seed}")
@@ -95,6 +94,7 @@ def train(
     from diagevo.memory.opening import check_name
 
     check_name(run_id)
+    said = _said_again(call, run_id) if resume else {}
     root = _runs_folder(call)
     view = display_for(display, call, run_id)
     stop = StopFlag()
@@ -108,6 +108,7 @@ def train(
                 run_id=run_id,
                 root=root,
                 resume=resume,
+                said=said,
                 observer=view,
                 stop=stop,
                 rounds=rounds,
@@ -118,6 +119,38 @@ def train(
         if display in (None, "live", "plain") and not call.json and view.board.history:
             render.rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+
+
+def _cannot_change() -> ConfigError:
+    return ConfigError(
+        "a resumed run uses the configuration in its log; options cannot change it",
+        hint="leave them out, or start another run with: diagevo runs fork",
+    )
+
+
+def _only_reaching(call: Call) -> bool:
+    """Whether `--set` names nothing but what a run from outside must be told again."""
+    if not call.settings:
+        return True
+    from diagevo.config.outside import REACHING
+    from diagevo.config.sources import from_settings
+
+    return from_settings(call.settings).values.keys() <= set(REACHING)
+
+
+def _said_again(call: Call, run_id: str) -> "dict[KeyPath, Any]":
+    """The user's own words, for a run from outside. Raises ConfigError for `--set` and a run of one's own."""
+    from diagevo.memory.database import Database
+    from diagevo.memory.log import Log
+    from diagevo.memory.migrate import prepare
+
+    with closing(Database(call.database)) as database:
+        prepare(database, create=False)
+        if Log(database).imported(run_id) is not None:
+            return call.own_words()
+    if call.settings:
+        raise _cannot_change()
+    return {}
 
 
 def _need_the_training_stack() -> None:

@@ -28,6 +28,8 @@ def line(
     There is no commit before round 1 to fork from: that is a new run. None where `train` cannot play it,
     because another trainer wrote the configuration.
     """
+    from diagevo.config.outside import REACHING
+
     config = observed[rerun - 1].config
     if rerun == 1:
         words = _train(history, config)
@@ -37,6 +39,8 @@ def line(
     else:
         start = ["runs", "fork", history.run_id, "--round", str(rerun - 1)]
         below = _since(observed[rerun - 2].config, config)
+    if history.log.imported(history.run_id) is not None:  # never put into the user's mouth
+        below = {key: value for key, value in below.items() if tuple(key.split(".")) not in REACHING}
     sets = [
         f"--set {shlex.quote(f'{key}={_text(value)}')}" for key, value in (below | settings(values)).items()
     ]

@@ -4,10 +4,13 @@ import re
 from fractions import Fraction
 
 LONGEST = 600
-"""Characters of a number; the numerator and denominator of what is recorded stay far below."""
+"""Characters of a number."""
 
 LARGEST = 10**308
 """A float goes no further, and figures and exports have a float beside each fraction."""
+
+RECORDED = r"^-?(10{308}|[0-9]{1,308})(/(10{308}|[1-9][0-9]{0,307}))?$"
+"""A fraction as the log has it: what `fraction` reads, written by Python."""
 
 _NUMBER = re.compile(
     r"[-+]?(?:[0-9]+(?:/0*[1-9][0-9]*)?|(?:[0-9]+\.[0-9]*|\.?[0-9]+)(?:e[-+]?0*(?P<power>[0-9]+))?)",
@@ -22,6 +25,6 @@ def fraction(text: str) -> Fraction:
     if written is None or len(written["power"] or "") > 3:
         raise ValueError(f"no number like 0.7 and no fraction like 7/10, of at most {LONGEST} characters")
     value = Fraction(text.strip())
-    if abs(value) > LARGEST:
-        raise ValueError("a number of at most 1e308 is needed")
+    if max(abs(value.numerator), value.denominator) > LARGEST:
+        raise ValueError("a number of at most 1e308, and of at most 308 decimal places, is needed")
     return value

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
+from diagevo.config.outside import said_again
+from diagevo.config.sources import KeyPath
 from diagevo.diagnosis.embedder import identity
 from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
@@ -49,15 +52,17 @@ def train(
     rounds: int | None = None,
     until: Until | None = None,
     max_seconds: float | None = None,
+    said: Mapping[KeyPath, Any] | None = None,
 ) -> int:
     """Play a run up to its last round; returns the last committed round.
 
-    A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it.
+    A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. Of
+    one that was imported, endpoints and keys count only as `said` has them: the user's own words, by key.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
     StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
     """
     with open_memory(database, run_id, root=root, create=not resume) as memory:
-        config = _stored_config(memory) if resume else config
+        config = _stored_config(memory, said or {}) if resume else config
         if config is None:
             raise ConfigError(
                 "a new run needs a configuration", hint="name a profile: diagevo train --profile embedded"
@@ -311,11 +316,15 @@ class Run:
         )
 
 
-def _stored_config(memory: Memory) -> Config:
-    """The configuration that the run was started with."""
+def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
+    """The configuration that the run was started with; what one from outside may not say by itself, as
+    `said`."""
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
-    return of_run(memory.state.config, memory.run_id).config
+    stored = memory.state.config
+    if memory.log.imported(memory.run_id) is not None:
+        stored = said_again(stored, memory.run_id, said)
+    return of_run(stored, memory.run_id).config
 
 
 def _measured(number: int, metrics: Mapping[str, float], samples: int, baseline: float | None) -> str:

@@ -97,11 +97,26 @@ def resolve(
     the process's. Raises ConfigError: which key, where it is written, and the nearest right one.
     """
     environ = os.environ if environ is None else environ
-    layers = [from_settings(tuple(settings)), from_environment(environ)]
+    layers = own_layers(file=file, settings=settings, environ=environ, folder=folder)
     if profile:
         layers[0].put(("profile",), profile, Source("flag", "--profile"))
     elif named := environ.get("DIAGEVO_PROFILE"):
         layers[1].put(("profile",), named, Source("environment", "DIAGEVO_PROFILE"))
+    name = next((layer.values["profile",] for layer in layers if ("profile",) in layer.values), PROFILES[0])
+    layers.append(from_yaml(profile_text(str(name)), f"profile {name}", "profile"))
+    return _resolved(layers)
+
+
+def own_layers(
+    *,
+    file: Path | None = None,
+    settings: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> list[Layer]:
+    """What the user says here and now, highest first: all but profile and defaults. Raises as `resolve`."""
+    environ = os.environ if environ is None else environ
+    layers = [from_settings(tuple(settings)), from_environment(environ)]
     file = file or (Path(environ["DIAGEVO_CONFIG"]) if environ.get("DIAGEVO_CONFIG") else None)
     local = Path(LOCAL_FILE) if folder is None else folder / LOCAL_FILE
     if file is not None:
@@ -110,9 +125,7 @@ def resolve(
         layers.append(from_file(local, "file"))
     if user_file(environ).is_file():
         layers.append(from_file(user_file(environ), "user"))
-    name = next((layer.values["profile",] for layer in layers if ("profile",) in layer.values), PROFILES[0])
-    layers.append(from_yaml(profile_text(str(name)), f"profile {name}", "profile"))
-    return _resolved(layers)
+    return layers
 
 
 def of_profile(name: str) -> Resolved:

@@ -206,7 +206,7 @@ class Endpoint:
                 problem = f"{error.status_code} {_said(error)}"
             except TimeoutError:
                 failed, problem = failed + 1, f"no answer within {self._timeout:g} s"
-            except (openai.APIError, BrokenAnswer, ValueError) as error:
+            except (openai.APIError, BrokenAnswer, ValueError, RecursionError) as error:
                 cause = error.__cause__ or error
                 failed, problem = failed + 1, masked(f"{type(cause).__name__}: {cause}")
             finally:
@@ -274,6 +274,8 @@ def retry_after(headers: Any) -> float | None:
 def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI":
     import openai
 
+    from diagevo.sampling.bounded import async_client
+
     key = key_from(key_env)
     if not key and base_url is None:
         raise ConfigError(
@@ -287,7 +289,7 @@ def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI"
         timeout=timeout,
         max_retries=0,
         # A proxy of the environment cannot reach this machine's loopback.
-        http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if local else None,
+        http_client=async_client(timeout, trust_env=not local),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import func, insert, select, update
 
-from diagevo.errors import ConfigError, NotFoundError
+from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
 from diagevo.memory.database import Database
 from diagevo.memory.tables import table
@@ -75,10 +75,18 @@ def _row_of(answered: Answered) -> dict[str, Any]:
     return row
 
 
+def _decoded(text: Any, what: str) -> Any:
+    """What is stored as JSON, or nothing. Raises DamagedError."""
+    try:
+        return None if text is None else json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise DamagedError(f"{what} cannot be read: {error}") from error
+
+
 def _answered_of(row: Any) -> Answered:
     values = {name: getattr(row, name) for name in Answered.__dataclass_fields__}
     for name in _LISTS:
-        values[name] = None if values[name] is None else json.loads(values[name])
+        values[name] = _decoded(values[name], f"{name} of an answer")
     return Answered(**values)
 
 
@@ -204,10 +212,10 @@ def _evaluation_of(row: Any) -> Evaluation:
         row.round,
         row.benchmark,
         row.model,
-        json.loads(row.conditions),
+        _decoded(row.conditions, f"the conditions of evaluation {row.evaluation_id}"),
         row.questions,
         row.answered,
-        None if row.metrics is None else json.loads(row.metrics),
+        _decoded(row.metrics, f"the metrics of evaluation {row.evaluation_id}"),
         row.began_at,
         row.finished_at,
     )

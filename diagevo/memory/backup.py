@@ -164,12 +164,11 @@ def _runs_of(database: Database) -> tuple[str, ...]:
 def live_runs(database: Database) -> dict[str, str]:
     """Runs whose writer is known to run, or may run on another machine, with its name."""
     found = _holders(database)
-    here = Holder.current()
     live = {}
     for run_id, holder in found:
         known = Holder.parse(holder)
-        if known.host != here.host or known.alive():
-            live[run_id] = f"process {known.pid} on {known.host}"
+        if known.runs() is not False:
+            live[run_id] = known.where()
     return live
 
 

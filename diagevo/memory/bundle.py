@@ -190,7 +190,7 @@ def _take(folder: Path, manifest: Manifest, database: Database, run_id: str) -> 
                 f"the bundle {folder} tells what cannot have been: {error.message}", hint=EXPORT_AGAIN
             ) from error
         _check_end(folder, manifest, contents)
-        written = transcript.finish()
+        written = transcript.finish(imported=manifest.head)
         for add, taken in (
             (put_right(database), contents.texts()),
             (insert_missing(database, REPLY), contents.replies()),

@@ -37,7 +37,8 @@ class Contents:
     """
 
     def __init__(self, folder: Path, form: Form, run_id: str, rows: dict[str, int]) -> None:
-        self.folder, self._form, self._run_id, self._rows = folder, form, run_id, rows
+        self.folder, self._run_id, self._rows = folder, run_id, rows
+        self._form: Form = form
         self.head, self.sequence, self.round = GENESIS, 0, 0
         """Of the events that were read so far."""
         self._models: dict[str, int] = {}

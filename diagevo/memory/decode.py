@@ -11,6 +11,7 @@ import msgspec
 from pydantic import BaseModel
 
 from diagevo.errors import DamagedError
+from diagevo.exact import RECORDED
 from diagevo.memory.events import EVENT_TYPES, Event
 from diagevo.memory.upcast import CURRENT, upcast
 
@@ -24,6 +25,9 @@ UNREAD = {
     "CheckpointEvaluated": {"conditions", "metrics", "questions", "checkpoint"},
 }
 """Fields that the fold never looks at: what `memory.state` does not know, an audit reads from the log."""
+
+
+RATIO = Annotated[str, msgspec.Meta(pattern=RECORDED)]
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -62,7 +66,8 @@ def _struct(name: str, model: type[BaseModel], without: frozenset[str]) -> type[
         if field in without:
             continue
         if info.is_required():
-            fields.append((field, _plain(info.annotation)))
+            ratio = any(getattr(rule, "pattern", None) == RECORDED for rule in info.metadata)
+            fields.append((field, RATIO if ratio else _plain(info.annotation)))
         else:
             default = info.get_default(call_default_factory=True)
             given = msgspec.field(default_factory=list) if default == [] else msgspec.field(default=default)

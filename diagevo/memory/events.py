@@ -13,6 +13,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from diagevo.exact import RECORDED
+
+Ratio = Annotated[str, Field(pattern=RECORDED)]
+"""An exact fraction: "1/3"."""
 Mode = Literal["free", "targeted", "stitched"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
@@ -85,11 +89,15 @@ class SuppliedCause(Value):
 
 
 class SimilarCause(Value):
+    """A stored cause, with its cosine to a description."""
+
     cause_id: str
     similarity: float
 
 
 class SimilarNode(Value):
+    """A skill node, with its cosine to a cause."""
+
     node_id: str
     similarity: float
 
@@ -105,6 +113,8 @@ class Event(Value):
 
 
 class RunConfigured(Event):
+    """The configuration that the following rounds are played with, resolved and without secrets."""
+
     type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
@@ -119,11 +129,13 @@ class RunConfigured(Event):
 
 
 class RoundOpened(Event):
+    """A round begins, with the schedule that follows from the last commit (Equations 1 and 2)."""
+
     type: Literal["RoundOpened"] = "RoundOpened"
-    epsilon: str
+    epsilon: Ratio
     failures: int
     reference_failures: int | None
-    k: str
+    k: Ratio
     seed: int
     weights: list[Weight]
 
@@ -132,6 +144,8 @@ class RoundOpened(Event):
 
 
 class StageStarted(Event):
+    """An attempt at a stage of the round begins."""
+
     type: Literal["StageStarted"] = "StageStarted"
     stage: str
     attempt: int
@@ -141,6 +155,8 @@ class StageStarted(Event):
 
 
 class StageCompleted(Event):
+    """The attempt is done; the files that it left behind."""
+
     type: Literal["StageCompleted"] = "StageCompleted"
     stage: str
     attempt: int
@@ -153,6 +169,8 @@ class StageCompleted(Event):
 
 
 class StageAbandoned(Event):
+    """The attempt is given up; what it observed after a step will be observed again."""
+
     type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
@@ -164,6 +182,8 @@ class StageAbandoned(Event):
 
 
 class CandidateScored(Event):
+    """The votes on one question of the pool, and whether it is kept (Equation 3)."""
+
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: str
@@ -191,11 +211,13 @@ class CandidateScored(Event):
 
 
 class CausePromoted(Event):
+    """Active → Mastered: the mean p1 over the questions aimed at the cause reached θ_up (Equations 6, 7)."""
+
     type: Literal["CausePromoted"] = "CausePromoted"
     cause_id: str
     questions: int
-    consistency: str
-    threshold: str
+    consistency: Ratio
+    threshold: Ratio
     closed_frequency: int
 
     def key(self) -> str:
@@ -203,6 +225,8 @@ class CausePromoted(Event):
 
 
 class FailureObserved(Event):
+    """A failed response of training, beside a response that agrees with the label."""
+
     type: Literal["FailureObserved"] = "FailureObserved"
     failure_id: str
     question_id: str
@@ -219,6 +243,8 @@ class FailureObserved(Event):
 
 
 class FailureDiagnosed(Event):
+    """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
+
     type: Literal["FailureDiagnosed"] = "FailureDiagnosed"
     failure_id: str
     attempt: int
@@ -237,6 +263,8 @@ class FailureDiagnosed(Event):
 
 
 class DuplicateJudged(Event):
+    """Whether a new description is a cause that is stored already."""
+
     type: Literal["DuplicateJudged"] = "DuplicateJudged"
     failure_id: str
     candidates: list[SimilarCause]
@@ -253,6 +281,8 @@ class DuplicateJudged(Event):
 
 
 class NodeAssigned(Event):
+    """Under which skill node a new cause goes: a stored one or a new one."""
+
     type: Literal["NodeAssigned"] = "NodeAssigned"
     failure_id: str
     shortlist: list[SimilarNode]
@@ -266,6 +296,8 @@ class NodeAssigned(Event):
 
 
 class NodeCreated(Event):
+    """A new skill node."""
+
     type: Literal["NodeCreated"] = "NodeCreated"
     node_id: str
     label: str
@@ -275,6 +307,8 @@ class NodeCreated(Event):
 
 
 class CauseCreated(Event):
+    """A new cause: Active, with frequency 1."""
+
     type: Literal["CauseCreated"] = "CauseCreated"
     cause_id: str
     description: str
@@ -286,6 +320,8 @@ class CauseCreated(Event):
 
 
 class CauseMatched(Event):
+    """A failure counted under a stored cause: its frequency grows by one (Equation 8)."""
+
     type: Literal["CauseMatched"] = "CauseMatched"
     cause_id: str
     failure_id: str
@@ -297,6 +333,8 @@ class CauseMatched(Event):
 
 
 class CauseReactivated(Event):
+    """Mastered → Active, by the first new failure since the promotion (Equation 8)."""
+
     type: Literal["CauseReactivated"] = "CauseReactivated"
     cause_id: str
     failure_id: str
@@ -308,6 +346,8 @@ class CauseReactivated(Event):
 
 
 class NodePairJudged(Event):
+    """Whether two similar nodes are one skill."""
+
     type: Literal["NodePairJudged"] = "NodePairJudged"
     nodes: tuple[str, str]
     similarity: float
@@ -322,6 +362,8 @@ class NodePairJudged(Event):
 
 
 class NodesMerged(Event):
+    """Two nodes became one; causes keep their states and frequencies."""
+
     type: Literal["NodesMerged"] = "NodesMerged"
     survivor: str
     absorbed: str
@@ -332,11 +374,13 @@ class NodesMerged(Event):
 
 
 class RoundCommitted(Event):
+    """The round is over: F, ε of the next round, counts, and the hash of the state."""
+
     type: Literal["RoundCommitted"] = "RoundCommitted"
     failures: int
     reference_round: int | None
     reference_failures: int | None
-    epsilon_next: str
+    epsilon_next: Ratio
     active: int
     mastered: int
     nodes: int

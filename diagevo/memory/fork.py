@@ -61,7 +61,9 @@ def fork(
         transcript = Transcript(connection, history.log, name)
         transcript.copy(history.events(as_of=as_of))
         transcript.append(RunConfigured.model_validate(configured.model_dump()), round)
-        written = transcript.finish()
+        # With the configuration of a run from outside a fork is from outside too.
+        outside = history.log.imported(history.run_id) if config is None else None
+        written = transcript.finish(imported=outside)
     folder = runs_folder(history.database, root)
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)
@@ -69,7 +71,10 @@ def fork(
 
 
 def _embedder(config: Mapping[str, Any]) -> Any:
-    return config.get("roles", {}).get("embedder")
+    role = config.get("roles", {}).get("embedder")
+    if not isinstance(role, Mapping):
+        return role
+    return {key: value for key, value in role.items() if key not in ("base_url", "api_key_env")}
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The chain's head outside the database: a line a commit, in the run's folder.
 
 Whoever rewrites the whole log with fresh hashes must also reach this file, or a copy of it that lies out of
-reach (docs/heads.md). Lines are only ever added, so the first that speaks of an event is the one to believe.
+reach (docs/howto/heads.md). Lines are only ever added, so the first that speaks of an event is the one to
+believe.
 """
 
 import os

@@ -196,11 +196,16 @@ class Log:
             self.create_run(connection, run_id, sequence, hash_)
 
     def create_run(
-        self, connection: Connection, run_id: str, sequence: int = 0, hash_: str = GENESIS
+        self,
+        connection: Connection,
+        run_id: str,
+        sequence: int = 0,
+        hash_: str = GENESIS,
+        imported: str | None = None,
     ) -> None:
         """The run's row. Under the writers' lock."""
         row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
-        connection.execute(insert(RUN), row)
+        connection.execute(insert(RUN), row | {"imported": imported})
 
     def lock(self, connection: Connection) -> None:
         """Wait for the writers' lock. (On SQLite BEGIN IMMEDIATE has it already.)
@@ -219,6 +224,12 @@ class Log:
         if [type(value) for value in row[:3]] != [int, str, int]:
             raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
         return Head(*row)
+
+    def imported(self, run_id: str) -> str | None:
+        """The head of the bundle that the run came in; None for a run of one's own."""
+        with self.database.read() as connection:
+            query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
+            return connection.execute(query).scalar_one_or_none()
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""

@@ -12,7 +12,7 @@ from diagevo.memory.database import Database
 from diagevo.memory.location import shown
 from diagevo.private import private_file, private_folder
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 

@@ -16,7 +16,8 @@ from typing import Any
 from psycopg import Cursor, Error, postgres
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.pq import ExecStatus, PGconn
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError

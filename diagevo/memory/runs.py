@@ -41,7 +41,8 @@ class RunLine:
     position: int
     """Of its last event."""
     writer: str | None
-    """The process that holds the lease, if it is known to run."""
+    """The process that holds the lease, if it runs; one that cannot be seen from here, with its last sign of
+    life."""
 
 
 def list_runs(database: Database) -> list[RunLine]:
@@ -61,7 +62,6 @@ def _line(database: Database, run_id: str) -> RunLine:
     running = opened is not None and (commit is None or opened.position > commit.position)
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
-    holder = writer(database, run_id)
     return RunLine(
         run_id,
         0 if commit is None else commit.round,
@@ -81,7 +81,7 @@ def _line(database: Database, run_id: str) -> RunLine:
         began,
         last.recorded_at,
         last.position,
-        None if holder is None else f"{holder.host}:{holder.pid}",
+        writer(database, run_id),
     )
 
 

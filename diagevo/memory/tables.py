@@ -54,6 +54,8 @@ class RunRow(SQLModel, table=True):
     holder: str | None = None
     fence: int = 0
     renewed_at: str | None = None
+    imported: str | None = None
+    """Of a run that came from outside: the head of its bundle. Its endpoints are somebody else's word."""
 
 
 class EventRow(SQLModel, table=True):

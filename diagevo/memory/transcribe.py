@@ -142,14 +142,17 @@ class Transcript:
             self.connection.execute(INSERT, self._rows)
             self._rows.clear()
 
-    def finish(self) -> Written:
-        """Move the heads. After the transaction, `keep_heads` puts them outside the database."""
+    def finish(self, imported: str | None = None) -> Written:
+        """Move the heads. After the transaction, `keep_heads` puts them outside the database.
+
+        `imported` is the head of the bundle, where the events came from outside.
+        """
         self._flush()
         self.connection.execute(update(LOG).where(LOG.c.id == 1).values(position=self.position))
-        head = {"sequence": self.state.sequence, "hash": self.hash}
+        head = {"sequence": self.state.sequence, "hash": self.hash, "imported": imported}
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
-            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash)
+            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
         return Written(
             self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
         )

@@ -36,7 +36,9 @@ class OpenAISampler:
 
         `extra`: further fields of the request that a server understands.
         """
-        from openai import DefaultHttpxClient, OpenAI
+        from openai import OpenAI
+
+        from diagevo.sampling.bounded import client
 
         remember(None if api_key == "none" else api_key)
         self._url = base_url
@@ -49,7 +51,7 @@ class OpenAISampler:
             timeout=timeout,
             max_retries=retries,
             # Not through the proxy of a cluster's environment to a server on this machine.
-            http_client=DefaultHttpxClient(trust_env=False) if here else None,
+            http_client=client(timeout, trust_env=not here),
         )
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="openai-sampler")
 
@@ -117,7 +119,7 @@ class OpenAISampler:
                 f" {masked(error.message)}",
                 hint="Check the model's name, the key, and the length of prompts and responses.",
             ) from error
-        except OpenAIError as error:
+        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: no JSON, or too deep
             raise ServiceError(
                 f"{self._url} gave a reply that cannot be read: {masked(str(error))}"
             ) from error

@@ -123,8 +123,8 @@ class _Comparison:
         """Whether two parts agree. Raises _TooMuch where the bound is reached."""
         pair = (id(a), id(b))
         if pair not in self.known:
-            scalars = isinstance(a, Scalar) and isinstance(b, Scalar)
-            self.left -= len(a.text) + len(b.text) if scalars else 1
+            terms = isinstance(a, Scalar) and isinstance(b, Scalar) and len(a.text) + len(b.text)
+            self.left -= terms or 1
             if self.left < 0:
                 raise _TooMuch
             self.known[pair] = self._same(a, b)

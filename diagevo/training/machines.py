@@ -13,19 +13,22 @@ _LOOK = 0.5  # seconds between two looks for a new phase
 _LEAVE = 30.0  # seconds that ranks get to end by themselves once their phase is over
 
 
-def join(folder: Path, machine: int, *, is_played: Callable[[], bool], say: Callable[[str], None]) -> None:
+def join(
+    folder: Path, machine: int, *, is_played: Callable[[], bool | None], say: Callable[[str], None]
+) -> None:
     """Start the ranks of `machine` in each phase of the run in `folder`, until nobody plays it any more.
 
-    Waits for a run that is not played yet. What goes wrong in a phase is told; the machine that plays the run
-    decides what follows. Raises ConfigError where the run does not count on this machine.
+    Waits for a run that is not played yet, or of which `is_played` cannot tell yet (None). What goes wrong in
+    a phase is told; the machine that plays the run decides what follows. Raises ConfigError where the run
+    does not count on this machine.
     """
     seen, waited = "", False
-    while not is_played():
+    while is_played() is not True:
         if not waited:
             say("waiting for the run to be played")
             waited = True
         time.sleep(2 * _LOOK)
-    while is_played():
+    while is_played() is not False:
         found = _newest_job(folder)
         if found is None or found[1].key == seen:
             time.sleep(_LOOK)

@@ -41,7 +41,11 @@ UNIMPORTANT: Mapping[tuple[str, str], str] = {
     ("vector", "vector"): "no digest in the log, and verify's note says so",
 }
 """Cells whose change `verify --deep` may pass over where the type stays, each with the reason."""
-CONDITIONS = '{"samples":1,"whole":true,"judge":null}'
+CONDITIONS = (
+    '{"samples":1,"whole":true,"judge":null,"temperature":0,"top_p":1,"max_new_tokens":64,"seed":0,"batch":1,'
+    '"prompts":{},"source":"hand","data":"0","model":"solver","revision":"1","run":"played","round":1,'
+    '"version":"1","questions":1,"benchmark":"math500"}'
+)
 UNDIGESTED = ("evaluation", "evaluation_result", "oracle")
 """Whole tables of which the log knows nothing: verify's note says so."""
 

@@ -126,17 +126,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attack.fuzz", description=__doc__)
     parser.add_argument("what", choices=["bytes", "cells", "readers"])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sample", type=int, help="of `readers`: how many cells, and how many bytes")
+    parser.add_argument("--sample", type=int, help="so many by chance; all of them without it")
     chosen = parser.parse_args()
     with TemporaryDirectory() as folder:
         # A round of the log has every type of row; two have merges, recurrences and an abandoned attempt too.
         base = Base(Path(folder), rounds=1 if chosen.what == "bytes" else 2)
-        if chosen.what == "bytes":
-            told = outcomes(base, base.byte_cases(chosen.seed))
-        elif chosen.what == "cells":
-            told = outcomes(base, base.cell_cases())
-        else:
+        if chosen.what == "readers":
             told = readers(base, sample(base, chosen.sample or 30, chosen.sample or 30, chosen.seed))
+        else:
+            whole = base.byte_cases(chosen.seed) if chosen.what == "bytes" else base.cell_cases()
+            cases = list(whole)
+            if chosen.sample is not None:
+                cases = random.Random(chosen.seed).sample(cases, chosen.sample)
+            told = outcomes(base, cases)
         return _report(told, len(base.content))
 
 

@@ -66,3 +66,11 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
     assert said.exit_code == 5
     assert "run played is damaged: round_summary 1 has epsilon_next 'x', the events give '1/3'" in said.output
     assert "hint: see what else is: diagevo memory verify --deep" in said.output
+
+
+def test_broken_json_of_an_evaluation_is_told_and_no_bug(base: Base) -> None:
+    outcome = read(base, Cell("evaluation", 1, "conditions", "broken JSON"), ("eval", "list"))
+    assert (outcome.kind, "the conditions of evaluation e1 cannot be read" in outcome.detail) == (
+        "exit 5",
+        True,
+    )

@@ -3,14 +3,13 @@
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
 
 from diagevo.errors import StaleWriterError, StoreError
 from diagevo.memory.database import Database
-from diagevo.memory.lease import EXPIRES, Renewal, writer
+from diagevo.memory.lease import Renewal, writer
 from diagevo.memory.log import RUN
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
@@ -70,24 +69,6 @@ def test_a_lease_that_was_given_back_is_free(store: Store) -> None:
         first.open_round(1)
     with store.open() as second:
         second.score([candidate("r1.q0")])
-
-
-def test_a_silent_holder_on_another_machine_is_gone_after_a_while(store: Store) -> None:
-    def hold(ago: timedelta) -> None:
-        seen = (datetime.now(UTC) - ago).isoformat(timespec="microseconds")
-        with store.log() as log, log.database.write() as connection:
-            connection.execute(update(RUN).values(holder="elsewhere:17:99", renewed_at=seen))
-
-    with store.open() as memory:
-        memory.open_round(1)
-    with store.open() as memory:
-        hold(timedelta(seconds=5))
-        assert str(writer(memory.database, "a")) == "elsewhere:17:99"
-        with pytest.raises(StoreError, match="process 17 on elsewhere, last seen"):
-            memory.score([candidate("r1.q0")])
-        hold(EXPIRES + timedelta(seconds=5))
-        assert writer(memory.database, "a") is None
-        memory.score([candidate("r1.q0")])
 
 
 def test_each_append_renews_the_lease(store: Store) -> None:

@@ -1,11 +1,11 @@
 """Who holds a run, where process ids are used again, leases are taken at once, and other runs lie beside."""
 
 import os
-import socket
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -29,7 +29,7 @@ def test_a_process_id_that_is_used_again_holds_nothing(store: Store) -> None:
     with store.open() as memory:
         memory.open_round(1)
     with store.log() as log, log.database.write() as connection:
-        before = Holder(socket.gethostname(), os.getppid(), "1")
+        before = replace(Holder.current(), pid=os.getppid(), began="1")
         connection.execute(update(RUN).values(holder=str(before)))
     with store.open() as memory:
         memory.score([candidate("r1.q0")])
@@ -41,15 +41,15 @@ def test_a_killed_process_that_nobody_has_waited_for_holds_nothing() -> None:
     stat = f"/proc/{child.pid}/stat"
     with open(stat) as file:
         began = file.read().rpartition(")")[2].split()[19]
-    holder = Holder(socket.gethostname(), child.pid, began)
-    assert holder.alive()
+    holder = replace(Holder.current(), pid=child.pid, began=began)
+    assert holder.runs() is True
     child.kill()
     deadline = time.monotonic() + 10
-    while holder.alive() and time.monotonic() < deadline:
+    while holder.runs() and time.monotonic() < deadline:
         time.sleep(0.01)
     with open(stat) as file:
         assert file.read().rpartition(")")[2].split()[0] == "Z"
-    assert not holder.alive()
+    assert holder.runs() is False
     child.communicate()
 
 

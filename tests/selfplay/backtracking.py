@@ -39,11 +39,11 @@ class Steps:
     def search(self, everywhere: bool = True) -> list[tuple[int, int]]:
         """Where `finditer` matches, or `match` at the beginning alone."""
         found, at = [], 0
-        first = self.tree[0]
+        first, character = self.tree[0]
         while at <= (len(self.text) if everywhere else 0):
             self.step()
             self.groups = {}
-            if first[0] is sre.LITERAL and not self.fits(*first, at, self.flags):
+            if first is sre.LITERAL and not self.fits(first, character, at, self.flags):
                 at += 1
                 continue
             end = self.sequence(self.tree, 0, at, self.flags, lambda end: end)

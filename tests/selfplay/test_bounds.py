@@ -269,7 +269,8 @@ def test_a_set_and_a_tuple_are_compared_once_a_pair():
     """Forty levels of `{1, …}` against `(1, …)`: each level compared what it holds twice and more."""
     a, b = "\\{1," * 40 + "2" + "\\}" * 40, "(1," * 40 + "3" + ")" * 40
     fresh()
-    reading.readings(a), reading.readings(b)
+    for text in (a, b):
+        reading.readings(text)
     assert lines(lambda: comparison.decide(a, b), BOUND) <= 50 * 40 * 40
 
 

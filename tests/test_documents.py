@@ -1,4 +1,4 @@
-"""The documents cannot drift: what README.md marks as runnable runs, and what it names exists."""
+"""The documents cannot drift: what README.md and docs/ mark as runnable runs, and what they name exists."""
 
 import re
 import shlex
@@ -17,15 +17,28 @@ from tests.memory_audit.played import play
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MADE = {"commands.md", "configuration.md", "events.md", "views.md"}
+"""Pages that a build makes from the code."""
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if path.name not in MADE and "_build" not in path.parts
+}
+FIDELITY = PAGES["docs/reference/fidelity.md"]
+EXITS = PAGES["docs/reference/exit-codes.md"]
 RUNNABLE = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
-COMMANDS = [
-    line.removeprefix("$ ")
-    for language, block in RUNNABLE.findall(README)
-    if language == "console"
-    for line in block.splitlines()
-    if line.startswith("$ ")
-]
-PROGRAMS = [block for language, block in RUNNABLE.findall(README) if language == "python"]
+BLOCKS = [(page, *found) for page, text in PAGES.items() for found in RUNNABLE.findall(text)]
+ACTIVATE = "source .venv/bin/activate"
+COMMANDS = list(
+    dict.fromkeys(
+        line.removeprefix("$ ")
+        for _, language, block in BLOCKS
+        if language == "console"
+        for line in block.splitlines()
+        if line.startswith("$ ") and ACTIVATE not in line
+    )
+)
+PROGRAMS = [pytest.param(block, id=page) for page, language, block in BLOCKS if language == "python"]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +50,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_of_the_readme_runs(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_of_the_documents_runs(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
     for name, value in {"DIAGEVO_HOME": "runs", "XDG_CONFIG_HOME": str(home / "none")}.items():
         monkeypatch.setenv(name, value)
@@ -48,8 +61,18 @@ def test_a_command_of_the_readme_runs(line: str, home: Path, monkeypatch: pytest
     assert done.stdout or "-o" in arguments
 
 
+def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> None:
+    (home / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    first = next(block for page, language, block in BLOCKS if page == "README.md")
+    script = "set -e\n" + "\n".join(line.removeprefix("$ ") for line in first.splitlines())
+    bare = clean_environment(PATH="/usr/bin:/bin")
+    done = subprocess.run(["bash", "-c", script], cwd=home, env=bare, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "as it was written" in done.stdout
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_the_code_of_the_readme_runs_outside_the_checkout(program: str, tmp_path: Path) -> None:
+def test_the_code_of_the_documents_runs_outside_the_checkout(program: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=clean_environment(), capture_output=True, text=True
     )
@@ -74,8 +97,8 @@ def test_the_readme_names_every_group_of_commands_and_no_command_that_is_not_the
     assert {command.split()[0] for command in real} == {command.split()[0] for command in named}
 
 
-def test_every_exit_code_of_the_readme_is_an_errors_and_the_other_way_round() -> None:
-    table = README.partition("| code | meaning |")[2].partition("\n\n")[0]
+def test_every_exit_code_of_the_page_is_an_errors_and_the_other_way_round() -> None:
+    table = EXITS.partition("| code | meaning |")[2].partition("\n\n")[0]
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
     raised = {
         found.exit_code
@@ -86,7 +109,7 @@ def test_every_exit_code_of_the_readme_is_an_errors_and_the_other_way_round() ->
 
 
 def test_the_fidelity_table_names_settings_files_and_functions_that_exist() -> None:
-    table = README.partition("| question | what DiagEvo does | where |")[2].partition("\n\n")[0]
+    table = FIDELITY.partition("| question | what DiagEvo does | where |")[2].partition("\n\n")[0]
     settings = {dotted(path) for path in keys()} | {dotted(path[:-1]) for path in keys() if len(path) > 1}
     commands = {" ".join(path) for path, _ in leaves(get_command(load()))}
     rows = [row for row in table.splitlines() if row.startswith("| ") and not row.startswith("|---")]
@@ -108,3 +131,23 @@ def test_the_rooms_of_the_guide_exist() -> None:
     guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     for place in re.findall(r"^\| `([a-z/._]+)`", guide, re.MULTILINE):
         assert (ROOT / place).exists(), place
+
+
+def test_a_link_between_pages_leads_somewhere() -> None:
+    for page, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            made = Path(target).name in MADE
+            assert made or (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    arguments = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "trees"), str(ROOT / "docs")]
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", *arguments, str(tmp_path / "html")], capture_output=True, text=True
+    )
+    assert built.returncode == 0, built.stderr
+    for name in ("tutorial", "reference/commands", "reference/events", "reference/views"):
+        assert (tmp_path / "html" / f"{name}.html").exists()
+    assert "http://" not in re.sub(
+        r'<a [^>]*href="[^"]*"', "", (tmp_path / "html" / "tutorial.html").read_text()
+    )

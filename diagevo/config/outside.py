@@ -1,0 +1,54 @@
+"""A run that came from outside: where it sends requests, with which keys and by which commands, is the word
+of whoever wrote the bundle. It counts only when the user says it too."""
+
+import copy
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from diagevo.config.sources import KeyPath, dotted, keys
+from diagevo.errors import ConfigError
+
+REACHING: tuple[KeyPath, ...] = (
+    ("roles", "diagnostician", "base_url"),
+    ("roles", "diagnostician", "api_key_env"),
+    ("roles", "embedder", "base_url"),
+    ("roles", "embedder", "api_key_env"),
+    ("hardware", "address"),
+    ("hardware", "serve_options"),
+)
+"""What reaches another machine, a secret of the environment or a command line."""
+
+
+def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any]) -> dict[str, Any]:
+    """The configuration of a run from outside with these keys as `said` has them: the values of the user's
+    own files, variables and `--set`, by key.
+
+    Raises ConfigError where the run has one, other than the default, that the user did not say.
+    """
+    values = copy.deepcopy(dict(stored))
+    missing = {}
+    for path in REACHING:
+        section: Any = values
+        for name in path[:-1]:
+            section = section.get(name) if isinstance(section, dict) else None
+        if not isinstance(section, dict):
+            continue
+        if path in said:
+            section[path[-1]] = said[path]
+        elif path[-1] in section and not _is_default(path, section[path[-1]]):
+            missing[dotted(path)] = section[path[-1]]
+    if missing:
+        listed = ", ".join(f"{key} ({value!r})" for key, value in missing.items())
+        given = " ".join(f"--set {shlex.quote(key)}=…" for key in missing)
+        raise ConfigError(
+            f"run {run} was imported, and what it sends, where and with which key counts only when you say it"
+            f" too: {listed}",
+            hint=f"give your own, or these if you trust them: {given}, or the same keys in diagevo.yaml",
+        )
+    return values
+
+
+def _is_default(path: KeyPath, value: Any) -> bool:
+    default = keys()[path].default
+    return value == (list(default) if isinstance(default, tuple) else default)

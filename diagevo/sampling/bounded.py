@@ -1,0 +1,64 @@
+"""A server's answers within bounds: no endless body, no slow drip, no compressed one that unfolds."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from typing import Any
+
+from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+
+_packages = [of.__module__.partition(".")[0] for of in DefaultHttpxClient.__mro__]
+httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
+"""The library that openai's clients are made of: httpx or httpx2, by its version."""
+MOST_BYTES = 64 * 2**20
+"""Of one answer; 64 vectors or 32 long responses take a tenth of it."""
+_IDENTITY = {"Accept-Encoding": "identity"}
+
+
+class _Bounded(httpx.SyncByteStream, httpx.AsyncByteStream):
+    def __init__(self, stream: Any, seconds: float) -> None:
+        self._stream, self._seconds = stream, seconds
+        self._until = time.monotonic() + seconds
+        self._left = MOST_BYTES
+
+    def _checked(self, piece: bytes) -> bytes:
+        self._left -= len(piece)
+        if self._left < 0:
+            raise httpx.ReadError(f"the answer is longer than {MOST_BYTES >> 20} MB")
+        if time.monotonic() > self._until:
+            raise httpx.ReadTimeout(f"the answer was not whole after {self._seconds:g} s")
+        return piece
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from map(self._checked, self._stream)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            yield self._checked(piece)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _bound(response: Any, seconds: float) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.DecodingError("the answer is compressed, which was not asked for")
+    response.stream = _Bounded(response.stream, seconds)
+
+
+def client(seconds: float, *, trust_env: bool) -> DefaultHttpxClient:
+    """The openai package's client of HTTP; an answer may take `seconds` in all."""
+    hooks = {"response": [lambda response: _bound(response, seconds)]}
+    return DefaultHttpxClient(trust_env=trust_env, headers=_IDENTITY, event_hooks=hooks)
+
+
+def async_client(seconds: float, *, trust_env: bool) -> DefaultAsyncHttpxClient:
+    """As `client`, for an event loop."""
+
+    async def hook(response: Any) -> None:
+        _bound(response, seconds)
+
+    return DefaultAsyncHttpxClient(trust_env=trust_env, headers=_IDENTITY, event_hooks={"response": [hook]})

@@ -1,0 +1,149 @@
+"""Reference pages that are made from the code: commands, configuration, events and views.
+
+A Sphinx extension; it writes `reference/commands.md`, `configuration.md`, `events.md` and `views.md` before
+each build. They are never edited and never committed.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any, get_args
+
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+PREFIX = re.compile(r"[a-z][\w.]*\.(?=[A-Z])")
+"""Of a name: where the class lives."""
+HERE = Path(__file__).parent / "reference"
+
+
+def cell(text: object) -> str:
+    """Text as it may stand in a cell of a Markdown table."""
+    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "\\<").replace("{", "\\{")
+
+
+def table(head: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *(tuple(cell(value) for value in row) for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def commands() -> str:
+    """The help of every command, as the program prints it."""
+    [entry] = entry_points(group="console_scripts", name="diagevo")
+    program = entry.load()
+    parts = [
+        "# Commands",
+        "What `diagevo COMMAND --help` prints. Data goes to stdout, everything else to stderr.",
+    ]
+    for path in _leaves(get_command(program)):
+        shown = CliRunner().invoke(program, [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"})
+        parts.append(f"## diagevo {' '.join(path)}\n\n```text\n{shown.stdout.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path
+        return
+    for name, sub in inner.items():
+        yield from _leaves(sub, (*path, name))
+
+
+def configuration() -> str:
+    """Every setting with its default and the reason for it."""
+    from pydantic_core import PydanticUndefined
+
+    from diagevo.config.sources import dotted, fields
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        for path, info in fields():
+            default = info.default if info.default is not PydanticUndefined else ""
+            choices = [repr(v).replace("'", "") for v in get_args(info.annotation) if isinstance(v, str)]
+            told = (info.description or "") + (f" One of: {', '.join(choices)}." if choices else "")
+            yield f"`{dotted(path)}`", "" if default is None else f"`{default}`", told
+
+    return "\n\n".join(
+        [
+            "# Configuration",
+            "Every key of a configuration file, with its default. A dot is a level of the file, or two"
+            " underscores in a variable: `filter.tau` is `DIAGEVO_FILTER__TAU`. Which source wins:"
+            " [](../howto/configure.md).",
+            table(("key", "default", "why"), rows()),
+        ]
+    )
+
+
+def events() -> str:
+    """Every event of the log with its fields."""
+    from diagevo.memory import events as catalogue
+
+    told = ModuleAnalyzer.for_module(catalogue.__name__).find_attr_docs()
+    models = [
+        found
+        for found in vars(catalogue).values()
+        if isinstance(found, type) and issubclass(found, catalogue.Value) and found.model_fields
+    ]
+    parts = ["# Events", cleandoc(catalogue.__doc__ or "").partition("\n")[2].strip()]
+    for model in sorted(models, key=lambda m: not issubclass(m, catalogue.Event)):
+
+        def rows(model: Any = model) -> Iterator[tuple[object, ...]]:
+            for name, info in model.model_fields.items():
+                if name != "type":
+                    kind = (
+                        getattr(info.annotation, "__name__", None)
+                        if isinstance(info.annotation, type)
+                        else None
+                    )
+                    doc = " ".join(told.get((model.__name__, name), ()))
+                    yield f"`{name}`", f"`{kind or PREFIX.sub('', str(info.annotation))}`", doc
+
+        doc = cleandoc(model.__doc__) if model.__doc__ and model.__doc__ != catalogue.Event.__doc__ else ""
+        parts += [f"## {model.__name__}", doc, table(("field", "type", "what it says"), rows())]
+    return "\n\n".join(part for part in parts if part)
+
+
+def views() -> str:
+    """The stable views with their columns, as a new database has them."""
+    from tempfile import TemporaryDirectory
+
+    import diagevo
+    from diagevo.memory.database import Database
+    from diagevo.memory.query import VIEWS, view_columns
+
+    with TemporaryDirectory() as folder:
+        location = f"{folder}/a.db"
+        diagevo.open(location, "a").close()
+        database = Database(location)
+        columns = view_columns(database)
+        database.close()
+    parts = [
+        "# Views",
+        "What `diagevo memory query` reads. `run_id` is a column of every view; `:run` in a statement is the"
+        " run's name.",
+    ]
+    for name, told in VIEWS.items():
+        parts += [f"## {name}", told[0].upper() + told[1:] + ".", ", ".join(f"`{c}`" for c in columns[name])]
+    return "\n\n".join(parts)
+
+
+PAGES = {"commands": commands, "configuration": configuration, "events": events, "views": views}
+
+
+def write(_: Sphinx) -> None:
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    for name, page in PAGES.items():
+        text = page() + "\n"
+        path = HERE / f"{name}.md"
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", write)
+    return {"parallel_read_safe": True}

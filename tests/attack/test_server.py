@@ -1,0 +1,131 @@
+"""A server that answers as no server should: the caller ends with exit code 6, in bounded time and memory."""
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from diagevo.diagnosis.chat import reply_of
+from diagevo.diagnosis.endpoint import Endpoint, Patience
+from diagevo.errors import ServiceError
+from diagevo.memory.artifacts import Reply
+from diagevo.sampling import bounded
+from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.sampler import SamplingParams
+
+PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+def body(content: bytes, status: int = 200, **headers: str) -> Answer:
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Length", str(len(content)))
+        for name, value in headers.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        handler.wfile.write(content)
+
+    return send
+
+
+def endless(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    for _ in itertools.repeat(None, 2000):
+        handler.wfile.write(b" " * 65536)
+
+
+@contextmanager
+def serving(answer: Answer) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            answer(self)
+
+        do_GET = do_POST
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the client hangs up on purpose
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+BAD = {
+    "endless": endless,
+    "ten megabytes of brackets": body(b"[" * 10_000_000),
+    "broken JSON": body(b'{"choices": [{'),
+    "no UTF-8": body(b'{"choices": "\xff\xfe"}'),
+    "no choices": body(b'{"choices": []}'),
+    "choices of numbers": body(b'{"choices": [1, 2]}'),
+    "a number": body(b"7"),
+    "null": body(b"null"),
+    "text of a wrong type": body(b'{"choices": [{"message": {"content": {"a": 1}}}]}'),
+    "compressed": body(b"\x1f\x8b", Content_Encoding="gzip"),
+    "redirected for ever": body(b"", 307, Location="/v1/chat/completions"),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_the_sampler_ends_with_a_service_error(how: str) -> None:
+    with serving(BAD[how]) as url:
+        sampler = OpenAISampler(url, "m", timeout=10, retries=0)
+        try:
+            with pytest.raises(ServiceError) as error:
+                sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=0)
+        finally:
+            sampler.close()
+    assert error.value.exit_code == 6
+    assert len(str(error.value)) < 2000
+
+
+@pytest.mark.parametrize("how", [how for how in BAD if how != "text of a wrong type"])
+def test_the_diagnosticians_service_is_given_up(how: str) -> None:
+    """A text of a wrong type is an empty reply, which is shown its error and counted."""
+
+    async def ask(client: Any) -> Reply:
+        return reply_of(await client.chat.completions.create(model="m", messages=[]))
+
+    with serving(BAD[how]) as url:
+        endpoint = Endpoint(url, "NO_KEY", 10, 1, Patience(tries=2, first_pause=0.0))
+        try:
+            with pytest.raises(ServiceError) as error:
+                endpoint.call(ask)
+        finally:
+            endpoint.close()
+    assert error.value.exit_code == 6
+
+
+def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MOST_BYTES", 10)
+    pieces = iter([b"12345", b"67890", b"1", b"never read"])
+    with pytest.raises(bounded.httpx.ReadError, match="longer than"):
+        list(bounded._Bounded(pieces, 60))
+    assert list(pieces) == [b"never read"]
+
+
+def test_what_neither_database_keeps_is_replaced_in_a_completion() -> None:
+    said = json.dumps({"choices": [{"message": {"content": "a\0\ud800\x1b"}, "finish_reason": "stop"}]})
+    with serving(body(said.encode())) as url:
+        sampler = OpenAISampler(url, "m", timeout=10, retries=0)
+        try:
+            asked = [{"role": "user", "content": "half \udfff"}]
+            [[completion]] = sampler.sample([asked], n=1, params=PARAMS, seed=0)
+        finally:
+            sampler.close()
+    assert completion.text == "a\ufffd\ufffd\x1b"

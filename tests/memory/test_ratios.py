@@ -1,0 +1,60 @@
+"""Fractions in stored payloads: what Python wrote is read, and what would fill the memory is no payload."""
+
+import json
+
+import pytest
+
+from diagevo.errors import StoreError
+from diagevo.memory.decode import full, light
+
+PAYLOADS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
+    "RoundOpened": (
+        {"epsilon": "1", "failures": 0, "reference_failures": None, "k": "1/2", "seed": 1, "weights": []},
+        ("epsilon", "k"),
+    ),
+    "CausePromoted": (
+        {
+            "cause_id": "c1",
+            "questions": 9,
+            "consistency": "3/4",
+            "threshold": "7/10",
+            "closed_frequency": 11,
+        },
+        ("consistency", "threshold"),
+    ),
+    "RoundCommitted": (
+        {
+            "failures": 1,
+            "reference_round": 1,
+            "reference_failures": 1,
+            "epsilon_next": "1/3",
+            "active": 1,
+            "mastered": 0,
+            "nodes": 1,
+            "state_hash": "x",
+        },
+        ("epsilon_next",),
+    ),
+}
+
+
+@pytest.mark.parametrize("type_", PAYLOADS)
+def test_a_ratio_as_python_writes_it_is_read(type_: str) -> None:
+    payload, names = PAYLOADS[type_]
+    for text in ("1/3", "0", "7", "1" + "0" * 308, "1/1" + "0" * 308):
+        read = json.dumps(payload | dict.fromkeys(names, text))
+        for event in (light(type_, 1, read), full(type_, 1, read)):
+            assert [getattr(event, name) for name in names] == [text] * len(names)
+
+
+@pytest.mark.parametrize(
+    "text", ["1e99999999", "1/1e99999999", "9" * 309, "1/" + "9" * 309, "1/0", "0.5", "x", "", "nan"]
+)
+@pytest.mark.parametrize("type_", PAYLOADS)
+def test_any_other_ratio_is_a_payload_that_cannot_be_read(type_: str, text: str) -> None:
+    payload, names = PAYLOADS[type_]
+    for name in names:
+        forged = json.dumps({**payload, name: text})
+        for read in (light, full):
+            with pytest.raises(StoreError, match=f"the payload of an event {type_} cannot be read"):
+                read(type_, 1, forged)
