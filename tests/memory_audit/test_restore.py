@@ -1,5 +1,6 @@
 """What a restore leaves beside: chain heads that the backup does not have, and writers that may be alive."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,29 @@ def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_asid
     with store.log() as log:
         assert verify(log, "b", store.root / "b").faults == []
         assert verify(log, "a", store.root / "a").faults == []
+    database.close()
+
+
+def test_heads_that_may_only_be_added_to_stay_and_the_restore_says_so(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    _play(store)
+    database = Database(store.url)
+    made = backup(database, tmp_path / "copy.db")
+    _play(store)
+    kept = store.root / "a" / heads.NAME
+    if subprocess.run(["chattr", "+a", kept], capture_output=True, check=False).returncode:
+        pytest.skip("no append-only files here")
+    try:
+        with pytest.raises(StoreError, match=r"the database is restored, but .* cannot be moved aside"):
+            restore(made.file, database, replace=True, root=store.root)
+    finally:
+        subprocess.run(["chattr", "-a", kept], check=True)
+    assert _rounds(store, "a") == [1, 2]
+    with store.log() as log:
+        [fault] = verify(log, "a", store.root / "a").faults
+    assert "round 2 ended with event" in fault.message
     database.close()
 
 
