@@ -1,9 +1,10 @@
-"""Reference pages that are made from the code: commands, configuration, events and views.
+"""Reference pages that are made from the code: commands, configuration, equations, events and views.
 
-A Sphinx extension; it writes `reference/commands.md`, `configuration.md`, `events.md` and `views.md` before
-each build. They are never edited and never committed.
+A Sphinx extension; it writes them into `reference/` before each build; they are never edited and never
+committed.
 """
 
+import ast
 import logging
 import re
 from collections.abc import Iterator
@@ -19,6 +20,8 @@ from typer.testing import CliRunner
 
 PREFIX = re.compile(r"[a-z][\w.]*\.(?=[A-Z])")
 """Of a name: where the class lives."""
+PACKAGE = Path(__file__).parents[1] / "diagevo"
+EQUATION = re.compile(r"Equation (\d+)((?:, [^:]+)?): (.*?)(?:\n\n|$)", re.DOTALL)
 HERE = Path(__file__).parent / "reference"
 
 
@@ -132,7 +135,36 @@ def views() -> str:
     return "\n\n".join(parts)
 
 
-PAGES = {"commands": commands, "configuration": configuration, "events": events, "views": views}
+def equations() -> str:
+    """Each equation of the paper with its one home: a docstring that begins "Equation N:" says so."""
+
+    def rows() -> Iterator[tuple[object, ...]]:
+        found = []
+        for file in sorted(PACKAGE.rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                named = isinstance(node, ast.ClassDef | ast.FunctionDef)
+                if named and (told := EQUATION.match(ast.get_docstring(node) or "")):
+                    found.append((int(told[1]), told[1] + told[2], told[3], file, node.name))
+        for _, equation, text, file, name in sorted(found):
+            yield equation, text, f"`{file.relative_to(PACKAGE)}: {name}`"
+
+    return "\n\n".join(
+        [
+            "# Equations",
+            "Each equation of the paper stands in one place, which play, replay, what-if, why and report"
+            " call.",
+            table(("equation", "what it says", "where"), rows()),
+        ]
+    )
+
+
+PAGES = {
+    "equations": equations,
+    "commands": commands,
+    "configuration": configuration,
+    "events": events,
+    "views": views,
+}
 
 
 def write(_: Sphinx) -> None:

@@ -17,7 +17,7 @@ from tests.memory_audit.played import play
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-MADE = {"commands.md", "configuration.md", "events.md", "views.md"}
+MADE = {"commands.md", "configuration.md", "equations.md", "events.md", "views.md"}
 """Pages that a build makes from the code."""
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
