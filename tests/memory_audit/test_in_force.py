@@ -149,7 +149,11 @@ def _play(stores: SQLiteStores, folder: Path, seed: int) -> History:
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(seed=st.integers(0, 10_000))
 def test_every_verdict_and_comparison_is_the_one_in_force(
     sqlite_stores: SQLiteStores, tmp_path_factory: pytest.TempPathFactory, seed: int
@@ -275,6 +279,34 @@ def test_a_fork_is_told_with_its_own_k_before_and_inside_its_next_round(
         player.open(3)
         player.score(player.question(0, [("1", 6)], "kept", "c2"))
         assert told() == [Fraction(4, 9)] * 4
+
+
+def test_rounds_before_a_fork_are_judged_by_the_thresholds_of_then(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    """The fork asks for τ = 1, θ_up = 9/10 and θ_dup = 0.9; its first two rounds had 8/5, 7/10 and 0.5."""
+    store = sqlite_stores.new(tmp_path)
+    play(store.url, "a", root=store.root, rounds=2)
+    origin = open_history(store.url, "a")
+    looser = {
+        **CONFIG,
+        "filter": {**CONFIG["filter"], "tau": "1"},
+        "memory": {**CONFIG["memory"], "theta_up": "9/10", "theta_dup": 0.9},
+    }
+    fork(origin, 2, "b", looser, root=store.root)
+    origin.close()
+    history = open_history(store.url, "b")
+    contested = question_story(history, Reference("question", "r1.q2"), history.end)
+    assert contested.reason == "p₁ = 1/3 < τ·p₂ = 8/5·1/3 = 8/15"
+    [sampled] = [t for t in why_cause(history, "c1", history.end).turns if isinstance(t, Sampled)]
+    assert (sampled.consistency, sampled.threshold, sampled.reached) == (
+        Fraction(3, 4),
+        Fraction(7, 10),
+        True,
+    )
+    failed = failure_story(history, Reference("failure", "r1.q0.a1"), history.end)
+    assert "cosine 0.80 > 0.50" in why_text.failure_screen(failed, None)
+    history.close()
 
 
 def test_a_member_that_came_by_two_merges_is_told(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
