@@ -34,7 +34,9 @@ COLUMNS = (
     render.Column("found"),
     render.Column("mend", "what mends it"),
 )
-CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "lancedb", "numpy", "scipy", "openai")
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "pyarrow", "numpy", "openai")
+EVALUATION = ("math-verify", "scipy")
+"""The extra `eval`, which training needs too."""
 TRAINING = {
     "torch": "2.13.0",
     "transformers": "5.17.0",
@@ -78,7 +80,7 @@ def doctor(
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exit 4 where something that is
     needed is missing.
     """
-    findings = [*_versions(), *_store(call)]
+    findings = [*_versions(purpose), *_store(call)]
     if purpose != "audit":
         findings += list(_stack())
         config = _configuration(call, findings)
@@ -98,10 +100,11 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _versions() -> Iterator[Finding]:
+def _versions(purpose: Purpose) -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
-    right = sys.version_info[:2] == (3, 11)
-    yield Finding("python", "well" if right else "note", python, "" if right else "tested with 3.11")
+    last, tested = ((3, 11), "3.11") if purpose == "train" else ((3, 14), "3.11 to 3.14")
+    right = (3, 11) <= sys.version_info[:2] <= last
+    yield Finding("python", "well" if right else "note", python, "" if right else f"tested with {tested}")
     yield Finding("diagevo", "well", _installed("diagevo") or "not installed")
     absent = [name for name in CORE if _installed(name) is None]
     if absent:
@@ -147,6 +150,10 @@ def _existing(folder: Path) -> Path:
 
 
 def _stack() -> Iterator[Finding]:
+    for name in EVALUATION:
+        found = _installed(name)
+        mend = "" if found else "pip install 'diagevo[eval]'"
+        yield Finding(name, "well" if found else "missing", found or "not installed", mend)
     for name, tested in TRAINING.items():
         found = _installed(name)
         if found is None:

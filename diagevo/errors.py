@@ -1,5 +1,8 @@
 """One tree of errors. Each says what, where and the next step, and knows its exit code."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DiagEvoError(Exception):
     """Base of every error that DiagEvo raises on purpose.
@@ -38,6 +41,21 @@ class MissingDependencyError(DiagEvoError):
 
     exit_code = 4
     kind = "missing"
+
+
+@contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """Around the import of a package that only some installs have.
+
+    Raises MissingDependencyError where it is not there: `what` needs it, and the extra that brings it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{what} needs {error.name or 'a package'}, which is not installed",
+            hint=f"run: pip install 'diagevo[{name}]'",
+        ) from error
 
 
 class StoreError(DiagEvoError):

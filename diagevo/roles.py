@@ -13,7 +13,7 @@ from typing import Any
 from diagevo.config.models import Config, PolicyRole
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
-from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
@@ -162,13 +162,8 @@ def _model_folder(role: PolicyRole) -> Path:
     folder = Path(role.model).expanduser()
     if folder.exists() or role.model.count("/") != 1:
         return check_model_folder(folder)
-    try:
+    with extra("train", f"{role.model}, which is no folder here but looks like a hub id,"):
         from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"{role.model} looks like a hub id, and huggingface_hub is not installed",
-            hint="install the training extra: pip install 'diagevo[train]'",
-        ) from error
     try:
         return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
     except (OSError, ValueError) as error:

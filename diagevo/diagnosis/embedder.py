@@ -16,7 +16,7 @@ import numpy as np
 
 from diagevo.config.models import EmbedderRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, Patience, RequestRefused
-from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
+from diagevo.errors import ConfigError, MissingDependencyError, ServiceError, extra
 from diagevo.memory import events
 
 if TYPE_CHECKING:
@@ -160,15 +160,10 @@ class SentenceTransformersEmbedder:
                 f"{folder} is no sentence-transformers folder: it has no modules.json",
                 hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote",
             )
-        try:
+        with extra("local-embedder", "the sentence-transformers embedder"):
             from sentence_transformers import (  # pyright: ignore[reportMissingImports]  # an extra
                 SentenceTransformer,
             )
-        except ImportError as error:
-            raise MissingDependencyError(
-                "the sentence-transformers embedder needs an extra that is not installed",
-                hint="pip install 'diagevo[local-embedder]'",
-            ) from error
         self._model = SentenceTransformer(str(folder), local_files_only=True)
         self.name = folder.resolve().name
         self.dimension = role.dimension

@@ -11,6 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from diagevo.errors import extra
+
+NEED = "the repetition penalty"
+
 
 def pair_distance(hypothesis: str, reference: str) -> float:
     """The distance of one pair by sacreBLEU: slow, and the definition that `distances` reproduces.
@@ -18,7 +22,8 @@ def pair_distance(hypothesis: str, reference: str) -> float:
     1 - BLEU-4 with 0.1 added to a zero numerator and no effective order, so a hypothesis of fewer than four
     words is at distance 1 from everything but its own words, which are at distance 0 whatever their number.
     """
-    from sacrebleu.metrics.bleu import BLEU
+    with extra("train", NEED):
+        from sacrebleu.metrics.bleu import BLEU
 
     if hypothesis.split() == reference.split():
         return 0.0
@@ -32,7 +37,8 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
 
     BLEU is not symmetric: the question with the lower index is the hypothesis, and the value is mirrored.
     """
-    from diagevo.equations.bleu import pair_distances
+    with extra("train", NEED):
+        from diagevo.equations.bleu import pair_distances
 
     tokens = [question.split() for question in questions]
     result = pair_distances(tokens)
@@ -51,8 +57,9 @@ def _same(tokens: Sequence[Sequence[str]]) -> list[list[int]]:
 
 def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
     """Average-linkage clusters of a (B, B) distance matrix, (B,) labels from 1: merged below `threshold`."""
-    from scipy.cluster.hierarchy import average, fcluster
-    from scipy.spatial.distance import squareform
+    with extra("train", NEED):
+        from scipy.cluster.hierarchy import average, fcluster
+        from scipy.spatial.distance import squareform
 
     if len(distance) < 2:
         return np.ones(len(distance), dtype=np.int64)
@@ -68,10 +75,11 @@ def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int6
     over the connected components of such pairs, and merges in one component do not touch another: each is
     clustered by itself. Of real questions almost all are alone, and the matrix of all pairs is never needed.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    with extra("train", NEED):
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
 
-    from diagevo.equations.bleu import near_pairs
+        from diagevo.equations.bleu import near_pairs
 
     tokens = [question.split() for question in questions]
     near = near_pairs(tokens, threshold)

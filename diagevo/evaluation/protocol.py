@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from diagevo.errors import extra
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -63,7 +65,8 @@ def paired_difference(
         raise ValueError(f"{len(first_Q)} and {len(second_Q)} scores cannot be paired")
     if len(first_Q) < 2:
         raise ValueError("a paired comparison needs at least two questions")
-    from scipy import stats
+    with extra("eval", "a paired comparison"):
+        from scipy import stats
 
     differences = [b - a for a, b in zip(first_Q, second_Q, strict=True)]
     gain = estimate(differences)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.errors import ConfigError, MissingDependencyError, extra
 
 Row = Mapping[str, Any]
 
@@ -82,13 +82,8 @@ def _json_lines(path: Path) -> Iterator[Any]:
 
 def rows_of_hub(hub: Hub) -> Sequence[Row]:
     """Every row of a hub split. Needs the `datasets` package and, the first time, the network."""
-    try:
+    with extra("train", f"reading {hub.id} from the hub, and not from a file of yours (--data),"):
         from datasets import load_dataset
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the hub is read with the `datasets` package, which is not installed",
-            hint="run: pip install 'diagevo[train]', or name a local file with --data",
-        ) from error
     try:
         rows: Any = load_dataset(hub.id, hub.config, split=hub.split)
         return list(rows)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from diagevo.errors import extra
 from diagevo.memory.events import CauseState
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.model import Cause, MemoryState
@@ -313,7 +314,8 @@ def _assigned(
     threshold: float,
     by: Literal["vectors", "words"],
 ) -> Iterator[Shared]:
-    from scipy.optimize import linear_sum_assignment
+    with extra("eval", "matching the causes of two runs"):
+        from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(np.where(similar >= threshold, similar, 0.0), maximize=True)
     for i, j in zip(rows, columns, strict=True):

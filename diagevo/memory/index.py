@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diagevo.errors import StoreError
+from diagevo.errors import StoreError, extra
 from diagevo.memory.model import Cause
 
 TABLE = "causes"
@@ -30,6 +30,12 @@ def _checksum(causes: Sequence[Cause]) -> str:
     for cause in causes:
         digest.update(f"{cause.cause_id} {len(cause.description)}:{cause.description}".encode())
     return digest.hexdigest()
+
+
+def _lancedb() -> Any:
+    with extra("index", "the vector index of a memory of very many causes"):
+        import lancedb
+    return lancedb
 
 
 DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
@@ -75,8 +81,7 @@ class VectorIndex:
 
     def _reuse(self, causes: Sequence[Cause]) -> bool:
         """Whether the folder holds a beginning of `causes`, every byte as it was written."""
-        import lancedb
-
+        lancedb = _lancedb()
         try:
             mark = json.loads(self._watermark.read_text())
             size = int(mark["causes"])
@@ -113,7 +118,6 @@ class VectorIndex:
         self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
 
     def _add(self, causes: Sequence[Cause], load: Load) -> None:
-        import lancedb
         import pyarrow as pa
 
         rows = load(causes)
@@ -125,7 +129,7 @@ class VectorIndex:
             }
         )
         if self._table is None:
-            self._table = lancedb.connect(self.folder).create_table(TABLE, data)
+            self._table = _lancedb().connect(self.folder).create_table(TABLE, data)
         else:
             self._table.add(data)
         self.size += len(causes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagevo.errors import MissingDependencyError
+from diagevo.errors import extra
 from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.material import Material
@@ -77,13 +77,8 @@ class Drawn:
 
 def converter() -> Any:
     """vl-convert, of the extra `report`."""
-    try:
+    with extra("report", "a picture"):
         import vl_convert
-    except ImportError as error:
-        raise MissingDependencyError(
-            "pictures are made with vl-convert, which is not installed",
-            hint="run: pip install 'diagevo[report]'",
-        ) from error
     return vl_convert
 
 

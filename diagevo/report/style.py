@@ -7,7 +7,7 @@ can be read.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diagevo.errors import MissingDependencyError
+from diagevo.errors import extra
 from diagevo.texts import visible
 
 STATES: Mapping[str, str] = {"Active": "#E07A2F", "Mastered": "#0B3C5D", "skill nodes": "#B5B5B5"}
@@ -43,12 +43,8 @@ def lightness(colour: str) -> float:
 
 def altair() -> Any:
     """The drawing library, of the extra `report`."""
-    try:
+    with extra("report", "a figure"):
         import altair as alt
-    except ImportError as error:
-        raise MissingDependencyError(
-            "figures are drawn with altair, which is not installed", hint="run: pip install 'diagevo[report]'"
-        ) from error
     return alt
 
 

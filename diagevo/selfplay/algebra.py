@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import IO, cast
 
-from diagevo.errors import MissingDependencyError
+from diagevo.errors import MissingDependencyError, extra
 
 START_SECONDS = 120.0
 """Longest wait for a worker's imports, in wall time; a machine can be very busy."""
@@ -80,6 +80,8 @@ class AlgebraWorker:
             process.kill()
             process.wait()
             self._process = None
+            with extra("eval", "comparing answers"):
+                import math_verify  # noqa: F401  # pyright: ignore[reportUnusedImport]  (only to say that it is not there)
             raise MissingDependencyError(
                 f"the answer checker's worker process did not start (exit status {process.returncode})",
                 hint=f"try: {sys.executable} -m diagevo.selfplay.algebra_worker </dev/null",
