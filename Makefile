@@ -5,7 +5,7 @@ READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test test-vllm check docs pictures bench bench-gpu clean
+.PHONY: setup train test test-audit test-vllm check docs pictures bench bench-gpu clean
 
 setup: $(READY)
 
@@ -46,6 +46,21 @@ test-vllm: $(VLLM_READY)
 	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm \
 	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py
 
+# The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
+AUDIT_PYTHON ?= python3.13
+AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cli_memory
+
+.venv-audit/.ready: pyproject.toml
+	test -x .venv-audit/bin/python || $(AUDIT_PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet pip==26.0.1
+	.venv-audit/bin/python -m pip install --quiet '.[postgres]' --group audit
+	touch .venv-audit/.ready
+
+# -P: what is installed is tested, not the checkout.
+test-audit: .venv-audit/.ready
+	.venv-audit/bin/python -m pip install --quiet --no-deps --force-reinstall .
+	.venv-audit/bin/python -P -m pytest -n 2 --dist loadfile $(AUDITED)
+
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -77,4 +92,4 @@ bench-gpu: $(READY)
 	$(BIN)/python -m tests.benchmarks.bench_gpu
 
 clean:
-	rm -rf .venv .venv-vllm build dist *.egg-info docs/_build
+	rm -rf .venv .venv-audit .venv-vllm build dist *.egg-info docs/_build
