@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diagevo.cli import why_text  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli import why_text
 from diagevo.memory.blame import blame
 from diagevo.memory.compare import diff_memory
 from diagevo.memory.events import (
