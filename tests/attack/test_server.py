@@ -16,7 +16,7 @@ from diagevo.errors import ServiceError
 from diagevo.memory.artifacts import Reply
 from diagevo.sampling import bounded
 from diagevo.sampling.openai_sampler import OpenAISampler
-from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.sampler import Message, SamplingParams
 
 PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -124,8 +124,8 @@ def test_what_neither_database_keeps_is_replaced_in_a_completion() -> None:
     with serving(body(said.encode())) as url:
         sampler = OpenAISampler(url, "m", timeout=10, retries=0)
         try:
-            asked = [{"role": "user", "content": "half \udfff"}]
-            [[completion]] = sampler.sample([asked], n=1, params=PARAMS, seed=0)
+            asked = Message(role="user", content="half \udfff")
+            [[completion]] = sampler.sample([[asked]], n=1, params=PARAMS, seed=0)
         finally:
             sampler.close()
     assert completion.text == "a\ufffd\ufffd\x1b"

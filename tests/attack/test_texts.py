@@ -12,11 +12,12 @@ import os
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import polars
 import pytest
-from lxml import etree, html
+from lxml import html
 from markdown_it import MarkdownIt
 from typer.main import get_command
 
@@ -217,8 +218,8 @@ def test_the_report_draws_and_its_page_runs_nothing(hostile_sqlite: Store, tmp_p
     for file in sorted((tmp_path / "report").rglob("*")):
         match file.suffix:
             case ".svg":
-                picture = etree.parse(file)
-                assert not picture.xpath("//*[local-name()='script' or local-name()='foreignObject']")
+                names = {e.tag.rpartition("}")[2] for e in ElementTree.parse(file).iter()}
+                assert names.isdisjoint({"script", "foreignObject"})
             case ".csv":
                 cells = [c for row in csv.reader(file.open(newline="", encoding="utf-8")) for c in row]
                 assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []

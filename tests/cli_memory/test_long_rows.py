@@ -133,4 +133,4 @@ def test_a_terminal_is_not_flooded_and_not_steered(played_home: Path, tmp_path: 
         out, code = on_terminal(command, cwd=tmp_path, env=where)
         assert code == 0
         assert "\x9b" not in out
-        assert r"\x9b31mred" in out
+        assert (r"\u009b31mred" if format.startswith("json") else r"\x9b31mred") in out
