@@ -184,7 +184,7 @@ def run(
 def status(call: Call, name: Name = None) -> None:
     """Where every run of a plan stands."""
     from diagevo.evaluation.ablation import load_plan, states
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
 
     from .evaluate import database
 

@@ -7,8 +7,8 @@ from .render import Column, number
 from .screen import Line, count, lay, listed
 
 if TYPE_CHECKING:
-    from diagevo.memory.compare import MemoryDiff
-    from diagevo.memory.compare_runs import InRun, RunsDiff, Side
+    from diagevo.memory.audit.compare import MemoryDiff
+    from diagevo.memory.audit.compare_runs import InRun, RunsDiff, Side
 
 CHANGES = (
     Column("cause"),

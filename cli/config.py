@@ -165,7 +165,7 @@ def of(call: Call, name: str) -> "Resolved":
     if name in PROFILES:
         return of_profile(name)
     if name.startswith("run:") or name == call.run:
-        from diagevo.memory.history import open_history
+        from diagevo.memory.audit.history import open_history
 
         history = open_history(call.database, name.removeprefix("run:"))
         try:

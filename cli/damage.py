@@ -4,11 +4,11 @@
 def refuse_damaged(location: str) -> None:
     """Raises DamagedError where the database has a run that is not as it was written."""
     from diagevo.errors import DamagedError, DiagEvoError
-    from diagevo.memory.database import Database
-    from diagevo.memory.log import Log
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.audit.verify import verify
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.log.migrate import prepare
     from diagevo.memory.opening import runs_folder
-    from diagevo.memory.verify import verify
 
     try:
         database = Database(location)

@@ -12,7 +12,7 @@ from . import options, render
 from .options import Call
 
 if TYPE_CHECKING:
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
 
 app = options.group("db", "Revisions of the database, its checks, its backups.")
 
@@ -21,8 +21,8 @@ FINDINGS = (render.Column("check"), render.Column("ok", "well"), render.Column("
 
 @contextmanager
 def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import refuse_missing
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import refuse_missing
 
     database = Database(call.database)
     try:
@@ -36,8 +36,8 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
 @options.command(app, "current", group="db", example="diagevo db current --json")
 def current(call: Call) -> None:
     """The database's revision and the one that this version expects; exit 5 where they differ."""
-    from diagevo.memory.location import shown
-    from diagevo.memory.migrate import HEAD, revision
+    from diagevo.memory.log.location import shown
+    from diagevo.memory.log.migrate import HEAD, revision
 
     with _database(call) as database:
         with database.read() as connection:
@@ -64,8 +64,8 @@ def upgrade(
     ] = True,
 ) -> None:
     """Bring the database to the revision that this version expects. A backup is written first."""
-    from diagevo.memory import migrate
-    from diagevo.memory.location import shown
+    from diagevo.memory.log import migrate
+    from diagevo.memory.log.location import shown
 
     with _database(call) as database:
         migrate.refuse_foreign(database)
@@ -87,7 +87,7 @@ def upgrade(
 
 def _backup_beside(database: "Database") -> Path:
     """A copy next to an SQLite file; of PostgreSQL, a file in the home folder."""
-    from diagevo.memory.backup import backup
+    from diagevo.memory.transfer.backup import backup
 
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     folder = Call().home if database.file is None else database.file.parent
@@ -97,7 +97,7 @@ def _backup_beside(database: "Database") -> Path:
 @options.command(app, "check", group="db", rows=True, example="diagevo db check")
 def check(call: Call) -> None:
     """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
-    from diagevo.memory.backup import check as findings
+    from diagevo.memory.transfer.backup import check as findings
 
     with _database(call) as database:
         found = [render.plain(finding) for finding in findings(database)]
@@ -109,7 +109,7 @@ def check(call: Call) -> None:
 @options.command(app, "backup", group="db", example="diagevo db backup runs/monday.db")
 def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the database into one SQLite file, also while a run writes to it."""
-    from diagevo.memory.backup import backup as write
+    from diagevo.memory.transfer.backup import backup as write
 
     with _database(call) as database:
         done = write(database, file)
@@ -134,7 +134,7 @@ def restore(
     ] = False,
 ) -> None:
     """Put a backup where `--db` points. What stood there is moved aside, never deleted."""
-    from diagevo.memory.backup import restore as put_back
+    from diagevo.memory.transfer.backup import restore as put_back
 
     with _database(call, must_exist=False) as database:
         done = put_back(file, database, replace=replace)

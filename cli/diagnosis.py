@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.diagnosis.diagnostician import Diagnostician
     from diagevo.diagnosis.recheck import Recheck
-    from diagevo.memory.history import History
+    from diagevo.memory.audit.history import History
 
 CALIBRATIONS = (
     render.Column("threshold"),
@@ -148,7 +148,7 @@ def _diagnostician(config: "Config", history: "History") -> "Diagnostician":
         return RuleDiagnostician()
     from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
     from diagevo.diagnosis.recheck import Unrecorded
-    from diagevo.memory.artifacts import Artifacts
+    from diagevo.memory.log.artifacts import Artifacts
 
     own = config.prompts is not None and config.prompts != "builtin:arithmetic"
     prompts = Path(str(config.prompts)).expanduser() if own else None

@@ -15,7 +15,7 @@ from .render import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
 
 app = options.group("eval", "Measure models on the benchmarks and compare what was measured.")
 
@@ -109,8 +109,8 @@ def _compared() -> Any:
 
 @contextmanager
 def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
 
     opened = Database(call.database)
     try:
@@ -174,7 +174,7 @@ def list_(
         render.rows(call, BENCHMARKS, [asdict(line) for line in lines])
         return
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.memory.history import resolve_run
+    from diagevo.memory.audit.history import resolve_run
 
     with database(call) as opened:
         run = None if call.run is None else resolve_run(opened, call.run)

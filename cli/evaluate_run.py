@@ -16,13 +16,13 @@ from .options import Call
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
+    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import Procedure
     from diagevo.evaluation.judge import Judge
     from diagevo.evaluation.questions import Benchmark, Loaded
     from diagevo.evaluation.store import Evaluation, EvaluationStore
-    from diagevo.memory.database import Database
-    from diagevo.memory.history import History
-    from diagevo.selfplay.equivalence import AnswerChecker
+    from diagevo.memory.audit.history import History
+    from diagevo.memory.log.database import Database
 
     from .subjects import Measured
 
@@ -100,9 +100,9 @@ def run(
     Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
     samples at T = 1.
     """
+    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.selfplay.equivalence import AnswerChecker
 
     from . import subjects
 
@@ -189,7 +189,7 @@ def _every_tenth(call: Call) -> Callable[[int, int], None]:
 
 @contextmanager
 def _history(call: Call) -> Iterator["History"]:
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
 
     history = open_history(call.database, call.run)
     try:
@@ -271,7 +271,7 @@ def _judge(
     if url is None:
         raise ConfigError("a judge needs an endpoint", hint="name it: --judge-url URL")
     from diagevo.evaluation.judge import Judge
-    from diagevo.memory.artifacts import Artifacts
+    from diagevo.memory.log.artifacts import Artifacts
 
     from .subjects import endpoint
 

@@ -38,8 +38,8 @@ def init(
     """
     from diagevo.config.loading import LOCAL_FILE
     from diagevo.config.writing import template as written
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
 
     file = folder / LOCAL_FILE
     made = not file.exists()

@@ -38,9 +38,9 @@ def join(
     For hardware.machines above 1. Waits for the run to be played, and ends when nobody plays it any more.
     The run's folder must be on a disk that all machines see, and the log in PostgreSQL.
     """
-    from diagevo.memory.database import Database
-    from diagevo.memory.lease import Watch
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.lease import Watch
+    from diagevo.memory.log.migrate import prepare
     from diagevo.memory.opening import runs_folder
     from diagevo.training.machines import join
 

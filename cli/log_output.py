@@ -11,9 +11,9 @@ from .options import Call
 from .render import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import AsOf, History
-    from diagevo.memory.records import Recorded
-    from diagevo.memory.trail import Trail
+    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.audit.trail import Trail
+    from diagevo.memory.events.records import Recorded
 
 POLL_SECONDS = 0.5
 COLUMNS = (
@@ -30,7 +30,7 @@ def write_events(
     call: Call, history: "History", wanted: "Trail", as_of: "AsOf", *, follow: bool = False
 ) -> None:
     """Print the chosen events as they are read."""
-    from diagevo.memory.trail import trail
+    from diagevo.memory.audit.trail import trail
 
     if follow and call.format not in ("table", "jsonl"):
         raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
@@ -62,8 +62,8 @@ def _following(
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 
-    from diagevo.memory.history import AsOf
-    from diagevo.memory.trail import trail
+    from diagevo.memory.audit.history import AsOf
+    from diagevo.memory.audit.trail import trail
 
     while True:
         out.flush()

@@ -9,7 +9,7 @@ from diagevo.redaction import redacted
 from .render import visible
 
 if TYPE_CHECKING:
-    from diagevo.memory.records import Recorded
+    from diagevo.memory.events.records import Recorded
 
 _SUBJECT = 14
 

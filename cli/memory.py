@@ -12,32 +12,32 @@ from .memory_common import At, OptionalRef, Ref, Round, app, opened, where
 from .options import Call
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import AsOf, History
+    from diagevo.memory.audit.history import AsOf, History
 
 
 def _rebuilt() -> Any:
-    from diagevo.memory.replay import Rebuilt
+    from diagevo.memory.audit.replay import Rebuilt
 
     return Rebuilt
 
 
 def _schedule() -> Any:
-    from diagevo.memory.replay import ScheduleLines
+    from diagevo.memory.audit.replay import ScheduleLines
 
     return ScheduleLines
 
 
 def _stories() -> Any:
-    from diagevo.memory.failures import FailureStory
-    from diagevo.memory.nodes import NodeStory
-    from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.why import CauseStory
+    from diagevo.memory.audit.failures import FailureStory
+    from diagevo.memory.audit.nodes import NodeStory
+    from diagevo.memory.audit.questions import QuestionStory
+    from diagevo.memory.audit.why import CauseStory
 
     return CauseStory | NodeStory | QuestionStory | FailureStory
 
 
 def _verification() -> Any:
-    from diagevo.memory.verify import Verification
+    from diagevo.memory.audit.verify import Verification
 
     return Verification
 
@@ -66,7 +66,7 @@ def show(
     tree: Annotated[bool, typer.Option("--tree", help="Nodes with their causes below them.")] = False,
 ) -> None:
     """Causes by node: states, frequencies, probabilities. With REF: that cause, node, question or failure."""
-    from diagevo.memory.replay import describe
+    from diagevo.memory.audit.replay import describe
 
     from . import memory_text, screen
 
@@ -92,11 +92,11 @@ def show(
 
 
 def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
-    from diagevo.memory.failures import failure_story
-    from diagevo.memory.nodes import why_node
-    from diagevo.memory.questions import question_story
-    from diagevo.memory.references import resolve
-    from diagevo.memory.replay import describe
+    from diagevo.memory.audit.failures import failure_story
+    from diagevo.memory.audit.nodes import why_node
+    from diagevo.memory.audit.questions import question_story
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.replay import describe
 
     from . import memory_text, screen, why_text
 
@@ -154,7 +154,7 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
-    from diagevo.memory.replay import compare_with_commit, rebuild, steps
+    from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
 
     from . import memory_text, row_stream
 
@@ -214,8 +214,8 @@ def log(
     ] = False,
 ) -> None:
     """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
+    from diagevo.memory.audit.trail import Trail
     from diagevo.memory.events import EVENT_TYPES
-    from diagevo.memory.trail import Trail
 
     from .log_output import write_events
 
@@ -252,11 +252,11 @@ def why(
     """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
     from dataclasses import replace
 
-    from diagevo.memory.failures import failure_story
-    from diagevo.memory.nodes import why_node
-    from diagevo.memory.questions import question_story
-    from diagevo.memory.references import resolve
-    from diagevo.memory.why import TURNS, chosen, why_cause
+    from diagevo.memory.audit.failures import failure_story
+    from diagevo.memory.audit.nodes import why_node
+    from diagevo.memory.audit.questions import question_story
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.why import TURNS, chosen, why_cause
 
     from . import screen, why_text
 
@@ -304,7 +304,7 @@ def why(
 )
 def schedule(call: Call, *, round: Round = None) -> None:
     """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N."""
-    from diagevo.memory.replay import describe, next_schedule
+    from diagevo.memory.audit.replay import describe, next_schedule
 
     from . import memory_text
 
@@ -345,8 +345,8 @@ def verify(
     ] = None,
 ) -> None:
     """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
+    from diagevo.memory.audit.verify import verify as check
     from diagevo.memory.opening import runs_folder
-    from diagevo.memory.verify import verify as check
 
     from . import memory_text
 
@@ -377,7 +377,7 @@ def heads(call: Call) -> None:
     """
     from msgspec import to_builtins
 
-    from diagevo.memory.heads import heads_of
+    from diagevo.memory.log.heads import heads_of
 
     from . import memory_text
 

@@ -16,7 +16,7 @@ from .render import Column
 if TYPE_CHECKING:
     from diagevo.config.models import EmbedderRole
     from diagevo.memory.memory import Memory
-    from diagevo.memory.rebuilding import Rebuilding
+    from diagevo.memory.transfer.rebuilding import Rebuilding
 
 
 @options.command(
@@ -36,8 +36,8 @@ def query(
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
 ) -> None:
     """Read-only SQL over the v_… views. Writing is refused by the database itself."""
-    from diagevo.memory.query import VIEWS, view_columns
-    from diagevo.memory.query import query as ask
+    from diagevo.memory.audit.query import VIEWS, view_columns
+    from diagevo.memory.audit.query import query as ask
 
     if views == (sql is not None):
         raise ConfigError("give a statement, or --views", hint='diagevo memory query "SELECT * FROM v_round"')
@@ -84,8 +84,8 @@ def export(
     at: At = None,
 ) -> None:
     """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
-    from diagevo.memory.bundle import export_bundle
-    from diagevo.memory.bundle_files import FORMATS
+    from diagevo.memory.transfer.bundle import export_bundle
+    from diagevo.memory.transfer.bundle_files import FORMATS
 
     if form not in FORMATS:
         raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
@@ -114,9 +114,9 @@ def import_(
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> None:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
-    from diagevo.memory.bundle import check_bundle, import_bundle
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+    from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
         _tell_strangers(call, folder)
@@ -136,14 +136,14 @@ def import_(
 
 
 def _tell_strangers(call: Call, folder: Path) -> None:
-    from diagevo.memory.bundle import read_manifest, strangers
+    from diagevo.memory.transfer.bundle import read_manifest, strangers
 
     if others := strangers(folder, read_manifest(folder)):
         render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
 
 
 def _rebuilding() -> Any:
-    from diagevo.memory.rebuilding import Rebuilding
+    from diagevo.memory.transfer.rebuilding import Rebuilding
 
     return Rebuilding
 
@@ -172,7 +172,7 @@ def rebuild(
     Interrupted, it goes on where it stood.
     """
     from diagevo.memory.opening import open_memory
-    from diagevo.memory.rebuilding import rebuild as make_again
+    from diagevo.memory.transfer.rebuilding import rebuild as make_again
 
     with opened(call) as history:
         run_id = history.run_id

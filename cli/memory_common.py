@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.memory.history import AsOf, History
+    from diagevo.memory.audit.history import AsOf, History
 
 app = options.group("memory", "Read the log, rebuild the memory, and ask it why.")
 
@@ -46,7 +46,7 @@ OptionalRef = Annotated[
 @contextmanager
 def opened(call: Call) -> Iterator["History"]:
     """The run that the options name, for reading."""
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
 
     history = open_history(call.database, call.run)
     try:

@@ -11,7 +11,7 @@ from .memory_common import At, Ref, Round, app, opened, where
 from .options import Call
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import AsOf, History
+    from diagevo.memory.audit.history import AsOf, History
 
 _POINTS = "write 2..4, a..b or a@3..b@3"
 _EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
@@ -46,7 +46,7 @@ def diff(
         number, other = (left, right) if left.isdecimal() else (right, left)
         raise ConfigError(f"{points}: {number} is a round, {other} is none", hint=_POINTS)
     if left.isdecimal() and right.isdecimal():
-        from diagevo.memory.compare import diff_memory
+        from diagevo.memory.audit.compare import diff_memory
 
         with opened(call) as history:
             a, b = (_after(history, int(number)) for number in (left, right))
@@ -65,7 +65,7 @@ def diff(
 
 def _after(history: "History", number: int) -> "AsOf":
     """After the commit of a round; round 0 is before the first event."""
-    from diagevo.memory.history import AsOf
+    from diagevo.memory.audit.history import AsOf
 
     return AsOf(0, 0, 0) if number == 0 else history.as_of(number)
 
@@ -80,8 +80,8 @@ def _after(history: "History", number: int) -> "AsOf":
 )
 def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
     """Which event made each field of a cause or a node what it is."""
-    from diagevo.memory.blame import blame as ask
-    from diagevo.memory.references import resolve
+    from diagevo.memory.audit.blame import blame as ask
+    from diagevo.memory.audit.references import resolve
 
     from . import compare_text
 

@@ -7,8 +7,8 @@ from .render import Column, number, visible
 from .screen import count, sub, wrapped
 
 if TYPE_CHECKING:
-    from diagevo.memory.replay import CauseLine, NodeLine, Rebuilt
-    from diagevo.memory.verify import Verification
+    from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
+    from diagevo.memory.audit.verify import Verification
 
 _TERMS = 12
 """Summands that a sum shows."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.memory.history import History
+    from diagevo.memory.audit.history import History
 
 RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 
@@ -38,7 +38,7 @@ class Call:
     format: RowFormat = "table"
     output: Path | None = None
     schema: str = field(default="", compare=False)
-    """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
+    """Name of the JSON the command prints, e.g. `diagevo.memory.audit.why/1`."""
 
     @property
     def home(self) -> Path:
@@ -53,7 +53,7 @@ class Call:
     @property
     def database_again(self) -> list[str]:
         """The arguments by which a command that is suggested finds the same database; no password in them."""
-        from diagevo.memory.location import database_url, shown
+        from diagevo.memory.log.location import database_url, shown
 
         if not self.db or self.db == os.environ.get("DIAGEVO_DB"):
             return []

@@ -15,7 +15,7 @@ from .render import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.oracle import LabelAccuracy, Oracle
-    from diagevo.memory.history import History
+    from diagevo.memory.audit.history import History
 
 app = options.group(
     "oracle", "Reference answers for self-play questions: drawn, proposed, checked by a human."
@@ -64,7 +64,7 @@ def _exported() -> Any:
 @contextmanager
 def opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
     from diagevo.evaluation.oracle import Oracle
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
 
     history = open_history(call.database, call.run)
     try:
@@ -80,7 +80,7 @@ def _committed(history: "History", named: str) -> list[int]:
 
 
 def _accuracy(call: Call, oracle: "Oracle") -> None:
-    from diagevo.selfplay.equivalence import AnswerChecker
+    from diagevo.answers.equivalence import AnswerChecker
 
     with AnswerChecker() as checker:
         lines = oracle.accuracy(checker)
@@ -141,8 +141,8 @@ def propose(
     max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
 ) -> None:
     """Let a model propose each answer by majority vote. What is proposed already is not asked again."""
+    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.sampling.sampler import SamplingParams
-    from diagevo.selfplay.equivalence import AnswerChecker
     from diagevo.selfplay.questions import PromptTemplates
 
     from .subjects import endpoint
@@ -229,11 +229,11 @@ def selfplay(
     batch: Batch = 64,
 ) -> None:
     """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
+    from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of
     from diagevo.evaluation.sources import self_play_questions
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.memory.history import open_history
-    from diagevo.selfplay.equivalence import AnswerChecker
+    from diagevo.memory.audit.history import open_history
 
     from . import subjects
 

@@ -17,7 +17,7 @@ from .render import Column
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.evaluation.ablation import Plan
-    from diagevo.memory.history import History
+    from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
     from diagevo.report.tables import Outcome, Table, TableName
 
@@ -85,7 +85,7 @@ def _tabled() -> Any:
 
 @contextmanager
 def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["Material"]]]:
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
     from diagevo.report.material import gather
 
     history = open_history(call.database, call.run)
@@ -199,7 +199,7 @@ def _tables_of(call: Call, runs: list[str], plan: "Plan | None") -> dict["TableN
 
 def _outcomes(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Outcome"], str | None]:
     """What the runs came to, and the world that any of them was played in."""
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
     from diagevo.report import tables
 
     found: list[Outcome] = []

@@ -12,7 +12,7 @@ from .options import Call
 from .render import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.runs import RunLine, RunStory
+    from diagevo.memory.audit.runs import RunLine, RunStory
 
 app = options.group("runs", "Which runs there are, how they compare, and new ones from a committed round.")
 
@@ -50,7 +50,7 @@ Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the l
 
 
 def _run_story() -> Any:
-    from diagevo.memory.runs import RunStory
+    from diagevo.memory.audit.runs import RunStory
 
     return RunStory
 
@@ -84,9 +84,9 @@ def _line(line: "RunLine") -> dict[str, Any]:
 )
 def list_(call: Call) -> None:
     """Every run of the database, the latest first."""
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import prepare
-    from diagevo.memory.runs import list_runs
+    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
 
     database = Database(call.database)
     try:
@@ -109,8 +109,8 @@ def list_(call: Call) -> None:
 )
 def show(call: Call, run: Run = None) -> None:
     """One run: its models, origin and rounds."""
-    from diagevo.memory.history import open_history
-    from diagevo.memory.runs import run_story
+    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.audit.runs import run_story
 
     history = open_history(call.database, call.run if run is None else run)
     try:
@@ -169,8 +169,8 @@ def diff(
 
 def compare(call: Call, left: str, right: str) -> bool:
     """Print how two runs differ; whether they are the same."""
-    from diagevo.memory.compare_runs import diff_runs
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.compare_runs import diff_runs
+    from diagevo.memory.audit.history import open_history
 
     from . import compare_text
 
@@ -222,9 +222,9 @@ def fork(
     ] = None,
 ) -> None:
     """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
-    from diagevo.memory.fork import fork as make
-    from diagevo.memory.history import open_history
-    from diagevo.memory.log import Log
+    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.transfer.fork import fork as make
 
     history = open_history(call.database, call.run if run is None else run)
     try:

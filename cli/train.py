@@ -140,9 +140,9 @@ def _only_reaching(call: Call) -> bool:
 
 def _said_again(call: Call, run_id: str) -> "dict[KeyPath, Any]":
     """The user's own words, for a run from outside. Raises ConfigError for `--set` and a run of one's own."""
-    from diagevo.memory.database import Database
-    from diagevo.memory.log import Log
-    from diagevo.memory.migrate import prepare
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.log.migrate import prepare
 
     with closing(Database(call.database)) as database:
         prepare(database, create=False)
@@ -179,7 +179,7 @@ def _plan(call: Call, config: "Config | None") -> None:
 def stored_config(call: Call, run_id: str) -> "Config":
     """The configuration that a run has in its log."""
     from diagevo.config.loading import of_run
-    from diagevo.memory.history import open_history
+    from diagevo.memory.audit.history import open_history
 
     history = open_history(call.database, run_id)
     try:
@@ -190,8 +190,8 @@ def stored_config(call: Call, run_id: str) -> "Config":
 
 def _measured(call: Call, config: "Config") -> dict[str, float]:
     """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds."""
+    from diagevo.memory.audit.history import open_history
     from diagevo.memory.events import StageCompleted
-    from diagevo.memory.history import open_history
 
     def same(other: "Config") -> bool:
         plain = {"seed": 0, "validation": config.validation, "profile": ""}
@@ -237,7 +237,7 @@ def _until(text: str) -> "Until":
 
 
 def _runs_folder(call: Call) -> Path:
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
     from diagevo.memory.opening import runs_folder
 
     return runs_folder(Database(call.database))
@@ -245,9 +245,9 @@ def _runs_folder(call: Call) -> Path:
 
 def _run_names(call: Call) -> list[str]:
     """The runs of the database, the one that was written to last first; none where there is no database."""
-    from diagevo.memory.database import Database
-    from diagevo.memory.migrate import prepare
-    from diagevo.memory.runs import list_runs
+    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
 
     database = Database(call.database)
     if database.file is not None and not database.file.exists():

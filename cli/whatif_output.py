@@ -14,9 +14,9 @@ from .screen import listed, percent
 from .whatif_asked import FILTERED, Asked, Values
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import AsOf, History
-    from diagevo.memory.retention import Point
-    from diagevo.memory.timeline.rounds import Observed
+    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.audit.retention import Point
+    from diagevo.memory.audit.timeline.rounds import Observed
 
 REPLAY = (
     Column("change"),
@@ -57,8 +57,8 @@ _TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
 
 def answer(call: Call, asked: Asked, round_: int | None) -> None:
     """Ask the log, print the rows."""
-    from diagevo.memory.references import resolve
-    from diagevo.memory.timeline.rounds import observations
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.timeline.rounds import observations
 
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end
@@ -84,8 +84,8 @@ def _rows(
     round_: int | None,
 ) -> list[dict[str, Any]]:
     """The rows of one set of changes: retention where the filter changes, and the replay."""
-    from diagevo.memory.retention import first_changed, retention
-    from diagevo.memory.whatif import Changes, what_if
+    from diagevo.memory.audit.retention import first_changed, retention
+    from diagevo.memory.audit.whatif import Changes, what_if
 
     change = _named(values, dropped)
     rows: list[dict[str, Any]] = []
@@ -209,7 +209,7 @@ def _curve(
     call: Call, history: "History", as_of: "AsOf", observed: Sequence["Observed"], values: Values
 ) -> None:
     """Retention as a function of τ, whole."""
-    from diagevo.memory.retention import retention_by_tau
+    from diagevo.memory.audit.retention import retention_by_tau
 
     points = retention_by_tau(observed, _filtered(values))
     rows = [_point(point) for point in points]
@@ -223,7 +223,7 @@ def _curve(
 
 def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:
     """What the curve is drawn over, beside the filter that the rounds had; a fork may have several."""
-    from diagevo.memory.retention import by_round, filters, span
+    from diagevo.memory.audit.retention import by_round, filters, span
 
     numbers = [round_.round for round_ in observed]
     bands = [

@@ -11,8 +11,8 @@ from .options import Call
 from .whatif_asked import KEYS, Values
 
 if TYPE_CHECKING:
-    from diagevo.memory.history import History
-    from diagevo.memory.timeline.rounds import Observed
+    from diagevo.memory.audit.history import History
+    from diagevo.memory.audit.timeline.rounds import Observed
 
 
 def settings(values: Values) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def line(
 def missing(history: "History", rerun: int) -> list[str]:
     """The policies that a fork before round `rerun` goes on from, where their folders are not there: a bundle
     or a copied database holds the log alone."""
+    from diagevo.memory.audit.history import expect
     from diagevo.memory.events import StageCompleted
-    from diagevo.memory.history import expect
     from diagevo.memory.opening import runs_folder
 
     newest: dict[str, list[str]] = {}

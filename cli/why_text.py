@@ -9,10 +9,10 @@ from .render import number, visible
 from .screen import Line, count, lay, listed, percent, sub, wrapped
 
 if TYPE_CHECKING:
-    from diagevo.memory.failures import Asked, FailureStory
-    from diagevo.memory.nodes import Judged, Member, NodeStory
-    from diagevo.memory.questions import QuestionStory
-    from diagevo.memory.why import CauseStory, Counted, Reactivated, Sampled, Turn
+    from diagevo.memory.audit.failures import Asked, FailureStory
+    from diagevo.memory.audit.nodes import Judged, Member, NodeStory
+    from diagevo.memory.audit.questions import QuestionStory
+    from diagevo.memory.audit.why import CauseStory, Counted, Reactivated, Sampled, Turn
 
 SCREEN = 23
 """Lines of a story on a terminal of 24, which keeps one for the prompt."""
@@ -98,7 +98,7 @@ def _head(title: str, mark: str, columns: int | None) -> str:
 
 
 def _turn(turn: "Turn") -> Iterator[Line]:
-    from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
+    from diagevo.memory.audit.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
 
     when = f"r{turn.round}"
     match turn:
@@ -218,7 +218,7 @@ def _effect(story: "CauseStory") -> list[Line]:
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
-    from diagevo.memory.why import Counted, Created, Merged, Reactivated
+    from diagevo.memory.audit.why import Counted, Created, Merged, Reactivated
 
     out = []
     for turn in story.turns:

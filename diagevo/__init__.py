@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         RunConfigured,
     )
     from diagevo.memory.memory import Memory
-    from diagevo.memory.schedule import Draw, Schedule
+    from diagevo.memory.state.schedule import Draw, Schedule
 
 __version__ = "0.1.0"
 __all__ = [
@@ -57,8 +57,8 @@ __all__ = [
 
 _HOMES = {
     "Memory": "diagevo.memory.memory",
-    "Draw": "diagevo.memory.schedule",
-    "Schedule": "diagevo.memory.schedule",
+    "Draw": "diagevo.memory.state.schedule",
+    "Schedule": "diagevo.memory.state.schedule",
 } | dict.fromkeys(
     (
         "CandidateScored",

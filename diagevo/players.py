@@ -12,16 +12,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
+from diagevo.answers.equivalence import AnswerChecker, extract_boxed
+from diagevo.answers.votes import Votes
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig
 from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.errors import StoreError
-from diagevo.memory.schedule import Draw
+from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
-from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
 from diagevo.selfplay.questions import PromptTemplates, parse_question
-from diagevo.selfplay.votes import Votes
 from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, logs_folder, train, uses_cpu
 from diagevo.training.job import RewardSpec
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.models import Config, PolicyRole
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, embedder_for
@@ -22,7 +23,6 @@ from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, Kit, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Sampler, Served
-from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.training.job import RewardSpec
 

@@ -15,10 +15,10 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
-from diagevo.memory.configured import filter_in
 from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
 from diagevo.memory.memory import Memory
-from diagevo.memory.schedule import Schedule
+from diagevo.memory.state.configured import filter_in
+from diagevo.memory.state.schedule import Schedule
 from diagevo.players import (
     Answered,
     Challenger,

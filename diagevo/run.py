@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.config.outside import said_again
@@ -20,7 +21,7 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
-from diagevo.memory import events
+from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.players import Kit
@@ -28,7 +29,6 @@ from diagevo.progress import Observer, RoundSummary, StopFlag
 from diagevo.roles import Roles
 from diagevo.round import Game, Round, round_folder
 from diagevo.sampling.model_folder import check_model_folder
-from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.stages import check_artifact, sha256_of
 
 

@@ -84,7 +84,7 @@ def configuration() -> str:
 
 def events() -> str:
     """Every event of the log with its fields."""
-    from diagevo.memory import events as catalogue
+    from diagevo.memory.events import catalogue as catalogue
 
     told = ModuleAnalyzer.for_module(catalogue.__name__).find_attr_docs()
     models = [
@@ -116,8 +116,8 @@ def views() -> str:
     from tempfile import TemporaryDirectory
 
     import diagevo
-    from diagevo.memory.database import Database
-    from diagevo.memory.query import VIEWS, view_columns
+    from diagevo.memory.audit.query import VIEWS, view_columns
+    from diagevo.memory.log.database import Database
 
     with TemporaryDirectory() as folder:
         location = f"{folder}/a.db"

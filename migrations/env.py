@@ -1,4 +1,4 @@
-"""Alembic's entry point. `diagevo.memory.migrate` passes an open connection; a developer passes `-x
+"""Alembic's entry point. `diagevo.memory.log.migrate` passes an open connection; a developer passes `-x
 url=...`."""
 
 from alembic import context
@@ -6,7 +6,7 @@ from sqlalchemy import Connection, create_engine
 from sqlmodel import SQLModel
 
 from diagevo.evaluation import tables as evaluation_tables
-from diagevo.memory import tables
+from diagevo.memory.log import tables
 
 
 def _run(connection: Connection) -> None:

@@ -22,7 +22,7 @@ from diagevo.arithmetic.grammar import (
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.slips import KINDS, Kind, applies, do_all, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
-from diagevo.memory.schedule import Draw
+from diagevo.memory.state.schedule import Draw
 from diagevo.sampling.sampler import Prompt
 from diagevo.selfplay.questions import PromptTemplates
 

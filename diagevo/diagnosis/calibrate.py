@@ -23,7 +23,7 @@ from diagevo.memory.events import (
     NodePairJudged,
     NodesMerged,
 )
-from diagevo.memory.log import Log
+from diagevo.memory.log.log import Log
 
 KEPT_PERCENT = 95
 ENOUGH = 20

@@ -14,7 +14,7 @@ from diagevo.config.models import DiagnosticianRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
 from diagevo.diagnosis.replies import LONGEST_REPLY
 from diagevo.errors import ServiceError, StoppedSafely
-from diagevo.memory.artifacts import Artifacts, Reply
+from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
 from diagevo.texts import storable

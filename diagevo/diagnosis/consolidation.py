@@ -15,7 +15,7 @@ from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
 from diagevo.memory.events import NodePairJudged
 from diagevo.memory.memory import Memory
-from diagevo.memory.state import Node
+from diagevo.memory.state.fold import Node
 
 
 def consolidate(

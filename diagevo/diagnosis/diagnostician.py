@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from diagevo.memory.events import Call, DiagnosisVerdict
-from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.state import KnownCause
+from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.state.fold import KnownCause
 
 __all__ = [
     "Diagnostician",

@@ -17,7 +17,7 @@ import numpy as np
 from diagevo.config.models import EmbedderRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, Patience, RequestRefused
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError, extra
-from diagevo.memory import events
+from diagevo.memory.events import catalogue as events
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -39,10 +39,10 @@ from diagevo.diagnosis.replies import (
     read_extraction,
     read_merge,
 )
-from diagevo.memory.artifacts import Artifacts
 from diagevo.memory.events import Call
-from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.state import KnownCause
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.state.fold import KnownCause
 from diagevo.sampling.sampler import Message
 
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from typing import Literal
 
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
 from diagevo.errors import ConfigError
-from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.state import KnownCause
+from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.state.fold import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.texts import REPLACEMENT, one_line, storable
 

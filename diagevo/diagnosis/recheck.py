@@ -21,7 +21,7 @@ from diagevo.diagnosis.diagnostician import (
 )
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.equations.schedule import next_epsilon
-from diagevo.memory.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -30,11 +30,11 @@ from diagevo.memory.events import (
     NodePairJudged,
     SimilarNode,
 )
-from diagevo.memory.history import History
-from diagevo.memory.model import MemoryState
-from diagevo.memory.records import Recorded
-from diagevo.memory.state import advance
-from diagevo.memory.vectors import Vectors
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.log.vectors import Vectors
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from diagevo.config.models import DiagnosisConfig
 from diagevo.diagnosis.chat import Budget
 from diagevo.memory.events import Call, DuplicateJudged
-from diagevo.memory.log import Log
+from diagevo.memory.log.log import Log
 
 DECISIONS = {
     "FailureDiagnosed": "extract",

@@ -28,9 +28,9 @@ from diagevo.errors import (
     StoppedSafely,
     StoreError,
 )
-from diagevo.memory.database import Database
 from diagevo.memory.events import RoundCommitted, RunConfigured
-from diagevo.memory.log import Log
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 

@@ -5,10 +5,10 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from diagevo.answers.extraction import boxed_answer
 from diagevo.errors import ConfigError
 from diagevo.evaluation.questions import LETTERS
 from diagevo.evaluation.rows import Row
-from diagevo.selfplay.answers import boxed_answer
 
 
 def pick(row: Row, columns: str | tuple[str, ...]) -> Any:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.judge import Case, Judge
@@ -13,7 +14,6 @@ from diagevo.evaluation.reading import read_answer, right_by_rule
 from diagevo.evaluation.scoring import figures, for_the_judge
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
 from diagevo.sampling.sampler import Completion, Prompt, Sampler, SamplingParams
-from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 
 

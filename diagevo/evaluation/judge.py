@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagevo.evaluation.asking import as_answered
-from diagevo.memory.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 
 INSTRUCTION = """You compare two final answers to one question: a reference answer, which is to be taken \

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from sqlalchemy import insert, select, update
 
+from diagevo.answers.equivalence import AnswerChecker, extract_boxed
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.protocol import Estimate, estimate
 from diagevo.evaluation.tables import OracleRow
-from diagevo.memory.database import Database
+from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, expect
-from diagevo.memory.tables import table
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.tables import table
 from diagevo.sampling.sampler import Sampler, SamplingParams
-from diagevo.selfplay.equivalence import AnswerChecker, extract_boxed
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.texts import csv_text
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
+from diagevo.answers.extraction import boxed_answer, extract_choice
 from diagevo.evaluation.questions import LETTERS, Question
-from diagevo.selfplay.answers import boxed_answer, extract_choice
 
 _STATED = re.compile(r"answer\s*+(?:is\s*+)?:\s*(?P<answer>[^\n]+)", re.IGNORECASE)
 _WRAPPED = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*+\{([^{}]*+)\}")

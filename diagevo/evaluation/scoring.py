@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
 from diagevo.evaluation.protocol import Estimate, PairedDifference, estimate, paired_difference
 from diagevo.evaluation.store import Answered, Evaluation, EvaluationStore
-from diagevo.selfplay.equivalence import AnswerChecker
 
 
 def for_the_judge(result: Answered) -> list[int]:

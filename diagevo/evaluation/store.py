@@ -12,8 +12,8 @@ from sqlalchemy import func, insert, select, update
 
 from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
-from diagevo.memory.database import Database
-from diagevo.memory.tables import table
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.tables import table
 from diagevo.texts import utf8
 
 EVALUATION = table(EvaluationRow)

@@ -4,7 +4,7 @@ a measurement changes no memory."""
 from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint
 from sqlmodel import Field, SQLModel
 
-from diagevo.memory.tables import ForeignText
+from diagevo.memory.log.tables import ForeignText
 
 
 class EvaluationRow(SQLModel, table=True):

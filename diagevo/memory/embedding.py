@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from diagevo.errors import ConfigError, ConflictError, OutOfOrderError
-from diagevo.memory.database import Database
 from diagevo.memory.events import Embedder, RunConfigured, SimilarCause
-from diagevo.memory.recall import NodeCandidate
-from diagevo.memory.records import payload_of, storable_event
-from diagevo.memory.similarity import Similarity
-from diagevo.memory.vectors import Embed, Vectors
+from diagevo.memory.events.records import payload_of, storable_event
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.vectors import Embed, Vectors
+from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.nearest.similarity import Similarity
 from diagevo.memory.writer import Item, RunWriter
 
 UNNAMED = Embedder(name="unnamed", dimension=0, revision="")

@@ -13,7 +13,6 @@ from diagevo.errors import (
     NotFoundError,
     OutOfOrderError,
 )
-from diagevo.memory import decide, heads, projection
 from diagevo.memory.embedding import EmbeddedRun
 from diagevo.memory.events import (
     Artifact,
@@ -31,11 +30,13 @@ from diagevo.memory.events import (
     StageCompleted,
     StageStarted,
 )
-from diagevo.memory.log import now
-from diagevo.memory.model import Cause, KnownCause, MemoryState, Node, Round
-from diagevo.memory.records import event_id
-from diagevo.memory.schedule import Schedule
-from diagevo.memory.state import unsettled
+from diagevo.memory.events.records import event_id
+from diagevo.memory.log import heads
+from diagevo.memory.log.log import now
+from diagevo.memory.state import decide, projection
+from diagevo.memory.state.fold import unsettled
+from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node, Round
+from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.writer import Item
 
 

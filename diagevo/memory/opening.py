@@ -6,12 +6,12 @@ from pathlib import Path
 
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.database import Database
+from diagevo.memory.audit.history import LATEST
 from diagevo.memory.events import Embedder
-from diagevo.memory.history import LATEST
-from diagevo.memory.log import Log
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
-from diagevo.memory.migrate import prepare
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

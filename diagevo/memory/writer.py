@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Self
 
 from diagevo.errors import InconsistentError, OutOfOrderError, StoreError
-from diagevo.memory import lease, outside, projection
-from diagevo.memory.artifacts import Artifacts
-from diagevo.memory.database import Database
-from diagevo.memory.decode import Fact
 from diagevo.memory.events import Event
-from diagevo.memory.log import Log
-from diagevo.memory.model import MemoryState, Round
-from diagevo.memory.records import Pending, UnstorableText, event_id, pending, storable_event
-from diagevo.memory.state import advance
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.records import Pending, UnstorableText, event_id, pending, storable_event
+from diagevo.memory.log import lease, outside
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.state import projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState, Round
 
 
 @dataclass(frozen=True, slots=True)

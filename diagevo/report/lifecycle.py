@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from diagevo.memory.retention import by_round
+from diagevo.memory.audit.retention import by_round
 from diagevo.report.figure import (
     Figure,
     Missing,

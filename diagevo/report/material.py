@@ -8,17 +8,17 @@ from typing import Any
 
 from sqlalchemy import select
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory import events
-from diagevo.memory.artifacts import ARTIFACT
-from diagevo.memory.configured import Configured
-from diagevo.memory.database import Database
-from diagevo.memory.history import History
-from diagevo.memory.tables import CauseHistoryRow, table
-from diagevo.memory.timeline.rounds import epsilon_after
-from diagevo.selfplay.equivalence import AnswerChecker
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.timeline.rounds import epsilon_after
+from diagevo.memory.events import catalogue as events
+from diagevo.memory.log.artifacts import ARTIFACT
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.tables import CauseHistoryRow, table
+from diagevo.memory.state.configured import Configured
 
 HISTORY = table(CauseHistoryRow)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
-from diagevo.memory.retention import by_round
+from diagevo.memory.audit.retention import by_round
 from diagevo.progress import PAPER_SHARES, STAGES
 from diagevo.report.figure import (
     DASHES,

@@ -9,8 +9,8 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
+from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
-from diagevo.memory.history import History, expect
 from diagevo.report.scores import GROUPS, by_protocol, judges
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau"]

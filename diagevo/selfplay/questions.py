@@ -20,7 +20,7 @@ from diagevo.errors import ConfigError
 from diagevo.sampling.sampler import Message, Prompt
 
 if TYPE_CHECKING:
-    from diagevo.memory.schedule import Draw
+    from diagevo.memory.state.schedule import Draw
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "challenger_system": (),

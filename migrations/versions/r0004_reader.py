@@ -4,7 +4,7 @@
 
 A statement that somebody asks is opened and fetched inside SECURITY DEFINER functions, since there alone it
 cannot take another role: PostgreSQL refuses `set_config('role', …)` within one, and lets it undo SET LOCAL
-ROLE. They belong to the role `diagevo_reader` where one can be made (`diagevo.memory.reader`).
+ROLE. They belong to the role `diagevo_reader` where one can be made (`diagevo.memory.log.reader`).
 """
 
 from alembic import op

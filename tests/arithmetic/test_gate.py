@@ -11,14 +11,14 @@ from statistics import mean
 
 import pytest
 
+from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, held_out
 from diagevo.arithmetic.grammar import FAMILIES, JOIN, Part, Step, outcome, parse, solve
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
-from diagevo.memory.schedule import Draw
+from diagevo.memory.state.schedule import Draw
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.selfplay.answers import extract_boxed
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.evaluation.store import EVALUATION
-from diagevo.memory.artifacts import Artifacts, Reply
-from diagevo.memory.database import Database
+from diagevo.memory.log.artifacts import Artifacts, Reply
+from diagevo.memory.log.database import Database
 from tests.memory_audit.played import play
 
 RUN = "played"

@@ -15,10 +15,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
-from diagevo.memory.migrate import prepare
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import prepare
 from tests.attack.damage import PAGE_SIZE, RUN, Base, Byte, Cell
 from tests.cli.program import invoke
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import diagevo
 from diagevo.evaluation.store import Answered, EvaluationStore
-from diagevo.memory.database import Database
 from diagevo.memory.events import CheckpointEvaluated, Embedder, Model, RunConfigured
+from diagevo.memory.log.database import Database
 from tests.memory_audit.played import CONFIG, Player
 
 WORD = "Mississippi"

@@ -19,11 +19,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import diagevo
-from diagevo.memory import heads
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log import heads
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
-from diagevo.memory.verify import verify
 from tests.memory.play import candidate, failure, new_cause, settle_duplicate, settle_new
 
 RUN = "a"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory import heads
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log import heads
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
 from tests.run.disk import ShortFiles, SmallDisk, small_disk
 
 WRITER = """

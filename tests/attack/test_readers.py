@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
 from tests.contracts.databases import Store
 
 WRITERS = 3
@@ -15,7 +15,7 @@ BATCHES = 40
 WRITER = f"""
 import sys, pathlib, diagevo
 from diagevo.memory.events import StageStarted
-from diagevo.memory.records import pending
+from diagevo.memory.events.records import pending
 name = sys.argv[3]
 with diagevo.open(sys.argv[1], run=name, root=pathlib.Path(sys.argv[2])) as memory:
     memory.claim()

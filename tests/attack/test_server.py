@@ -13,7 +13,7 @@ import pytest
 from diagevo.diagnosis.chat import reply_of
 from diagevo.diagnosis.endpoint import Endpoint, Patience
 from diagevo.errors import ServiceError
-from diagevo.memory.artifacts import Reply
+from diagevo.memory.log.artifacts import Reply
 from diagevo.sampling import bounded
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams

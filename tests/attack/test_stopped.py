@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from diagevo.selfplay.equivalence import AnswerChecker
+from diagevo.answers.equivalence import AnswerChecker
 from tests.benchmarks.rows import Row, faster
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -25,12 +25,12 @@ from typing import Any
 
 import msgspec
 
-from diagevo.memory.database import Database
 from diagevo.memory.events import FailureObserved
-from diagevo.memory.log import Log
-from diagevo.memory.migrate import prepare
-from diagevo.memory.projection import load
-from diagevo.memory.records import Pending, Recorded, pending
+from diagevo.memory.events.records import Pending, Recorded, pending
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import prepare
+from diagevo.memory.state.projection import load
 from tests.benchmarks.long_run import DIGEST, LongRun, played_events
 from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster, side_by_side
 
@@ -105,7 +105,7 @@ class _Appends:
         from sqlalchemy import StaticPool
         from sqlmodel import Session, create_engine
 
-        from diagevo.memory.tables import EventRow
+        from diagevo.memory.log.tables import EventRow
 
         driver = self._driver()
         driver.isolation_level = ""  # the driver's default: it begins a transaction at the first insert

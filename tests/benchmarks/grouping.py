@@ -28,7 +28,7 @@ def by_mathruler(answers_per_question: list[list[str]]) -> list[list[int]]:
 
 
 def by_us(answers_per_question: list[list[str]], workers: int) -> tuple[list[list[int]], int]:
-    from diagevo.selfplay.equivalence import AnswerChecker
+    from diagevo.answers.equivalence import AnswerChecker
 
     with AnswerChecker(workers=workers) as checker:
         votes = checker.group(answers_per_question)

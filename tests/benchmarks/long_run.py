@@ -8,10 +8,6 @@ passes.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from diagevo.memory import decide, heads, projection
-from diagevo.memory.artifacts import Artifacts, digest_of
-from diagevo.memory.database import Database
-from diagevo.memory.decode import Fact
 from diagevo.memory.events import (
     Call,
     CandidateScored,
@@ -26,12 +22,17 @@ from diagevo.memory.events import (
     StageCompleted,
     StageStarted,
 )
-from diagevo.memory.log import Log, now
-from diagevo.memory.migrate import prepare
-from diagevo.memory.model import MemoryState, Round
-from diagevo.memory.records import Pending, event_id, pending
-from diagevo.memory.schedule import Draw
-from diagevo.memory.state import advance
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.events.records import Pending, event_id, pending
+from diagevo.memory.log import heads
+from diagevo.memory.log.artifacts import Artifacts, digest_of
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log, now
+from diagevo.memory.log.migrate import prepare
+from diagevo.memory.state import decide, projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.schedule import Draw
 
 DIGEST = "0123456789abcdef" * 4
 GROUP = 8

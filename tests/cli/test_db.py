@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.migrate import HEAD
+from diagevo.memory.log.migrate import HEAD
 from tests.cli.program import invoke
 from tests.memory_audit.played import play
 
@@ -78,8 +78,8 @@ def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command
 
 
 def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
-    from diagevo.memory import migrate
-    from diagevo.memory.database import Database
+    from diagevo.memory.log import migrate
+    from diagevo.memory.log.database import Database
 
     Path("runs").mkdir()
     database = Database("runs/diagevo.db")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.database import Database
+from diagevo.memory.log.database import Database
 from diagevo.private import private, private_file, private_folder
 from tests.cli.program import invoke
 from tests.memory_audit.played import play

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 import diagevo
 from diagevo.errors import ConfigError
 from diagevo.evaluation.ablation import make_plan, slurm_script
-from diagevo.memory import records
-from diagevo.memory.events import Embedder, RunConfigured
+from diagevo.memory.events import Embedder, RunConfigured, records
 from tests.cli.program import invoke
 from tests.cli.test_program import _failing
 from tests.memory_audit.played import play

@@ -9,7 +9,7 @@ from diagevo.cli.runs import _reconfigured  # pyright: ignore[reportMissingImpor
 
 import diagevo
 from diagevo.config.loading import of_profile
-from diagevo.memory.fork import changed_keys
+from diagevo.memory.transfer.fork import changed_keys
 from tests.cli.program import STARTED, clean_environment
 from tests.cli_memory.conftest import Ask
 from tests.memory_audit.played import CONFIG, Player

@@ -14,11 +14,11 @@ from typer.testing import Result
 from diagevo.config.loading import resolve
 from diagevo.config.outside import REACHING
 from diagevo.config.sources import dotted
-from diagevo.memory.bundle import export_bundle, import_bundle
-from diagevo.memory.database import Database
-from diagevo.memory.fork import fork
-from diagevo.memory.history import open_history
-from diagevo.memory.log import Log
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import postgres_stores, sqlite_stores, store  # noqa: F401  (fixtures)
@@ -182,7 +182,7 @@ def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_path: Path) -> None:  # noqa: F811
-    from diagevo.memory.backup import backup
+    from diagevo.memory.transfer.backup import backup
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
     head = json.loads((bundle / "manifest.json").read_text())["head"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.database import Database, readable
+from diagevo.memory.log.database import Database, readable
 from tests.cli.program import clean_environment, invoke
 
 READING = (

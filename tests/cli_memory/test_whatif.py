@@ -12,7 +12,7 @@ import pytest
 from diagevo.config.loading import of_profile, resolve
 from diagevo.config.writing import to_yaml
 from diagevo.memory.events import Artifact
-from diagevo.memory.fork import changed_keys
+from diagevo.memory.transfer.fork import changed_keys
 from tests.cli_memory.conftest import Ask
 from tests.contracts.databases import Store
 from tests.memory_audit.played import CONFIG, Player, play

@@ -10,11 +10,11 @@ import psycopg
 from msgspec import structs
 
 import diagevo
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
+from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
-from diagevo.memory.migrate import prepare
-from diagevo.memory.records import GENESIS, Recorded
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 
 from diagevo.errors import OutOfOrderError, StaleWriterError, StoreError
-from diagevo.memory.database import Database
 from diagevo.memory.events import StageCompleted, StageStarted
-from diagevo.memory.lease import acquire
-from diagevo.memory.migrate import prepare
-from diagevo.memory.records import Pending, pending
+from diagevo.memory.events.records import Pending, pending
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.lease import acquire
+from diagevo.memory.log.migrate import prepare
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import candidate, failure
 

@@ -8,7 +8,7 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.memory.events import CheckpointEvaluated, Embedder, RunConfigured, StageCompleted
-from diagevo.memory.records import NAMESPACE, chain_hash, event_id, pending
+from diagevo.memory.events.records import NAMESPACE, chain_hash, event_id, pending
 
 ROW: tuple[Any, ...] = (1, "id", "run", 2, 3, "T", 4, "c1", "{}", "e", "now", "0" * 64)
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.oracle import ORACLE, Oracle
 from diagevo.evaluation.store import Answered, EvaluationStore
-from diagevo.memory.database import Database
+from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
 
 CONDITIONS = {"benchmark": "hand", "samples": 2, "temperature": 1.0}

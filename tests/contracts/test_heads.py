@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory import heads
 from diagevo.memory.events import CheckpointEvaluated
-from diagevo.memory.heads import ChainHead
+from diagevo.memory.log import heads
+from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.memory import Memory
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round

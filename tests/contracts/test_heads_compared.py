@@ -6,11 +6,11 @@ import pytest
 from msgspec import json, structs
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory import heads
-from diagevo.memory.heads import ChainHead, heads_of
+from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.log import heads
+from diagevo.memory.log.heads import ChainHead, heads_of
 from diagevo.memory.memory import Memory
-from diagevo.memory.rebuilding import rebuild
-from diagevo.memory.verify import Verification, verify
+from diagevo.memory.transfer.rebuilding import rebuild
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
 

@@ -4,12 +4,12 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.evaluation.store import Answered, EvaluationStore
-from diagevo.memory import projection
-from diagevo.memory.artifacts import Reply
-from diagevo.memory.database import Database
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import NodeCreated, RunConfigured
-from diagevo.memory.records import pending
-from diagevo.memory.verify import verify
+from diagevo.memory.events.records import pending
+from diagevo.memory.log.artifacts import Reply
+from diagevo.memory.log.database import Database
+from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory_audit.played import Player
 

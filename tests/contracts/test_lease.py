@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from diagevo.errors import StaleWriterError, StoreError
-from diagevo.memory.database import Database
-from diagevo.memory.lease import Renewal, writer
-from diagevo.memory.log import RUN
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.lease import Renewal, writer
+from diagevo.memory.log.log import RUN
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
 
@@ -98,7 +98,7 @@ OLD = "2026-01-01T00:00:00.000000+00:00"
 def test_a_stage_without_appends_does_not_look_like_a_death(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.05)
+    monkeypatch.setattr("diagevo.memory.log.lease.RENEWED", 0.05)
     with store.open() as memory:
         memory.open_round(1)
         _set_renewed(memory.database, OLD)
@@ -120,7 +120,7 @@ def test_a_lease_that_was_taken_over_is_not_renewed_by_the_one_who_lost_it(
         heir.open_round(1)
         heir.claim(takeover=True)
         _set_renewed(heir.database, OLD)
-        monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.02)
+        monkeypatch.setattr("diagevo.memory.log.lease.RENEWED", 0.02)
         lost = Renewal(heir.database, "a", 1)
         time.sleep(0.3)
         lost.stop()

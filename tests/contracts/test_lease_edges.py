@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import select, update
 
 from diagevo.errors import StoreError
-from diagevo.memory.database import Database
-from diagevo.memory.lease import Holder, Renewal, acquire
-from diagevo.memory.log import RUN, Log
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.lease import Holder, Renewal, acquire
+from diagevo.memory.log.log import RUN, Log
 from tests.contracts.databases import Store
 from tests.memory.play import candidate
 
@@ -68,7 +68,7 @@ def test_a_writer_that_lost_its_lease_does_not_free_its_heirs(store: Store) -> N
 def test_taking_renewing_and_freeing_a_lease_leave_other_runs_alone(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.02)
+    monkeypatch.setattr("diagevo.memory.log.lease.RENEWED", 0.02)
     other = ("elsewhere:1:2", 1, "2026-01-01T00:00:00+00:00")
     with store.open() as memory:
         memory.open_round(1)
@@ -92,7 +92,7 @@ def test_taking_renewing_and_freeing_a_lease_leave_other_runs_alone(
 
 
 def test_a_renewal_goes_on_after_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagevo.memory.lease.RENEWED", 0.02)
+    monkeypatch.setattr("diagevo.memory.log.lease.RENEWED", 0.02)
     real, failed = Database.write, threading.Event()
 
     def once(self: Database):

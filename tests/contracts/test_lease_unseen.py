@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import select, update
 
 from diagevo.errors import StoreError
-from diagevo.memory import lease
-from diagevo.memory.lease import Holder, Watch, acquire, writer
-from diagevo.memory.log import RUN
+from diagevo.memory.log import lease
+from diagevo.memory.log.lease import Holder, Watch, acquire, writer
+from diagevo.memory.log.log import RUN
 from tests.contracts.databases import Store
 from tests.contracts.test_heads import MEASURED
 
@@ -208,7 +208,7 @@ def test_somebody_who_joins_knows_a_run_is_played_once_its_lease_is_renewed(
 
 HOLD = """
 import sys, pathlib, diagevo
-from diagevo.memory import lease
+from diagevo.memory.log import lease
 lease.RENEWED = 0.05
 memory = diagevo.open(sys.argv[1], run="a", root=pathlib.Path(sys.argv[2]))
 memory.open_round(1)

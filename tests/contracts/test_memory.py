@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import text
 
 from diagevo.errors import ConflictError, NotFoundError, OutOfOrderError
-from diagevo.memory import projection
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CheckpointEvaluated, Embedder, RunConfigured
-from diagevo.memory.verify import verify
+from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory.play import (
     candidate,
@@ -322,7 +322,7 @@ def np_cosine(a: str, b: str) -> float:
 
 
 def test_texts_and_replies_are_kept_once(store: Store) -> None:
-    from diagevo.memory.artifacts import Reply
+    from diagevo.memory.log.artifacts import Reply
 
     with store.open() as memory:
         texts = ["7·6 = 42", "", "7·6 = 42", "a\x00b"]

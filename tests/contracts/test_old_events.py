@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory import upcast
-from diagevo.memory.decode import full, light
-from diagevo.memory.events import EVENT_TYPES
-from diagevo.memory.records import Pending, payload_of
+from diagevo.memory.events import EVENT_TYPES, upcast
+from diagevo.memory.events.decode import full, light
+from diagevo.memory.events.records import Pending, payload_of
 from tests.contracts.databases import Store
 
 LINES = (Path(__file__).parent / "frozen" / "events.jsonl").read_text(encoding="utf-8").splitlines()

@@ -15,8 +15,8 @@ from sqlmodel import SQLModel
 
 import diagevo
 from diagevo.errors import ConfigError, NotFoundError, StoreError
-from diagevo.memory import migrate, tables
-from diagevo.memory.database import Database
+from diagevo.memory.log import migrate, tables
+from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 
 
@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_a_database_that_another_program_holds_is_said_to_be_locked(
     sqlite_stores: SQLiteStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diagevo.memory.database.BUSY_SECONDS", 0)
+    monkeypatch.setattr("diagevo.memory.log.database.BUSY_SECONDS", 0)
     store = sqlite_stores.new(tmp_path)
     other = sqlite3.connect(tmp_path / "log.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -14,13 +14,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import StoreError
-from diagevo.memory import holder
-from diagevo.memory.backup import check
-from diagevo.memory.database import Database
 from diagevo.memory.events import StageStarted
-from diagevo.memory.log import Log
-from diagevo.memory.migrate import upgrade
-from diagevo.memory.records import pending
+from diagevo.memory.events.records import pending
+from diagevo.memory.log import holder
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import upgrade
+from diagevo.memory.transfer.backup import check
 from tests.contracts.databases import PostgresStores
 
 EVENT = pending("a", 1, StageStarted(stage="solver", attempt=1))
@@ -53,11 +53,11 @@ def test_a_session_of_a_replica_changes_no_event_after_the_upgrade(postgres_stor
 HOLDER = """
 import os, signal, sys
 from diagevo.errors import StoreError
-from diagevo.memory import holder
-from diagevo.memory.database import Database
+from diagevo.memory.log import holder
+from diagevo.memory.log.database import Database
 from diagevo.memory.events import StageStarted
-from diagevo.memory.log import Log
-from diagevo.memory.records import pending
+from diagevo.memory.log.log import Log
+from diagevo.memory.events.records import pending
 
 url, holder.IDLE_SECONDS, once = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "once"
 database = Database(url)

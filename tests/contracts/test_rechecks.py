@@ -6,10 +6,10 @@ import pytest
 from msgspec import structs
 
 from diagevo.errors import InconsistentError
-from diagevo.memory import decide, projection
-from diagevo.memory.decode import Fact
-from diagevo.memory.model import MemoryState
-from diagevo.memory.state import fold
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.state import decide, projection
+from diagevo.memory.state.fold import fold
+from diagevo.memory.state.model import MemoryState
 from tests.contracts.databases import Store
 from tests.memory.play import first_round, opened, three_rounds
 

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from diagevo.memory import heads, projection
-from diagevo.memory.log import EVENT, Log
+from diagevo.memory.audit.verify import Verification, verify
+from diagevo.memory.log import heads
+from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.memory import Memory
-from diagevo.memory.verify import Verification, verify
+from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from diagevo.errors import DamagedError
-from diagevo.memory.artifacts import Artifacts, Reply
-from diagevo.memory.log import Log
-from diagevo.memory.migrate import revision
-from diagevo.memory.vectors import Vectors
-from diagevo.memory.verification import Verification
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verification import Verification
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.artifacts import Artifacts, Reply
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import revision
+from diagevo.memory.log.vectors import Vectors
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import candidate, embed, first_round
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 from msgspec import structs
 
-from diagevo.memory import heads
-from diagevo.memory.records import GENESIS, Recorded
-from diagevo.memory.verify import Fault, verify
+from diagevo.memory.audit.verify import Fault, verify
+from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.log import heads
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
 

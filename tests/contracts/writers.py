@@ -3,10 +3,10 @@
 import sys
 
 from diagevo.errors import StaleWriterError
-from diagevo.memory.database import Database
 from diagevo.memory.events import StageStarted
-from diagevo.memory.log import Log
-from diagevo.memory.records import pending
+from diagevo.memory.events.records import pending
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
 
 
 def write(log: Log, name: str, count: int) -> None:

@@ -21,7 +21,7 @@ from diagevo.diagnosis.diagnostician import (
 )
 from diagevo.memory.events import CandidateScored, Embedder, FailureObserved, RunConfigured
 from diagevo.memory.memory import Memory
-from diagevo.memory.schedule import Draw
+from diagevo.memory.state.schedule import Draw
 
 DIMENSION = 64
 

@@ -17,8 +17,8 @@ from diagevo.diagnosis.embedder import OpenAIEmbedder
 from diagevo.diagnosis.endpoint import Endpoint, Patience, RequestRefused
 from diagevo.errors import DiagEvoError, ServiceError
 from diagevo.evaluation.judge import Case, Judge
-from diagevo.memory.artifacts import Artifacts
-from diagevo.memory.database import Database
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.database import Database
 from diagevo.redaction import key_from
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams

@@ -13,7 +13,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
-from diagevo.memory.state import Round
+from diagevo.memory.state.fold import Round
 from tests.diagnosis.rounds import (
     DIMENSION,
     Question,

@@ -2,10 +2,10 @@ from fractions import Fraction
 
 import pytest
 
+from diagevo.answers.votes import Votes
 from diagevo.config.models import FilterConfig
 from diagevo.equations import filter as equation
-from diagevo.memory.configured import filter_in
-from diagevo.selfplay.votes import Votes
+from diagevo.memory.state.configured import filter_in
 
 PAPER = FilterConfig()
 

@@ -30,7 +30,7 @@ HOMES = {
     "2, the weight of a cause": "diagevo.equations.schedule.aimed_share",
     "2, one draw": "diagevo.equations.schedule.draw",
     "3": "diagevo.equations.filter.verdict",
-    "4": "diagevo.memory.model.MemoryState",  # what a memory is: a type
+    "4": "diagevo.memory.state.model.MemoryState",  # what a memory is: a type
     "5": "diagevo.diagnosis.diagnostician.Diagnostician.extract",  # a model's answer, not arithmetic
     "6": "diagevo.equations.states.Tally.score",
     "7": "diagevo.equations.states.provisional",

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
@@ -12,11 +13,10 @@ from diagevo.evaluation.loading import load
 from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.evaluation.scoring import compare, different_conditions
 from diagevo.evaluation.store import EvaluationStore
-from diagevo.memory.artifacts import Artifacts
-from diagevo.memory.database import Database
-from diagevo.memory.migrate import prepare
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import prepare
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
-from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 
 from .scripted import ScriptedSampler

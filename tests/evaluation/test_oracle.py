@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
 from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.sources import self_play_questions
+from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import CandidateScored
-from diagevo.memory.history import History, open_history
 from diagevo.sampling.sampler import SamplingParams
-from diagevo.selfplay.equivalence import AnswerChecker
 from diagevo.selfplay.questions import PromptTemplates
 from tests.memory import play
 

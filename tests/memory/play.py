@@ -9,8 +9,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 import diagevo
-from diagevo.memory.artifacts import digest_of
-from diagevo.memory.database import Database
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -20,8 +18,10 @@ from diagevo.memory.events import (
     NodePairJudged,
     SuppliedCause,
 )
+from diagevo.memory.log.artifacts import digest_of
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
-from diagevo.memory.migrate import prepare
 
 
 @cache

@@ -12,12 +12,12 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory import decide, projection
-from diagevo.memory.decode import Fact, light
 from diagevo.memory.events import DuplicateJudged, Event, NodeAssigned
-from diagevo.memory.model import MemoryState
-from diagevo.memory.records import payload_of
-from diagevo.memory.state import advance, apply
+from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.records import payload_of
+from diagevo.memory.state import decide, projection
+from diagevo.memory.state.fold import advance, apply
+from diagevo.memory.state.model import MemoryState
 from tests.memory.play import candidate, failure, new_cause
 
 THETA = Fraction(7, 10)

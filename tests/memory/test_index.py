@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.memory import similarity
 from diagevo.memory.events import Embedder
 from diagevo.memory.memory import Memory
+from diagevo.memory.nearest import similarity
 from tests.memory.play import candidate, embed, failure, new_cause, opened, settle_new
 
 

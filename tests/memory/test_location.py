@@ -3,7 +3,7 @@
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.memory.location import database_url, shown
+from diagevo.memory.log.location import database_url, shown
 
 
 @pytest.mark.parametrize(

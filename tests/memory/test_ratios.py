@@ -5,7 +5,7 @@ import json
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory.decode import full, light
+from diagevo.memory.events.decode import full, light
 
 PAYLOADS: dict[str, tuple[dict[str, object], tuple[str, ...]]] = {
     "RoundOpened": (

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from diagevo.memory.bundle_files import digest_of_file
-from diagevo.memory.records import GENESIS, Recorded
+from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.transfer.bundle_files import digest_of_file
 
 Rows = list[dict[str, Any]]
 

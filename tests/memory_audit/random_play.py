@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import diagevo
+from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
-from diagevo.memory.configured import filter_of
 from diagevo.memory.memory import Memory
-from diagevo.memory.schedule import Draw
-from diagevo.selfplay.votes import Votes
+from diagevo.memory.state.configured import filter_of
+from diagevo.memory.state.schedule import Draw
 from tests.memory_audit.played import CONFIG, Player
 
 

@@ -8,11 +8,11 @@ import pytest
 from sqlalchemy import inspect
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.backup import backup, check, contents, restore
-from diagevo.memory.database import Database
-from diagevo.memory.log import Log
-from diagevo.memory.rebuilding import rebuild_projections
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.backup import backup, check, contents, restore
+from diagevo.memory.transfer.rebuilding import rebuild_projections
 from tests.contracts.databases import PostgresStores, Store
 from tests.memory_audit.conftest import RUN
 from tests.memory_audit.played import Player
@@ -193,7 +193,7 @@ def test_the_checks_find_a_damaged_index(mine: Store) -> None:
 
 
 def test_rebuilding_makes_changed_projections_right_again(copied: Store) -> None:
-    from diagevo.memory.history import History
+    from diagevo.memory.audit.history import History
 
     copied.tamper(
         "UPDATE cause SET frequency = 9",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from diagevo.errors import ConfigError, DiagEvoError, StoreError
-from diagevo.memory.backup import backup, contents, restore
-from diagevo.memory.database import Database
+from diagevo.memory.log.database import Database
+from diagevo.memory.transfer.backup import backup, contents, restore
 from tests.contracts.databases import Store
 
 
@@ -56,7 +56,7 @@ def test_a_damaged_database_gets_no_backup(whole: Path, tmp_path: Path, name: st
 def test_a_copy_that_came_out_wrong_never_gets_the_backups_name(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from diagevo.memory import backup as module
+    from diagevo.memory.transfer import backup as module
 
     copied = module._copy_sqlite
 

@@ -8,12 +8,12 @@ import pyarrow
 import pytest
 
 from diagevo.errors import ConfigError, ConflictError, StoreError
-from diagevo.memory.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.bundle_files import GROUP, Form, read_rows, writer
-from diagevo.memory.database import Database
-from diagevo.memory.history import History, open_history
-from diagevo.memory.log import Log
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
+from diagevo.memory.transfer.bundle_files import GROUP, Form, read_rows, writer
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory_audit.random_play import play_randomly
 
@@ -84,7 +84,7 @@ def damage(folder: Path, name: str, old: str, new: str) -> None:
 
 def rehash(folder: Path, name: str) -> None:
     """Make the manifest agree with a changed file, as a careful forger would."""
-    from diagevo.memory.bundle_files import digest_of_file
+    from diagevo.memory.transfer.bundle_files import digest_of_file
 
     manifest = json.loads((folder / "manifest.json").read_text())
     described = manifest["files"][name]
@@ -145,8 +145,8 @@ def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path) -> None:
 
 
 def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
-    from diagevo.memory.artifacts import Artifacts, Reply
     from diagevo.memory.events import NodeAssigned
+    from diagevo.memory.log.artifacts import Artifacts, Reply
     from tests.memory_audit.played import C1, embed, play
 
     source, target = sqlite_stores.new(tmp_path), tmp_path / "target"

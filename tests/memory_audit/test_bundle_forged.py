@@ -13,13 +13,19 @@ import pyarrow.parquet
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory.artifacts import Artifacts, Reply, digest_of
-from diagevo.memory.bundle import check_bundle, export_bundle, import_bundle, read_manifest, strangers
-from diagevo.memory.bundle_files import ROWS, read_rows
-from diagevo.memory.database import Database
+from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import NodeAssigned
-from diagevo.memory.history import History, open_history
-from diagevo.memory.log import Log
+from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.bundle import (
+    check_bundle,
+    export_bundle,
+    import_bundle,
+    read_manifest,
+    strangers,
+)
+from diagevo.memory.transfer.bundle_files import ROWS, read_rows
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.forging import (
     Rows,
@@ -249,7 +255,7 @@ def test_a_line_without_an_end_is_not_read_whole(
     bundle: Path, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound is 64 MiB; here it is lowered, or the test would write as much."""
-    monkeypatch.setattr("diagevo.memory.bundle_files.LONGEST", 5000)
+    monkeypatch.setattr("diagevo.memory.transfer.bundle_files.LONGEST", 5000)
     (bundle / "texts.jsonl").write_bytes(b"[" * 6000)
     sign(bundle, "texts.jsonl", 101)
     assert refused(bundle, empty).endswith("after row 0, cannot be read: a line has more than 5,000 bytes")
@@ -283,7 +289,7 @@ def test_a_small_file_that_unpacks_to_gigabytes_takes_no_memory(tmp_path: Path) 
 def test_a_row_group_that_says_it_is_too_heavy_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diagevo.memory.bundle_files.HEAVIEST", 50_000)
+    monkeypatch.setattr("diagevo.memory.transfer.bundle_files.HEAVIEST", 50_000)
     (tmp_path / "manifest.json").write_text('{"files": {}}')
     write_parquet(tmp_path, "texts", [{"digest": "0" * 64, "content": b"x" * 60_000}])
     with pytest.raises(StoreError, match=r"after row 0, cannot be read: a row group unpacks to 60,\d+ bytes"):
@@ -342,9 +348,9 @@ def test_every_refusal_leaves_the_log_as_it_was(bundle: Path, my_history: Histor
 
 def test_every_kind_of_row_names_its_columns() -> None:
     """The columns are the tables': a new one there is one here."""
-    from diagevo.memory.artifacts import ARTIFACT, REPLY
-    from diagevo.memory.log import EVENT
-    from diagevo.memory.vectors import VECTOR
+    from diagevo.memory.log.artifacts import ARTIFACT, REPLY
+    from diagevo.memory.log.log import EVENT
+    from diagevo.memory.log.vectors import VECTOR
 
     for kind, table in (("events", EVENT), ("texts", ARTIFACT), ("replies", REPLY), ("vectors", VECTOR)):
         assert list(ROWS[kind].__struct_fields__) == [column.name for column in table.c]

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.bundle import export_bundle, import_bundle
-from diagevo.memory.bundle_files import Form
-from diagevo.memory.database import Database
-from diagevo.memory.history import open_history
-from diagevo.memory.log import Log
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.bundle_files import Form
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.forging import forge_events, rows_of, sign, write_parquet, write_rows
 

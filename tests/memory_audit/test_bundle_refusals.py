@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from diagevo.errors import ConfigError, DiagEvoError, StoreError
-from diagevo.memory.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.history import History
+from diagevo.memory.audit.history import History
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
 
 
 def refusal(kind: type[DiagEvoError], work: Callable[..., Any], *given: Any) -> str:

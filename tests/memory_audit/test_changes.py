@@ -5,11 +5,11 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.memory.blame import blame
-from diagevo.memory.compare import diff_memory
-from diagevo.memory.history import AsOf, History
-from diagevo.memory.references import Reference
-from diagevo.memory.trail import Trail, trail
+from diagevo.memory.audit.blame import blame
+from diagevo.memory.audit.compare import diff_memory
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.references import Reference
+from diagevo.memory.audit.trail import Trail, trail
 
 
 def listed(history: History, **wanted) -> list[str]:

@@ -6,8 +6,8 @@ import sys
 
 import polars
 
-from diagevo.memory import frames
-from diagevo.memory.history import History
+from diagevo.memory.audit import frames
+from diagevo.memory.audit.history import History
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import RUN
 
@@ -66,7 +66,8 @@ def test_a_run_without_rounds_has_columns_and_no_rows(mine: Store) -> None:
 def test_asking_loads_no_polars_before_a_frame_is_wanted() -> None:
     code = """
 import sys
-from diagevo.memory import backup, bundle, compare_runs, fork, frames, query, whatif, why
+from diagevo.memory.transfer import backup, bundle, fork
+from diagevo.memory.audit import compare_runs, frames, query, whatif, why
 print([m for m in ("polars", "pyarrow", "lancedb", "torch") if m in sys.modules])
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -16,8 +16,18 @@ from diagevo.cli import why_text  # pyright: ignore[reportMissingImports]  (cli/
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from diagevo.memory.blame import blame
-from diagevo.memory.compare import diff_memory
+from diagevo.memory.audit.blame import blame
+from diagevo.memory.audit.compare import diff_memory
+from diagevo.memory.audit.failures import failure_story
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.questions import question_story
+from diagevo.memory.audit.references import Reference
+from diagevo.memory.audit.replay import describe, next_schedule, steps
+from diagevo.memory.audit.retention import retention
+from diagevo.memory.audit.runs import list_runs, run_story
+from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.audit.why import Promoted, Sampled, why_cause
 from diagevo.memory.events import (
     CandidateScored,
     CausePromoted,
@@ -26,18 +36,8 @@ from diagevo.memory.events import (
     RoundOpened,
     RunConfigured,
 )
-from diagevo.memory.failures import failure_story
-from diagevo.memory.fork import fork
-from diagevo.memory.history import History, open_history
 from diagevo.memory.memory import Memory
-from diagevo.memory.questions import question_story
-from diagevo.memory.references import Reference
-from diagevo.memory.replay import describe, next_schedule, steps
-from diagevo.memory.retention import retention
-from diagevo.memory.runs import list_runs, run_story
-from diagevo.memory.timeline.rounds import observations
-from diagevo.memory.whatif import Changes, what_if
-from diagevo.memory.why import Promoted, Sampled, why_cause
+from diagevo.memory.transfer.fork import fork
 from diagevo.report.lifecycle import schedule as schedule_figure
 from diagevo.report.material import gather
 from tests.contracts.databases import SQLiteStores
@@ -311,7 +311,7 @@ def test_rounds_before_a_fork_are_judged_by_the_thresholds_of_then(
 
 def test_a_member_that_came_by_two_merges_is_told(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
     """n3 goes into n2, and n2 into n1: the cause made under n3 is n1's now."""
-    from diagevo.memory.nodes import why_node
+    from diagevo.memory.audit.nodes import why_node
 
     store = sqlite_stores.new(tmp_path)
     play(store.url, "a", root=store.root, rounds=1)

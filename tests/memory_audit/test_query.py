@@ -3,8 +3,8 @@
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.memory.history import History
-from diagevo.memory.query import VIEWS, query, view_columns
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.query import VIEWS, query, view_columns
 
 WRITES = [
     "DELETE FROM cause",
@@ -61,7 +61,7 @@ def test_the_database_refuses_to_write(history: History, sql: str) -> None:
 def test_sqlite_makes_no_other_file_and_stays_read_only(
     played_sqlite, sql: str, tmp_path, monkeypatch
 ) -> None:
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
 
     monkeypatch.chdir(tmp_path)
     database = Database(played_sqlite.url)
@@ -75,7 +75,7 @@ def test_sqlite_makes_no_other_file_and_stays_read_only(
     "sql", ["SET TRANSACTION READ WRITE", "COMMIT", "SET default_transaction_read_only = off"]
 )
 def test_postgres_cannot_be_talked_into_writing(played_postgres, sql: str) -> None:
-    from diagevo.memory.database import Database
+    from diagevo.memory.log.database import Database
 
     database = Database(played_postgres.url)
     try:

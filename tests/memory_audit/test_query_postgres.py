@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError
-from diagevo.memory.backup import check
-from diagevo.memory.database import Database
-from diagevo.memory.migrate import upgrade
-from diagevo.memory.query import query
-from diagevo.memory.query_postgres import with_parameter
+from diagevo.memory.audit.query import query
+from diagevo.memory.audit.query_postgres import with_parameter
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import upgrade
+from diagevo.memory.transfer.backup import check
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 
@@ -206,14 +206,14 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
     )
     code = f"""
 import sqlite3, sys
-from diagevo.memory import query
+from diagevo.memory.audit import query
 begun = query.executed
 def told(execute, failure):
     print("asked", flush=True)
     return begun(execute, failure)
 query.executed = told
 if {dialect!r} == "postgresql":
-    from diagevo.memory import query_postgres
+    from diagevo.memory.audit import query_postgres
     query_postgres.executed = told
 from diagevo.cli.main import app
 app(["memory", "query", {endless!r}, "--db", {store.url!r}])

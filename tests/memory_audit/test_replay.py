@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError, InconsistentError, NotFoundError
-from diagevo.memory.history import History, open_history
-from diagevo.memory.replay import compare_with_commit, rebuild, steps
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import RUN
 

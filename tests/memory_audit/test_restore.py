@@ -7,11 +7,11 @@ import pytest
 from sqlalchemy import update
 
 from diagevo.errors import StoreError
-from diagevo.memory import heads
-from diagevo.memory.backup import backup, check, restore
-from diagevo.memory.database import Database
-from diagevo.memory.log import RUN
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.log import heads
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import RUN
+from diagevo.memory.transfer.backup import backup, check, restore
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import first_round
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from diagevo.errors import ConfigError, ConflictError, InconsistentError, NotFoundError
-from diagevo.memory.compare_runs import diff_runs
+from diagevo.memory.audit.compare_runs import diff_runs
+from diagevo.memory.audit.history import History, expect, open_history
+from diagevo.memory.audit.runs import list_runs, run_story
+from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
-from diagevo.memory.fork import fork
-from diagevo.memory.history import History, expect, open_history
-from diagevo.memory.log import Log
-from diagevo.memory.records import event_id
-from diagevo.memory.runs import list_runs, run_story
-from diagevo.memory.verify import verify
+from diagevo.memory.events.records import event_id
+from diagevo.memory.log.log import Log
+from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.history import History
-from diagevo.memory.query import VIEWS, query
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.query import VIEWS, query
 from tests.memory_audit.played import C1, NODES
 
 ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {

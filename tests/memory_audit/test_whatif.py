@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from diagevo.answers.votes import Votes
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.memory.fork import fork
-from diagevo.memory.history import History, open_history
-from diagevo.memory.retention import first_changed, keeps, retention, retention_by_tau
-from diagevo.memory.timeline.rounds import VoteKind, observations
-from diagevo.memory.whatif import Changes, what_if
-from diagevo.selfplay.votes import Votes
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.retention import first_changed, keeps, retention, retention_by_tau
+from diagevo.memory.audit.timeline.rounds import VoteKind, observations
+from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores
 from tests.memory_audit.played import CONFIG, Player, play
 from tests.memory_audit.random_play import play_randomly

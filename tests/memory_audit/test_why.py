@@ -6,12 +6,21 @@ from fractions import Fraction
 import pytest
 
 import diagevo
-from diagevo.memory.failures import failure_story
-from diagevo.memory.history import History
-from diagevo.memory.nodes import why_node
-from diagevo.memory.questions import question_story
-from diagevo.memory.references import Reference
-from diagevo.memory.why import Counted, Created, Merged, Promoted, Reactivated, Sampled, chosen, why_cause
+from diagevo.memory.audit.failures import failure_story
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.nodes import why_node
+from diagevo.memory.audit.questions import question_story
+from diagevo.memory.audit.references import Reference
+from diagevo.memory.audit.why import (
+    Counted,
+    Created,
+    Merged,
+    Promoted,
+    Reactivated,
+    Sampled,
+    chosen,
+    why_cause,
+)
 from tests.contracts.databases import Store
 from tests.memory_audit.played import C1, C2, Player
 

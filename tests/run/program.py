@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagevo.memory import events
-from diagevo.memory.history import History, open_history
-from diagevo.memory.verify import verify
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.events import catalogue as events
 from tests.run.small import small_config
 from tests.run.test_round import of, placements
 

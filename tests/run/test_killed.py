@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory import events
+from diagevo.memory.events import catalogue as events
 from tests.run.program import RESUMED, Moment, assert_same_end, first, killed, played, terminated
 from tests.run.test_round import of
 

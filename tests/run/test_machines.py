@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.database import Database
-from diagevo.memory.migrate import prepare
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import prepare
 from tests.run.program import first, joining, played
 from tests.run.small import play, small_config
 from tests.run.test_processes import counts

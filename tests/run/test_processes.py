@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory import events
-from diagevo.memory.history import open_history
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.events import catalogue as events
 from tests.run.program import RESUMED, Moment, first, played
 from tests.run.small import play, small_config
 from tests.run.test_round import of

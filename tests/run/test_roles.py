@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import NotFoundError
 from diagevo.players import play_phase
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.selfplay.equivalence import AnswerChecker
 from tests.evaluation.published import write_folder
 from tests.run.small import small_config
 

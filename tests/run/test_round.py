@@ -9,8 +9,8 @@ from typing import TypeVar
 import pytest
 
 from diagevo.arithmetic import WEIGHTS, answer, is_held_out
-from diagevo.memory import events
-from diagevo.memory.history import History, open_history
+from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.events import catalogue as events
 from diagevo.progress import RoundSummary
 from diagevo.run import Run
 from tests.run.small import Watcher, play, small_config
@@ -91,7 +91,7 @@ def test_each_kept_question_is_practised_and_only_its_failures_are_observed(hist
 
 
 def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(history: History) -> None:
-    from diagevo.selfplay.equivalence import agree, extract_boxed
+    from diagevo.answers.equivalence import agree, extract_boxed
 
     scored = {c.question_id: c for c in of(history, events.CandidateScored)}
     for failure in of(history, events.FailureObserved):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.arithmetic import WEIGHTS, held_out
-from diagevo.memory import events
-from diagevo.memory.history import open_history
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.events import catalogue as events
 from diagevo.roles import Roles
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler

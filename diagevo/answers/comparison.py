@@ -1,0 +1,267 @@
+"""Decides most pairs of answers at once: True, False, or None where a computer-algebra system must look.
+
+The rules stand at the head of `equivalence`. Every function here is symmetric in its two answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import TypeVar
+
+from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise
+from diagevo.answers.reading import (
+    Answer,
+    Assignment,
+    Group,
+    Opaque,
+    Scalar,
+    Words,
+    readings,
+    stated,
+)
+from diagevo.answers.terms import parse
+from diagevo.answers.values import closed, exact, infinite, same_value, symbols, value_at
+
+DECIMAL_TOLERANCE = Fraction(1, 2_000_000)
+"""A decimal agrees with what rounds to it at the sixth place; below a thousandth the places move along."""
+
+Verdict = bool | None
+Item = TypeVar("Item")
+
+_SAYS_SOMETHING = re.compile(r"\w")
+_CLOCK = re.compile(r"\d{1,2}:[0-5]\d(?::[0-5]\d)?")
+_HUGE = re.compile(
+    r"(?<!\d)\d{400,}"  # a number of hundreds of digits
+    r"|(?:\^|\*\*)[\s{(]*+\d{5,}"  # a power of ten thousand and more
+    r"|(?<!\d)\d{4,}+\s*+(?:\)\s*+)?!"  # a factorial of a thousand and more
+    r"|!\s*+(?:\)\s*+)?!"  # a factorial of a factorial
+    r"|\d[\s})]*+(?:\^|\*\*)[\s{(]*+\d++[\s})]*+(?:\^|\*\*)[\s{(]*+\d"  # a power of powers
+)
+MAX_COMPARISONS = 2_500
+"""Items of one list times items of the other, above which math-verify compares them."""
+
+MAX_WORK = 20 * MAX_COMPARISONS
+"""Characters of terms that one decision compares, above which math-verify compares the answers."""
+
+
+def decide(a: str, b: str) -> Verdict:
+    """Whether two answers agree; None where that needs math-verify."""
+    spelling = _spelling(a)
+    if spelling == _spelling(b):
+        return spelling != ""
+    lefts, rights = readings(a), readings(b)
+    comparison = _Comparison()
+    try:
+        return _any([comparison.same(left, right) for left in lefts for right in rights])
+    except _TooMuch:
+        return None
+
+
+def _spelling(text: str) -> str:
+    answer = stated(text)
+    return answer.text if isinstance(answer, Opaque) else normalise(answer).replace(" ", "")
+
+
+def expressions(a: str, b: str) -> tuple[str, str] | None:
+    """What a worker process is given for a pair that `decide` left open; None where its size forbids it."""
+    left, right = _expression(a), _expression(b)
+    return None if left is None or right is None else (left, right)
+
+
+def _expression(text: str) -> str | None:
+    first = readings(text)[0]
+    if isinstance(first, Opaque) and first.prose:
+        answer = first.text
+        if not _SAYS_SOMETHING.search(answer):
+            return None
+    else:
+        answer = f"${normalise(first.text if isinstance(first, Opaque) else str(stated(text)))}$"
+        if len(answer) > MAX_ANSWER + 2:
+            return None
+    return None if _too_large(answer) else answer
+
+
+def _too_large(text: str) -> bool:
+    """Numbers that no grader should try to write out, and nesting that would exhaust a parser."""
+    return nesting(text) > MAX_NESTING or _HUGE.search(text) is not None
+
+
+def _any(verdicts: Sequence[Verdict]) -> Verdict:
+    return True if any(verdicts) else None if None in verdicts else False
+
+
+def _all(verdicts: Sequence[Verdict]) -> Verdict:
+    return False if False in verdicts else None if None in verdicts else True
+
+
+def _solutions(items: Sequence[Answer]) -> list[dict[str, Answer]] | None:
+    """Solutions in several unknowns out of a flat list `p=5, q=2, p=7, q=2`; None if an item has no name."""
+    found: list[dict[str, Answer]] = []
+    for item in items:
+        if not isinstance(item, Assignment) or not item.name:
+            return None
+        if not found or item.name in found[-1]:
+            found.append({})
+        found[-1][item.name] = item.value
+    return found
+
+
+class _TooMuch(Exception):
+    """Two answers take more work than a decision may."""
+
+
+class _Comparison:
+    """Compares two answers, each pair of their parts once, within a bound that holds whatever is wrong."""
+
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+        self.known: dict[tuple[int, int], Verdict] = {}  # by identity: both answers outlive the comparison
+
+    def same(self, a: Answer, b: Answer) -> Verdict:
+        """Whether two parts agree. Raises _TooMuch where the bound is reached."""
+        pair = (id(a), id(b))
+        if pair not in self.known:
+            terms = isinstance(a, Scalar) and isinstance(b, Scalar) and len(a.text) + len(b.text)
+            self.left -= terms or 1
+            if self.left < 0:
+                raise _TooMuch
+            self.known[pair] = self._same(a, b)
+        return self.known[pair]
+
+    def _same(self, a: Answer, b: Answer) -> Verdict:
+        if isinstance(a, Assignment) and isinstance(b, Assignment):
+            # x = 1 is not y = 1; whether x > 1 is 1 < y is math-verify's to say.
+            return self.same(a.value, b.value) if a.name == b.name or not (a.name and b.name) else None
+        if isinstance(a, Assignment) and not isinstance(b, Opaque):
+            return self.same(a.value, b)
+        if isinstance(b, Assignment) and not isinstance(a, Opaque):
+            return self.same(a, b.value)
+        if isinstance(a, Words) and isinstance(b, Words):
+            return a.text == b.text
+        if isinstance(a, Words):
+            return self._same_as_words(a, b)
+        if isinstance(b, Words):
+            return self._same_as_words(b, a)
+        if isinstance(a, Group) and isinstance(b, Group):
+            return self._same_groups(a, b)
+        if isinstance(a, Scalar) and isinstance(b, Scalar):
+            return _same_scalars(a, b)
+        if isinstance(a, Scalar) and isinstance(b, Group):
+            return self._same_as_scalar(a, b)
+        if isinstance(b, Scalar) and isinstance(a, Group):
+            return self._same_as_scalar(b, a)
+        return None
+
+    def _same_as_scalar(self, scalar: Scalar, group: Group) -> Verdict:
+        """A list of one value, however often it is listed, is that value."""
+        if group.kind == "list":
+            return self._cover([scalar], group.items, self.same)
+        return None if parse(scalar.value) is None else False
+
+    def _same_as_words(self, words: Words, other: Answer) -> Verdict:
+        if isinstance(other, Scalar) and len(words.text) == 1:
+            return _same_scalars(Scalar(words.text, words.text), other)
+        return None if isinstance(other, Opaque) else False
+
+    def _same_solution(self, a: dict[str, Answer], b: dict[str, Answer]) -> Verdict:
+        return _all([self.same(a[name], b[name]) for name in a]) if a.keys() == b.keys() else False
+
+    def _cover(self, a: Sequence[Item], b: Sequence[Item], same: Callable[[Item, Item], Verdict]) -> Verdict:
+        """Equality as sets: each item of either side agrees with one of the other."""
+        if len(a) * len(b) > MAX_COMPARISONS:
+            return None  # math-verify sorts
+        table = [[same(x, y) for y in b] for x in a]
+        return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
+
+    def _same_groups(self, a: Group, b: Group) -> Verdict:
+        kinds = {a.kind, b.kind}
+        if kinds == {"list"}:
+            left, right = _solutions(a.items), _solutions(b.items)
+            if left and right and max(map(len, left + right)) > 1:
+                return self._cover(left, right, self._same_solution)
+            return self._cover(a.items, b.items, self.same)
+        if kinds == {"union"}:
+            return self._cover(a.items, b.items, self.same) or None  # [0,2] is [0,1] ∪ [1,2]
+        if len(kinds) == 1:
+            if len(a.items) != len(b.items):
+                return False
+            return _all([self.same(x, y) for x, y in zip(a.items, b.items, strict=True)])
+        if kinds == {"list", "()"}:  # 1, 3 may be written for (1, 3), but not 3, 1
+            if len(a.items) == len(b.items) and _all(
+                [self.same(x, y) for x, y in zip(a.items, b.items, strict=True)]
+            ):
+                return True
+            return None if self._cover(a.items, b.items, self.same) is not False else False
+        if kinds <= {"()", "(]", "[)", "[]"} and len(a.items) == len(b.items) == 2:
+            return False  # intervals with other ends
+        return None
+
+
+def _same_scalars(a: Scalar, b: Scalar) -> Verdict:
+    if a.unit == b.unit:
+        return _same_values(a, b)
+    if a.unit and b.unit:
+        if a.unit.startswith("?") or b.unit.startswith("?"):
+            return _same_values(a, b)  # "12 ways" and "12 arrangements"
+        return _same_terms(a.text, b.text) or False  # 5 cm is not 5 m, but 5ms may be 5sm
+    with_unit, without = (a, b) if a.unit else (b, a)
+    if with_unit.ambiguous and not closed(without.value):
+        return _same_terms(with_unit.text, without.text)
+    return _same_values(a, b)
+
+
+def _same_values(a: Scalar, b: Scalar) -> Verdict:
+    """Values without their units. 28% is 28 and is 0.28: which of the two a plain number is, nobody knows."""
+    if a.percent == b.percent:
+        return _same_terms(a.value, b.value)
+    percent, plain = (a, b) if a.percent else (b, a)
+    hundredth = _same_terms(f"({percent.value})/100", plain.value)
+    return _any([_same_terms(percent.value, plain.value), hundredth])
+
+
+def _same_terms(a: str, b: str) -> Verdict:
+    if a.replace(" ", "") == b.replace(" ", ""):
+        return True
+    if infinite(a) or infinite(b):
+        return infinite(a) == infinite(b) if closed(a) and closed(b) else None
+    left, right = parse(a), parse(b)
+    if left is None or right is None:
+        return _same_ratio(a, b)
+    if symbols(left) or symbols(right):
+        return same_value(left, right)
+    decimal = "." in a or "." in b
+    x, y = exact(left), exact(right)
+    if x is not None and y is not None:
+        return abs(x - y) <= _tolerance(abs(x), abs(y)) if decimal else x == y
+    if not decimal:
+        return same_value(left, right)
+    u, v = value_at(left, {}), value_at(right, {})
+    if u is None or v is None:
+        return None
+    return abs(u - v) <= float(_tolerance(Fraction(abs(u)), Fraction(abs(v))))
+
+
+def _tolerance(x: Fraction, y: Fraction) -> Fraction:
+    return DECIMAL_TOLERANCE * min(Fraction(1), 1000 * max(x, y))
+
+
+def _same_ratio(a: str, b: str) -> Verdict:
+    """Ratios 2:4 and 1:2 agree; clock times (two digits behind the colon) agree only if they are the same."""
+    if ":" not in a or ":" not in b:
+        return None
+    sides: list[list[Fraction]] = []
+    for text in (a, b):
+        terms = [parse(part.strip()) for part in text.split(":")]
+        values = [exact(term) for term in terms if term is not None]
+        known = [value for value in values if value is not None]
+        if len(known) != len(terms):
+            return None
+        sides.append(known)
+    left, right = sides
+    if left == right or len(left) != len(right):
+        return left == right
+    if all(_CLOCK.fullmatch(text.replace(" ", "")) for text in (a, b)) or not all(left) or not all(right):
+        return False
+    return all(x * right[0] == y * left[0] for x, y in zip(left, right, strict=True))

@@ -1,0 +1,178 @@
+r"""Which answers agree: decided here where numbers and simple terms decide it, by math-verify for the rest.
+
+`agree` is symmetric, deterministic and bounded in time. What a worker process cannot settle within its CPU
+time, and what is too large to be handed to one, is "not equal" and counted. The rules, where graders differ:
+
+- A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
+  words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
+  In other prose math-verify looks for the answer.
+- Numbers are compared as fractions: 649 is 3245/5, 0.5 is 1/2. A decimal also agrees with what rounds to it
+  at the sixth place: 0.333333 is 1/3, 0.33 is not, 0.6054 is not cos(π/10)^10. A tolerance of one
+  question's own (a benchmark's precision of 1e-4, of 1e34) is not known here; answers that need one differ.
+- 28% agrees with 28 and with 0.28: questions ask for a percentage either way. 28 and 0.28 differ.
+- A unit is dropped where the other answer has none; two known units must be the same, without conversion:
+  5 cm is not 5 m. Degrees are a unit. 204_5 agrees with 204 and 204_5, not with 204_6.
+- 1,000 and 1 000 are a thousand, "1, 000" is a list; 1,22 may be 1.22 or a list of two.
+- A bare list and a set have no order and no multiplicity: 4, 10, -2 is 10, 4, -2. Brackets keep the order,
+  and (1, 2) is not [1, 2]. A bare list may stand for a tuple in its order: 1, 3 is (1, 3).
+- x = 5 agrees with 5, a chain of equations with its last side; x = 1 is not y = 1; an equation between terms
+  (a + 3z = 0) is not its right side, unless names alone stand on its left (a + b = 7). Unknowns keep their
+  names: f(x) is not f(y).
+- An inequality is its interval in both directions: -2 ≤ x ≤ 7 is x ∈ [-2, 7] is [-2, 7].
+- Text answers agree by their words, whatever their case; a single letter keeps its case. 2:4 is 1:2 unless
+  both are clock times.
+- A term is what it is worth: 2√2 is √8, (x+1)² is x²+2x+1.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar
+
+from diagevo.answers.algebra import AlgebraPool, Outcome
+from diagevo.answers.comparison import decide, expressions
+from diagevo.answers.extraction import extract_boxed, extract_choice
+from diagevo.answers.votes import Votes, count
+
+__all__ = ["AnswerChecker", "agree", "extract_boxed", "extract_choice"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CACHED_PAIRS = 500_000
+"""Pairs remembered before the oldest are forgotten; a round asks for some hundred thousand at most."""
+
+
+class _NeedsAlgebra(Exception):
+    """The pair cannot be decided without a worker process."""
+
+
+class AnswerChecker:
+    """Answer agreement with a cache and a pool of worker processes, for any number of threads.
+
+    Worker processes start with the first pair that needs one and end with `close` or the `with` block. Every
+    verdict depends on the two texts alone, so a partition is the same with one worker and with many.
+    """
+
+    def __init__(self, workers: int | None = None, seconds: float = 5.0) -> None:
+        """`workers`: processes, by default one a core, eight at most. `seconds`: CPU time of a comparison."""
+        self.workers = workers or min(8, os.cpu_count() or 1)
+        self.seconds = seconds
+        self._verdicts: dict[tuple[str, str], bool] = {}
+        self._lock = threading.Lock()
+        self._pool = AlgebraPool(self.workers, seconds)
+        self._process = os.getpid()
+        self._unsettled: dict[Outcome | None, set[tuple[str, str]]] = {
+            outcome: set() for outcome in (None, Outcome.TIMEOUT, Outcome.CRASH)
+        }
+
+    def __enter__(self) -> AnswerChecker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def timeouts(self) -> int:
+        """Pairs called "not equal" because their comparison ran out of time."""
+        return len(self._unsettled[Outcome.TIMEOUT])
+
+    @property
+    def crashes(self) -> int:
+        """Pairs called "not equal" because two worker processes died over them (out of memory, say)."""
+        return len(self._unsettled[Outcome.CRASH])
+
+    @property
+    def refused(self) -> int:
+        """Pairs called "not equal" because they are too large for a computer-algebra system."""
+        return len(self._unsettled[None])
+
+    def close(self) -> None:
+        """End the worker processes. The cache stays, and a later comparison starts them again."""
+        if self._process == os.getpid():
+            self._pool.close()
+
+    def agree(self, a: str, b: str) -> bool:
+        """Whether two answers are the same. Symmetric. The rules stand at the head of this module."""
+        return self._agree(a, b, wait=True)
+
+    def agree_many(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
+        """`agree` for each pair, in order, on all workers at once."""
+        pairs = list(pairs)
+        return self._each(pairs, lambda pair, wait: self._agree(*pair, wait=wait))
+
+    def group(self, answers_per_question: Sequence[Sequence[str | None]]) -> list[Votes]:
+        """The votes of each question from its extracted answers in sample order (None: no box, no vote)."""
+        return self._each(
+            answers_per_question,
+            lambda answers, wait: count(answers, lambda a, b: self._agree(a, b, wait=wait)),
+        )
+
+    def _each(self, items: Sequence[Item], work: Callable[[Item, bool], Result]) -> list[Result]:
+        """`work` on each item: at once where no worker process is needed, else side by side."""
+        results: dict[int, Result] = {}
+        later: list[int] = []
+        for i, item in enumerate(items):
+            try:
+                results[i] = work(item, False)
+            except _NeedsAlgebra:
+                later.append(i)
+        if len(later) == 1 or self.workers == 1:
+            for i in later:
+                results[i] = work(items[i], True)
+        elif later:
+            with ThreadPoolExecutor(self.workers, thread_name_prefix="answers") as threads:
+                results.update(zip(later, threads.map(lambda i: work(items[i], True), later), strict=True))
+        return [results[i] for i in range(len(items))]
+
+    def _agree(self, a: str, b: str, *, wait: bool) -> bool:
+        if a == b:
+            return bool(a.strip())
+        pair = (a, b) if a < b else (b, a)
+        verdict = self._verdicts.get(pair)
+        if verdict is None:
+            verdict = decide(*pair)
+            if verdict is None:
+                if not wait:
+                    raise _NeedsAlgebra
+                verdict = self._ask(*pair)
+            with self._lock:
+                self._verdicts[pair] = verdict
+                if len(self._verdicts) > CACHED_PAIRS:
+                    del self._verdicts[next(iter(self._verdicts))]
+        return verdict
+
+    def _ask(self, a: str, b: str) -> bool:
+        texts = expressions(a, b)
+        if texts is None:
+            outcome = None
+        else:
+            if self._process != os.getpid():  # a fork: the parent's pipes are not ours
+                self._process = os.getpid()
+                self._pool = AlgebraPool(self.workers, self.seconds)
+            outcome = self._pool.compare(*texts)
+        if outcome in self._unsettled:
+            with self._lock:
+                self._unsettled[outcome].add((a, b))
+        return outcome is Outcome.AGREE
+
+
+_shared: AnswerChecker | None = None
+_shared_lock = threading.Lock()
+
+
+def agree(a: str, b: str) -> bool:
+    """Whether two answers, or two texts that state one, agree: a shared checker with one worker process."""
+    global _shared
+    with _shared_lock:
+        if _shared is None:
+            _shared = AnswerChecker(workers=1)
+            atexit.register(_shared.close)
+    return _shared.agree(a, b)

@@ -1,0 +1,107 @@
+"""Which event made each field of a cause or a node what it is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from diagevo.errors import ConfigError
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.references import Reference
+from diagevo.memory.audit.timeline.causes import changes
+from diagevo.memory.audit.timeline.nodes import nodes
+from diagevo.memory.events import (
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+)
+from diagevo.memory.events.records import Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A field, its value, and the event that gave it that value."""
+
+    field: str
+    value: str | int
+    type: str
+    round: int
+    position: int
+    event_id: str
+    note: str = ""
+
+
+def blame(history: History, reference: Reference, as_of: AsOf) -> list[Blame]:
+    """The fields of a cause or a node, each with the event that made it. Raises ConfigError otherwise."""
+    if reference.kind == "cause":
+        return _cause(history, reference.id, as_of)
+    if reference.kind == "node":
+        return _node(history, reference.id, as_of)
+    raise ConfigError(
+        f"{reference.id} is a {reference.kind}: it is recorded once and never changes",
+        hint=f"its event: diagevo memory log {reference.id}",
+    )
+
+
+class _Fields:
+    """The last event to write each field."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Blame] = {}
+
+    def set(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
+        self.fields[field] = Blame(field, value, by.type, by.round, by.position, by.event_id, note)
+
+    def __iter__(self) -> Iterator[Blame]:
+        return iter(self.fields.values())
+
+
+def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
+    found = _Fields()
+    origin = ""
+    for change in changes(history, as_of, cause_id):
+        by = change.recorded
+        match change.event:
+            case CauseCreated() as event:
+                origin = event.node_id
+                found.set("description", event.description, by, f"the diagnosis of {event.failure_id}")
+                found.set("node", origin, by)
+                found.set("label", "", by)
+                found.set("state", change.state, by)
+                found.set("frequency", change.frequency, by, event.failure_id)
+            case CausePromoted() as event:
+                found.set("state", change.state, by, f"mean p1 {event.consistency} ≥ {event.threshold}")
+                found.set("frequency", change.frequency, by, f"closed at {event.closed_frequency}")
+            case CauseReactivated() as event:
+                found.set("state", change.state, by, event.failure_id)
+                found.set("frequency", change.frequency, by, event.failure_id)
+            case CauseMatched() as event if change.state == "active":
+                found.set("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
+    walked = nodes(history, as_of)
+    made, node = walked.created[origin]
+    found.set("label", node.label, made)
+    for merge in walked.way(origin):
+        if merge.absorbed == origin:
+            found.set("node", merge.survivor, merge.recorded, f"{origin} became part of {merge.survivor}")
+        note = "" if merge.absorbed == origin else f"merged with {merge.absorbed}"
+        found.set("label", merge.label, merge.recorded, note)
+        origin = merge.survivor
+    return list(found)
+
+
+def _node(history: History, node_id: str, as_of: AsOf) -> list[Blame]:
+    found = _Fields()
+    walked = nodes(history, as_of)
+    made, node = walked.created[node_id]
+    found.set("label", node.label, made)
+    for merge in walked.merges:
+        if merge.survivor == node_id:
+            found.set("label", merge.label, merge.recorded, f"merged with {merge.absorbed}")
+        if merge.absorbed == node_id:
+            found.set("merged into", merge.survivor, merge.recorded)
+    for recorded in history.events(CauseCreated, as_of=as_of):
+        event = expect(recorded, CauseCreated)
+        moves = walked.moves(event.node_id)
+        home, by = (moves[-1].survivor, moves[-1].recorded) if moves else (event.node_id, recorded)
+        if home == node_id:
+            found.set(f"member {event.cause_id}", event.cause_id, by)
+    return list(found)

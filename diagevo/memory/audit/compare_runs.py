@@ -1,0 +1,323 @@
+"""Two runs beside each other: where they first differ, and which causes they share.
+
+Runs are compared round by round as sets of recorded content: the diagnoses of one round are recorded in the
+order in which they arrive. Ids of events, times and wall times are left out; ids of causes are kept, since
+equal histories number their causes alike. Causes are matched by meaning: equal descriptions first, then the
+best one-to-one assignment by cosine of their stored vectors, or by shared words where the embedding models
+differ.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from diagevo.errors import extra
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.timeline.causes import Life, lives
+from diagevo.memory.events import CauseState
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.vectors import Vectors
+from diagevo.memory.state.model import Cause, MemoryState
+from diagevo.redaction import redacted
+
+_VOLATILE = {"StageCompleted": "seconds", "CauseReactivated": "promotion"}
+"""Fields that differ between equal runs: a wall time, an event's id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A value of the configuration that the runs do not share."""
+
+    key: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """An event of one run at the divergence."""
+
+    position: int
+    type: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first round whose events differ, and the first event of either run that the other lacks.
+
+    `a` and `b` are the same thing told differently, or one of them is None: the other run never had it.
+    """
+
+    round: int
+    a: Side | None
+    b: Side | None
+    fields: tuple[str, ...]
+    """Fields of the payload in which the two differ."""
+    last_common_round: int
+
+
+@dataclass(frozen=True, slots=True)
+class InRun:
+    """A cause as it stands in one of the runs."""
+
+    id: str
+    description: str
+    state: CauseState
+    frequency: int
+    created: int
+    promoted: tuple[int, ...]
+    reactivated: tuple[int, ...]
+
+    def timing(self, until: int) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """Its rounds up to `until`: of what one run has not played, the other one cannot differ."""
+        promoted = tuple(r for r in self.promoted if r <= until)
+        return self.created, promoted, tuple(r for r in self.reactivated if r <= until)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A cause that both runs have. `confidence` is 1 for equal words, else a cosine or a share of words."""
+
+    a: InRun
+    b: InRun
+    confidence: float
+    by: Literal["text", "vectors", "words"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunsDiff:
+    runs: tuple[str, str]
+    rounds: tuple[int, int]
+    configuration: tuple[Difference, ...]
+    divergence: Divergence | None
+    """None where the runs are equal as far as both go; one of them may go further."""
+    further: Literal["a", "b"] | None
+    """The run that goes on where the other one, equal so far, ends."""
+    common_round: int
+    """The last committed round that both have: timing is compared up to it."""
+    shared: tuple[Shared, ...]
+    """With the same timing."""
+    timing: tuple[Shared, ...]
+    """Shared, and created, promoted or reactivated in other rounds."""
+    only_a: tuple[InRun, ...]
+    only_b: tuple[InRun, ...]
+
+    @property
+    def same(self) -> bool:
+        return self.divergence is None and self.further is None and not self.configuration
+
+
+def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: float = 0.5) -> RunsDiff:
+    """Compare run `a` up to `at_a` with run `b` up to `at_b`. Causes below `threshold` are not matched."""
+    state_a, state_b = a.state(at_a), b.state(at_b)
+    causes_a, causes_b = _in_run(a, at_a, state_a), _in_run(b, at_b, state_b)
+    pairs = _match(a, b, state_a, state_b, causes_a, causes_b, threshold)
+    left, right = {p.a.id for p in pairs}, {p.b.id for p in pairs}
+    common = min(at_a.round, at_b.round)
+    alike = [p.a.timing(common) == p.b.timing(common) for p in pairs]
+    return RunsDiff(
+        (a.run_id, b.run_id),
+        (at_a.round, at_b.round),
+        tuple(_configuration(a, b, at_a, at_b)),
+        *_divergence(a, b, at_a, at_b),
+        common,
+        tuple(p for p, same in zip(pairs, alike, strict=True) if same),
+        tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
+        tuple(c for c in causes_a if c.id not in left),
+        tuple(c for c in causes_b if c.id not in right),
+    )
+
+
+def _configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
+    left, right = (_flat(redacted(run.configuration(at).config)) for run, at in ((a, at_a), (b, at_b)))
+    for key in sorted(left.keys() | right.keys()):
+        if left.get(key) != right.get(key):
+            yield Difference(key, left.get(key), right.get(key))
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _content(recorded: Recorded) -> bytes:
+    """A short hash of what the event says, without what differs between equal runs."""
+    payload = recorded.payload
+    volatile = _VOLATILE.get(recorded.type)
+    if volatile is not None:
+        values = json.loads(payload)
+        values.pop(volatile, None)
+        payload = json.dumps(values, sort_keys=True)
+    return hashlib.blake2b(f"{recorded.type}\n{payload}".encode(), digest_size=16).digest()
+
+
+def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
+    """The positions (after, until) of each round, the open one included."""
+    after, spans = 0, {}
+    for commit in history.commits:
+        if commit.recorded.position > as_of.position:
+            break
+        spans[commit.round] = after, commit.recorded.position
+        after = commit.recorded.position
+    if as_of.position > after:
+        spans[len(spans) + 1] = after, as_of.position
+    return spans
+
+
+class _Round:
+    """The events of one round, read from the log as often as they are needed; none where `span` is None.
+    Configurations are left out: those are compared as a whole."""
+
+    def __init__(self, history: History, span: tuple[int, int] | None) -> None:
+        self.history, self.span = history, span
+
+    def __iter__(self) -> Iterator[Recorded]:
+        if self.span is not None:
+            after, until = self.span
+            found = self.history.log.read(self.history.run_id, after=after, until=until)
+            yield from (r for r in found if r.type != "RunConfigured")
+
+
+def _divergence(
+    a: History, b: History, at_a: AsOf, at_b: AsOf
+) -> tuple[Divergence | None, Literal["a", "b"] | None]:
+    """The first difference, and the run that goes further where there is none."""
+    spans_a, spans_b = _rounds(a, at_a), _rounds(b, at_b)
+    last_a, last_b = len(spans_a), len(spans_b)
+    for number in range(1, max(last_a, last_b) + 1):
+        events_a, events_b = _Round(a, spans_a.get(number)), _Round(b, spans_b.get(number))
+        contents_a, contents_b = Counter(map(_content, events_a)), Counter(map(_content, events_b))
+        lacking_b, lacking_a = contents_a - contents_b, contents_b - contents_a
+        if not lacking_a and not lacking_b:
+            continue
+        if not lacking_a and number >= last_b:
+            return None, "a"
+        if not lacking_b and number >= last_a:
+            return None, "b"
+        return _first_difference(number, events_a, events_b, lacking_a, lacking_b), None
+    return None, None
+
+
+def _first_difference(
+    number: int, events_a: _Round, events_b: _Round, lacking_a: Counter[bytes], lacking_b: Counter[bytes]
+) -> Divergence:
+    first_a = next((r for r in events_a if _content(r) in lacking_b), None)
+    if first_a is None:
+        first_b = next(r for r in events_b if _content(r) in lacking_a)
+        return Divergence(number, None, _side(first_b), (), number - 1)
+    key = first_a.event.key()
+    alike = (r for r in events_b if r.type == first_a.type and _content(r) in lacking_a)
+    twin = next((r for r in alike if r.event.key() == key), None)
+    return Divergence(number, _side(first_a), _side(twin), _fields(first_a, twin), number - 1)
+
+
+def _side(recorded: Recorded | None) -> Side | None:
+    if recorded is None:
+        return None
+    return Side(recorded.position, recorded.type, json.loads(recorded.payload))
+
+
+def _fields(a: Recorded, b: Recorded | None) -> tuple[str, ...]:
+    if b is None:
+        return ()
+    left, right = json.loads(a.payload), json.loads(b.payload)
+    volatile = _VOLATILE.get(a.type)
+    return tuple(
+        k for k in sorted(left.keys() | right.keys()) if k != volatile and left.get(k) != right.get(k)
+    )
+
+
+def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
+    told = lives(history, as_of)
+    return [_told(cause, told[cause_id]) for cause_id, cause in state.causes.items()]
+
+
+def _told(cause: Cause, life: Life) -> InRun:
+    return InRun(
+        cause.cause_id,
+        cause.description,
+        cause.state,
+        cause.frequency,
+        life.created,
+        tuple(life.promoted),
+        tuple(life.reactivated),
+    )
+
+
+def _match(
+    a: History,
+    b: History,
+    state_a: MemoryState,
+    state_b: MemoryState,
+    causes_a: list[InRun],
+    causes_b: list[InRun],
+    threshold: float,
+) -> list[Shared]:
+    pairs: list[Shared] = []
+    waiting: dict[str, list[InRun]] = {}
+    for cause in causes_b:
+        waiting.setdefault(cause.description, []).append(cause)
+    rest_a: list[InRun] = []
+    for cause in causes_a:
+        same = waiting.get(cause.description)
+        if same:
+            pairs.append(Shared(cause, same.pop(0), 1.0, "text"))
+        else:
+            rest_a.append(cause)
+    rest_b = [cause for same in waiting.values() for cause in same]
+    if rest_a and rest_b:
+        by, similar = _similarity(a, b, state_a, state_b, rest_a, rest_b)
+        pairs += _assigned(rest_a, rest_b, similar, threshold, by)
+    return sorted(pairs, key=lambda p: int(p.a.id[1:]))
+
+
+def _similarity(
+    a: History,
+    b: History,
+    state_a: MemoryState,
+    state_b: MemoryState,
+    left: list[InRun],
+    right: list[InRun],
+) -> tuple[Literal["vectors", "words"], np.ndarray]:
+    """(n, m): cosines of the stored vectors where one model made them all, else shares of common words."""
+    if (embedder := state_a.embedder) is not None and embedder == state_b.embedder:
+        name, dimension, revision = embedder
+        found_a = Vectors(a.database, name, dimension, revision).stored([c.description for c in left])
+        found_b = Vectors(b.database, name, dimension, revision).stored([c.description for c in right])
+        if len(found_a) == len({c.description for c in left}) and len(found_b) == len(
+            {c.description for c in right}
+        ):
+            rows = np.stack([found_a[c.description] for c in left])
+            columns = np.stack([found_b[c.description] for c in right])
+            return "vectors", np.round((rows @ columns.T).astype(np.float64), 6)
+    words_a = [set(c.description.casefold().split()) for c in left]
+    words_b = [set(c.description.casefold().split()) for c in right]
+    shares = [[len(x & y) / len(x | y) if x | y else 0.0 for y in words_b] for x in words_a]
+    return "words", np.round(np.array(shares), 6)
+
+
+def _assigned(
+    left: list[InRun],
+    right: list[InRun],
+    similar: np.ndarray,
+    threshold: float,
+    by: Literal["vectors", "words"],
+) -> Iterator[Shared]:
+    with extra("eval", "matching the causes of two runs"):
+        from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(np.where(similar >= threshold, similar, 0.0), maximize=True)
+    for i, j in zip(rows, columns, strict=True):
+        if similar[i, j] >= threshold:
+            yield Shared(left[i], right[j], float(similar[i, j]), by)

@@ -1,0 +1,237 @@
+"""What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under."""
+
+from dataclasses import dataclass
+
+from diagevo.errors import NotFoundError
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.references import Reference, observation
+from diagevo.memory.events import (
+    Call,
+    CandidateScored,
+    CandidateVerdict,
+    CauseCreated,
+    CauseMatched,
+    CauseState,
+    DuplicateJudged,
+    FailureDiagnosed,
+    FailureObserved,
+    Mode,
+    NodeAssigned,
+    SimilarCause,
+    SimilarNode,
+    StageAbandoned,
+    SuppliedCause,
+)
+from diagevo.memory.events.records import Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to a model, with its texts where they were wanted and kept."""
+
+    purpose: str
+    model: str
+    tries: int
+    input_tokens: int
+    output_tokens: int
+    request: str | None
+    reply: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """What was compared: loaded only where the full story is asked for."""
+
+    question: str | None
+    reference: str | None
+    trajectory: str | None
+    calls: tuple[Asked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureStory:
+    """The chain of evidence of one failure. `positions` are those of the events it was read from, by type."""
+
+    failure_id: str
+    question_id: str
+    round: int
+    mode: Mode | None
+    target: str | None
+    stitched: str | None
+    label: str | None
+    question_verdict: CandidateVerdict | None
+    stage: str
+    attempt: int
+    step: int
+    void: bool
+    """Observed past the step from which its attempt was done again: never counted."""
+    supplied: tuple[SuppliedCause, ...]
+    verdict: str | None
+    """recurrence, new_cause, slip, unresolved; None while it is not diagnosed."""
+    chosen: str | None
+    """The supplied cause that a recurrence names."""
+    description: str | None
+    flags: tuple[str, ...]
+    candidates: tuple[SimilarCause, ...]
+    nearest: SimilarCause | None
+    duplicate: bool | None
+    judged: bool
+    """Whether a stored cause was near enough for the diagnostician to be asked about duplicates."""
+    shortlist: tuple[SimilarNode, ...]
+    node_id: str | None
+    new_label: str | None
+    outcome: str | None
+    """recurrence, deduplication, created: how it was counted; None where it is not."""
+    cause_id: str | None
+    similarity: float | None
+    theta_dup: float
+    """In force in its round: above this cosine the diagnostician was asked about duplicates."""
+    positions: dict[str, int]
+    texts: Texts | None = None
+
+    @property
+    def chosen_state(self) -> CauseState | None:
+        return next((s.state for s in self.supplied if s.cause_id == self.chosen), None)
+
+
+def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bool = False) -> FailureStory:
+    """The story of a failure by its id. Raises NotFoundError where it was not observed by then."""
+    seen = observation(history, failure, as_of)
+    if seen is None:
+        raise NotFoundError(f"there is no failure {failure.id} in run {history.run_id}")
+    recorded, observed = seen
+    found: dict[str, Recorded] = {"FailureObserved": recorded}
+    asked = 1
+    while (
+        diagnosis := history.find(
+            FailureDiagnosed, failure.round, f"{failure.id}.{observed.attempt}.{asked}", as_of
+        )
+    ) is not None:
+        found["FailureDiagnosed"] = diagnosis[0]
+        asked += 1
+    for kind, key in (
+        (CandidateScored, observed.question_id),
+        (DuplicateJudged, failure.id),
+        (NodeAssigned, failure.id),
+        (CauseMatched, failure.id),
+    ):
+        event = history.find(kind, failure.round, key, as_of)
+        if event is not None:
+            found[kind.__name__] = event[0]
+    if "NodeAssigned" in found and (created := _created(history, found["NodeAssigned"], failure.id)):
+        found["CauseCreated"] = created
+    return _story(history, found, full)
+
+
+def story_of(history: History, consequence: Recorded, *, full: bool = False) -> FailureStory:
+    """The story behind a CauseMatched or CauseCreated: a walk along its causation to where it began."""
+    found: dict[str, Recorded] = {}
+    for link in history.chain(consequence):
+        found.setdefault(link.type, link)
+    observed = found["FailureObserved"].event
+    assert isinstance(observed, FailureObserved)
+    if "CandidateScored" not in found:
+        scored = history.find(CandidateScored, consequence.round, observed.question_id)
+        if scored is not None:
+            found["CandidateScored"] = scored[0]
+    return _story(history, found, full)
+
+
+def _created(history: History, assigned: Recorded, failure_id: str) -> Recorded | None:
+    """The cause that a failure created: what follows from its assignment, directly or through a new node."""
+    waiting = [assigned.event_id]
+    while waiting:
+        for recorded in history.log.read(history.run_id, causation_id=waiting.pop()):
+            event = recorded.event
+            if isinstance(event, CauseCreated) and event.failure_id == failure_id:
+                return recorded
+            waiting.append(recorded.event_id)
+    return None
+
+
+def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureStory:
+    events = {kind: recorded.event for kind, recorded in found.items()}
+    observed = events["FailureObserved"]
+    assert isinstance(observed, FailureObserved)
+    scored, diagnosed = events.get("CandidateScored"), events.get("FailureDiagnosed")
+    judged, assigned = events.get("DuplicateJudged"), events.get("NodeAssigned")
+    matched, created = events.get("CauseMatched"), events.get("CauseCreated")
+    assert scored is None or isinstance(scored, CandidateScored)
+    assert diagnosed is None or isinstance(diagnosed, FailureDiagnosed)
+    assert judged is None or isinstance(judged, DuplicateJudged)
+    assert assigned is None or isinstance(assigned, NodeAssigned)
+    assert matched is None or isinstance(matched, CauseMatched)
+    assert created is None or isinstance(created, CauseCreated)
+    counted = matched or created
+    return FailureStory(
+        failure_id=observed.failure_id,
+        question_id=observed.question_id,
+        round=found["FailureObserved"].round,
+        mode=scored.mode if scored else None,
+        target=scored.cause_id if scored else None,
+        stitched=scored.stitched_cause_id if scored else None,
+        label=scored.label if scored else None,
+        question_verdict=scored.verdict if scored else None,
+        stage=observed.stage,
+        attempt=observed.attempt,
+        step=observed.step,
+        void=_void(history, found["FailureObserved"], observed),
+        supplied=tuple(diagnosed.supplied) if diagnosed else (),
+        verdict=diagnosed.verdict if diagnosed else None,
+        chosen=diagnosed.cause_id if diagnosed else None,
+        description=diagnosed.description if diagnosed else None,
+        flags=tuple(diagnosed.flags) if diagnosed else (),
+        candidates=tuple(judged.candidates) if judged else (),
+        nearest=judged.nearest if judged else None,
+        duplicate=judged.duplicate if judged else None,
+        judged=judged is not None and bool(judged.candidates),
+        shortlist=tuple(assigned.shortlist) if assigned else (),
+        node_id=created.node_id if created else assigned.node_id if assigned else None,
+        new_label=assigned.new_label if assigned else None,
+        outcome=matched.via if matched else "created" if created else None,
+        cause_id=counted.cause_id if counted else None,
+        similarity=matched.similarity if matched else None,
+        theta_dup=history.in_force(found["FailureObserved"].position).theta_dup,
+        positions={kind: recorded.position for kind, recorded in found.items()},
+        texts=_texts(history, observed, scored, diagnosed, judged, assigned) if full else None,
+    )
+
+
+def _void(history: History, recorded: Recorded, observed: FailureObserved) -> bool:
+    key = f"{observed.stage}.{observed.attempt}"
+    abandoned = history.find(StageAbandoned, recorded.round, key)
+    return abandoned is not None and observed.step > abandoned[1].after_step
+
+
+def _texts(
+    history: History,
+    observed: FailureObserved,
+    scored: CandidateScored | None,
+    diagnosed: FailureDiagnosed | None,
+    judged: DuplicateJudged | None,
+    assigned: NodeAssigned | None,
+) -> Texts:
+    calls = (
+        ("extraction (Prompt 1)", diagnosed.call if diagnosed else None),
+        ("deduplication (Prompt 2)", judged.call if judged else None),
+        ("node assignment (Prompt 3)", assigned.call if assigned else None),
+    )
+    return Texts(
+        question=history.text(scored.question) if scored else None,
+        reference=history.text(observed.reference),
+        trajectory=history.text(observed.trajectory),
+        calls=tuple(asked(history, purpose, call) for purpose, call in calls if call is not None),
+    )
+
+
+def asked(history: History, purpose: str, call: Call) -> Asked:
+    """A call with its texts."""
+    return Asked(
+        purpose,
+        call.model,
+        call.tries,
+        call.input_tokens,
+        call.output_tokens,
+        history.text(call.request),
+        history.text(call.reply),
+    )

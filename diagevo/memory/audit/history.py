@@ -1,0 +1,255 @@
+"""A run as its log tells it, for reading alone: what every question of an audit starts from."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import func, select
+
+from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.memory.events import Event, RoundCommitted, RoundOpened, RunConfigured
+from diagevo.memory.events.records import Recorded, event_id, recorded
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.location import shown
+from diagevo.memory.log.log import EVENT, RUN, Log
+from diagevo.memory.log.migrate import prepare
+from diagevo.memory.state.configured import Configured, configured
+from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projection import load
+
+E = TypeVar("E", bound=Event)
+LATEST = "latest"
+"""In place of a run's name: the run that was written to last."""
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A point of a run's history: everything up to and including `position`."""
+
+    round: int
+    """The last round committed by then; 0 before the first commit."""
+    position: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A committed round."""
+
+    round: int
+    recorded: Recorded
+    event: RoundCommitted
+
+    @property
+    def as_of(self) -> AsOf:
+        return AsOf(self.round, self.recorded.position, self.recorded.sequence)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A recorded configuration."""
+
+    position: int
+    sequence: int
+    event: RunConfigured
+
+    @cached_property
+    def read(self) -> Configured:
+        return configured(self.event.config)
+
+
+class History:
+    """One run of one database. Reads only; opened with `open_history`."""
+
+    def __init__(self, database: Database, run_id: str, root: Path | None = None) -> None:
+        self.database = database
+        self.log = Log(database)
+        self.run_id = run_id
+        self.root = root
+
+    def close(self) -> None:
+        self.database.close()
+
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """Every committed round, in order."""
+        return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in self.events(RoundCommitted))
+
+    @cached_property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Every configuration, in order: one, and one more for each fork and change of the embedder."""
+        return tuple(
+            Configuration(r.position, r.sequence, expect(r, RunConfigured))
+            for r in self.events(RunConfigured)
+        )
+
+    @cached_property
+    def end(self) -> AsOf:
+        """Where the history ends now; later events stay unseen by this object."""
+        last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
+        if last is None:
+            raise NotFoundError(f"run {self.run_id} has no events")
+        return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
+
+    def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
+        """After `round` (`after`), at position `at`, or now.
+
+        Raises NotFoundError where the round is not committed, the run begins after `at` or the log ends
+        before it, ConfigError where both are given.
+        """
+        if round is not None and at is not None:
+            raise ConfigError("a round and a position were given", hint="name one of them: --round or --at")
+        if round is not None:
+            return self.after(round)
+        if at is None:
+            return self.end
+        written = self.log.last_position()
+        if at > written:
+            raise NotFoundError(
+                f"position {at} is not written yet", hint=f"the log ends at position {written}"
+            )
+        last = next(self.log.read(self.run_id, until=at, newest_first=True, limit=1), None)
+        if last is None:
+            raise NotFoundError(
+                f"run {self.run_id} has no event up to position {at}", hint="list them: diagevo memory log"
+            )
+        done = [c.round for c in self.commits if c.recorded.position <= at]
+        return AsOf(done[-1] if done else 0, at, last.sequence)
+
+    def commit(self, round: int) -> Commit:
+        """The commit of a round. Raises NotFoundError and says which rounds there are."""
+        for commit in self.commits:
+            if commit.round == round:
+                return commit
+        last = self.commits[-1].round if self.commits else 0
+        known = f"rounds 1 to {last} are" if last > 1 else "round 1 is" if last else "no round is"
+        raise NotFoundError(f"round {round} of run {self.run_id} is not committed", hint=f"{known} committed")
+
+    def after(self, round: int) -> AsOf:
+        """After the commit of a round, and after the configurations that followed it before the next round
+        was opened: a fork's next round is drawn with the fork's settings. 0: before the first round."""
+        following = self.find(RoundOpened, round + 1, "")
+        before = None if following is None else following[0]
+        if round == 0:
+            return self.end if before is None else AsOf(0, before.position - 1, before.sequence - 1)
+        commit = self.commit(round).as_of
+        anew = [
+            c
+            for c in self.configurations
+            if c.position > commit.position and (before is None or c.position < before.position)
+        ]
+        return AsOf(round, anew[-1].position, anew[-1].sequence) if anew else commit
+
+    def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
+        """The memory at that point. Without `snapshots` it is folded from the first event and nothing
+        else is read."""
+        return load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
+
+    def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
+        """The configuration in force at that point. Raises StoreError for a run that has none."""
+        found = self._configuration(None if as_of is None else as_of.position)
+        if found is None:
+            raise StoreError(f"run {self.run_id} was never configured")
+        return found.event
+
+    def in_force(self, position: int | None = None) -> Configured:
+        """What is in force at a position, or now, read. A round is played with what is in force where it is
+        opened. The paper's values where nothing is configured."""
+        found = self._configuration(position)
+        return configured({}) if found is None else found.read
+
+    def _configuration(self, position: int | None) -> Configuration | None:
+        by_then = (c for c in reversed(self.configurations) if position is None or c.position <= position)
+        return next(by_then, None)
+
+    def events(
+        self,
+        *types: type[Event],
+        as_of: AsOf | None = None,
+        round: int | None = None,
+        cause_id: str | None = None,
+    ) -> Iterator[Recorded]:
+        """Events of these types (all, if none is named) up to a point, streamed in order."""
+        return self.log.read(
+            self.run_id,
+            types=[t.__name__ for t in types] or None,
+            rounds=None if round is None else (round, round),
+            cause_id=cause_id,
+            until=None if as_of is None else as_of.position,
+        )
+
+    def find(
+        self, event: type[E], round: int, key: str, as_of: AsOf | None = None
+    ) -> tuple[Recorded, E] | None:
+        """The event of this business key, by its id; None where it was not recorded by then."""
+        with self.database.read() as connection:
+            wanted = event_id(self.run_id, round, event.__name__, key)
+            row = connection.execute(select(*EVENT.c).where(EVENT.c.event_id == wanted)).one_or_none()
+        if row is None or (as_of is not None and row.position > as_of.position):
+            return None
+        found = recorded(row)
+        return found, expect(found, event)
+
+    def chain(self, last: Recorded) -> list[Recorded]:
+        """`last` and what it follows from, back to the first cause: a walk along `causation_id`."""
+        links = [last]
+        while links[-1].causation_id is not None:
+            links.append(self.log.by_id(links[-1].causation_id))
+        return links
+
+    def text(self, digest: str | None) -> str | None:
+        """The artifact of this digest; None where there is none or it was not kept."""
+        if digest is None:
+            return None
+        try:
+            return Artifacts(self.database).get(digest)
+        except NotFoundError:
+            return None
+
+
+def expect(recorded: Recorded, event: type[E]) -> E:
+    """The event of a row, which must be of that type."""
+    found = recorded.event
+    assert isinstance(found, event)
+    return found
+
+
+def open_history(location: str, run: str | None = None, *, root: Path | None = None) -> History:
+    """A run for reading; None or "latest" is the run that was written to last.
+
+    Raises StoreError where the database is missing, old or new, NotFoundError where it has no such run.
+    """
+    database = Database(location)
+    prepare(database, create=False)
+    try:
+        return History(database, resolve_run(database, run), root)
+    except BaseException:
+        database.close()
+        raise
+
+
+def resolve_run(database: Database, run: str | None) -> str:
+    """The run's id. Raises NotFoundError and names the runs there are, ConfigError for an empty name."""
+    if run == "":
+        raise ConfigError("the run's name is empty", hint="name it, or leave it out for the latest")
+    with database.read() as connection:
+        ends = (RUN.c.run_id == EVENT.c.run_id) & (RUN.c.sequence == EVENT.c.sequence)
+        last = select(RUN.c.run_id, func.coalesce(EVENT.c.position, 0).label("position"))
+        # A run whose last event is gone is still there: its damage must be found, not its absence.
+        last = last.select_from(RUN.outerjoin(EVENT, ends)).where(RUN.c.sequence > 0)
+        known = {row.run_id: row.position for row in connection.execute(last)}
+    if not known:
+        raise NotFoundError(f"{shown(database.url)} has no runs yet", hint="start one: diagevo train")
+    if run in (None, LATEST):
+        return max(known, key=lambda name: known[name])
+    if run in known:
+        return run
+    raise NotFoundError(f"there is no run {run}", hint=f"runs: {_listed(sorted(known))}")
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    left = len(names) - most
+    return ", ".join(names[:most]) + (f" and {left} more: diagevo runs list" if left > 0 else "")

@@ -1,0 +1,94 @@
+"""The story of a skill node: what made it, what was merged into it, what was kept apart."""
+
+from dataclasses import dataclass
+
+from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.timeline.nodes import nodes
+from diagevo.memory.events import CauseCreated, NodePairJudged
+from diagevo.memory.events.records import Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A pair of nodes that the diagnostician judged; `merged` says whether they are one now."""
+
+    round: int
+    position: int
+    other: str
+    similarity: float
+    merged: bool
+    survivor: str | None
+    label: str | None
+    call: Asked | None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A cause that came to the node, with the round and the node it was created under."""
+
+    cause_id: str
+    description: str
+    round: int
+    position: int
+    created_under: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStory:
+    node_id: str
+    label: str
+    created_label: str
+    round: int
+    position: int
+    merged_into: str | None
+    evidence: FailureStory
+    members: tuple[Member, ...]
+    pairs: tuple[Judged, ...]
+
+
+def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False) -> NodeStory:
+    """The story of a node that was created by then."""
+    walked = nodes(history, as_of, about=node_id)
+    created, event = walked.created[node_id]
+    into = next((merge.survivor for merge in walked.merges if merge.absorbed == node_id), None)
+    within = {
+        origin
+        for origin in walked.created
+        if origin == node_id or any(merge.survivor == node_id for merge in walked.moves(origin))
+    }
+    members: list[Member] = []
+    born: Recorded | None = None
+    for recorded in history.events(CauseCreated, as_of=as_of):
+        cause = expect(recorded, CauseCreated)
+        if cause.node_id in within:
+            members.append(
+                Member(cause.cause_id, cause.description, recorded.round, recorded.position, cause.node_id)
+            )
+        if cause.node_id == node_id and born is None:
+            born = recorded
+    assert born is not None
+    return NodeStory(
+        node_id,
+        walked.labels[node_id],
+        event.label,
+        created.round,
+        created.position,
+        into,
+        story_of(history, born, full=full),
+        tuple(members),
+        tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
+    )
+
+
+def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool) -> Judged:
+    return Judged(
+        recorded.round,
+        recorded.position,
+        next(n for n in event.nodes if n != node_id),
+        event.similarity,
+        event.merge,
+        min(event.nodes, key=lambda n: int(n[1:])) if event.merge else None,
+        event.label,
+        asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None,
+    )

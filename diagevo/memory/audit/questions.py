@@ -1,0 +1,90 @@
+"""The story of one question: how it was drawn, voted on, filtered, and what failed on it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from diagevo.equations.filter import reason, verdict
+from diagevo.equations.schedule import probability
+from diagevo.equations.settings import Filter
+from diagevo.memory.audit.failures import FailureStory, failure_story
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.references import Reference
+from diagevo.memory.audit.timeline.rounds import round_played
+from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionStory:
+    """A scored candidate with the schedule that it was drawn from."""
+
+    question_id: str
+    round: int
+    position: int
+    opened: int
+    """Position of the round's schedule."""
+    mode: Mode
+    epsilon: Fraction
+    cause_id: str | None
+    probability: Fraction | None
+    """p of the cause that it aims at."""
+    stitched_cause_id: str | None
+    question: str | None
+    responses: int
+    votes: tuple[tuple[str, int], ...]
+    label: str | None
+    label_true: bool | None
+    p1: Fraction
+    p2: Fraction
+    verdict: CandidateVerdict
+    reason: str
+    failures: tuple[FailureStory, ...]
+
+
+def question_story(
+    history: History, question: Reference, as_of: AsOf, *, full: bool = False
+) -> QuestionStory:
+    """The story of a question that exists by then."""
+    found = history.find(CandidateScored, question.round, question.id, as_of)
+    assert found is not None
+    recorded, event = found
+    played = round_played(history, question.round)
+    weight = played.frequency(event.cause_id)
+    failed = dict.fromkeys(
+        failure.failure_id
+        for r in history.log.read(history.run_id, causation_id=recorded.event_id, until=as_of.position)
+        if r.type == "FailureObserved" and (failure := expect(r, FailureObserved))
+    )
+    responses = event.responses or 1  # an invalid question may have none
+    p1, p2 = Fraction(event.first, responses), Fraction(event.second, responses)
+    return QuestionStory(
+        question.id,
+        question.round,
+        recorded.position,
+        played.position,
+        event.mode,
+        played.epsilon,
+        event.cause_id,
+        None if weight is None else probability(weight, played.schedule.failures),
+        event.stitched_cause_id,
+        history.text(event.question),
+        event.responses,
+        tuple(event.votes),
+        event.label,
+        event.label_true,
+        p1,
+        p2,
+        event.verdict,
+        _reason(event, p1, p2, played.configured.filter),
+        tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
+    )
+
+
+def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:
+    """The inequality that decided in that round. Another trainer may have judged by a rule of its own."""
+    if event.verdict == "invalid":
+        return "no readable question"
+    labelled = event.label is not None
+    said, given = verdict(p1, p2, labelled, filter), reason(p1, p2, labelled, filter)
+    if said == event.verdict:
+        return given
+    return f"so its trainer recorded it; Equation 3 says {said.replace('_', ' ')}, as {given}"

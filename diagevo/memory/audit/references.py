@@ -1,0 +1,113 @@
+"""How people name things: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.timeline.nodes import nodes as walked
+from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
+from diagevo.memory.events.records import Recorded
+
+Kind = Literal["cause", "node", "question", "failure"]
+
+_FORMS: dict[Kind, re.Pattern[str]] = {
+    "cause": re.compile(r"c\d+"),
+    "node": re.compile(r"n\d+"),
+    "question": re.compile(r"r\d+\.q\d+"),
+    "failure": re.compile(r"r\d+\.q\d+\.a\d+"),
+}
+_LISTED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    kind: Kind
+    id: str
+
+    @property
+    def round(self) -> int:
+        """Of a question or a failure: the round in its id."""
+        return int(self.id[1:].split(".")[0])
+
+
+def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference:
+    """What `text` names at that point, among `kinds` (all, if none is given).
+
+    Raises NotFoundError (exit 3) where it names nothing, ConfigError (exit 2) where it names several things
+    or something of another kind.
+    """
+    wanted: tuple[Kind, ...] = kinds or ("cause", "node", "question", "failure")
+    given = text.strip()
+    for kind, form in _FORMS.items():
+        if form.fullmatch(given):
+            if kind not in wanted:
+                raise ConfigError(f"{given} is a {kind}", hint=f"name a {' or a '.join(wanted)}")
+            _must_exist(history, Reference(kind, given), as_of)
+            return Reference(kind, given)
+    return _by_text(history, given, as_of, wanted)
+
+
+def causes(history: History, as_of: AsOf) -> dict[str, tuple[str, int]]:
+    """Every cause created by then, by id: description and round."""
+    found = history.events(CauseCreated, as_of=as_of)
+    return {event.cause_id: (event.description, r.round) for r in found if (event := expect(r, CauseCreated))}
+
+
+def nodes(history: History, as_of: AsOf) -> dict[str, str]:
+    """Every node created by then, merged ones included, by id: the last label."""
+    return walked(history, as_of).labels
+
+
+def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
+    where = f"in run {history.run_id} as of position {as_of.position}"
+    match reference.kind:
+        case "cause":
+            there = reference.id in causes(history, as_of)
+            hint = "list the causes: diagevo memory show"
+        case "node":
+            there = reference.id in nodes(history, as_of)
+            hint = "list the nodes: diagevo memory show --tree"
+        case "question":
+            there = history.find(CandidateScored, reference.round, reference.id, as_of) is not None
+            hint = f"list the questions: diagevo memory log --type CandidateScored --round {reference.round}"
+        case "failure":
+            there = observation(history, reference, as_of) is not None
+            hint = f"list the failures: diagevo memory log --type FailureObserved --round {reference.round}"
+    if not there:
+        raise NotFoundError(f"there is no {reference.kind} {reference.id} {where}", hint=hint)
+
+
+def observation(history: History, failure: Reference, as_of: AsOf) -> tuple[Recorded, FailureObserved] | None:
+    """The last observation of a failure by then, whatever its attempt."""
+    found = None
+    for recorded in history.events(FailureObserved, as_of=as_of, round=failure.round):
+        if f'"{failure.id}"' in recorded.payload:
+            found = recorded, expect(recorded, FailureObserved)
+    return found
+
+
+def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...]) -> Reference:
+    named: list[tuple[Reference, str]] = []
+    if "cause" in wanted:
+        named += [(Reference("cause", i), d) for i, (d, _) in causes(history, as_of).items()]
+    if "node" in wanted:
+        named += [(Reference("node", i), label) for i, label in nodes(history, as_of).items()]
+    piece = text.casefold()
+    found = [(reference, words) for reference, words in named if piece and piece in words.casefold()]
+    exact = [(reference, words) for reference, words in found if words.casefold() == piece]
+    found = exact if len(exact) == 1 else found
+    if len(found) == 1:
+        return found[0][0]
+    if not found:
+        raise NotFoundError(
+            f'nothing is named or described by "{text}" in run {history.run_id}',
+            hint="give an id (c42, n7, r3.q318, r3.q318.a5) or a piece of a description: diagevo memory show",
+        )
+    lines = [f"{reference.id}  {words}" for reference, words in found[:_LISTED]]
+    if len(found) > _LISTED:
+        lines.append(f"and {len(found) - _LISTED} more")
+    raise ConfigError(
+        f'"{text}" fits {len(found)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
+    )

@@ -1,0 +1,297 @@
+"""The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlalchemy import select
+
+from diagevo.equations.schedule import aimed_share, next_epsilon, probabilities, z
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.events import CauseState
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projection import HISTORY
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLine:
+    """A cause as it stands; `probability` is p of the next round, None for a Mastered one."""
+
+    id: str
+    description: str
+    node: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    probability: Fraction | None
+    created_round: int
+    partners: int
+    """Mastered causes that could be stitched to it, if it is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A skill node as it stands."""
+
+    id: str
+    label: str
+    causes: tuple[str, ...]
+    active: int
+    mastered: int
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The memory at a point and the schedule that follows from it.
+
+    Right after a commit these are the committed figures; inside a round, what a commit there would give.
+    """
+
+    round: int
+    open_round: int | None
+    events: int
+    """Events folded: the run's sequence at that point."""
+    failures: int
+    """F: the sum of the Active causes' frequencies."""
+    reference_round: int | None
+    reference_failures: int | None
+    """F₁, or F of the first round where it was above 0."""
+    z: Fraction | None
+    k: Fraction
+    policy: str
+    epsilon_next: Fraction
+    active: int
+    mastered: int
+    nodes: int
+    causes: tuple[CauseLine, ...]
+    skill_nodes: tuple[NodeLine, ...]
+    state_hash: str
+
+    def cause(self, cause_id: str) -> CauseLine | None:
+        return next((c for c in self.causes if c.id == cause_id), None)
+
+
+def rebuild(history: History, as_of: AsOf) -> Rebuilt:
+    """Fold the events up to that point, never asking a model. Raises InconsistentError at a false event."""
+    return describe(history.state(as_of, snapshots=False))
+
+
+def describe(state: MemoryState) -> Rebuilt:
+    """The figures of a state."""
+    failures = state.current_failures
+    reference_round, reference = state.reference(failures)
+    shares = probabilities({c.cause_id: c.frequency for c in state.active()})
+    mastered = state.mastered()
+    stitching = state.settings.stitching
+    causes = tuple(
+        CauseLine(
+            c.cause_id,
+            c.description,
+            c.node_id,
+            state.nodes[c.node_id].label,
+            c.state,
+            c.frequency,
+            shares.get(c.cause_id),
+            c.created_round,
+            0
+            if c.state == "mastered" or stitching == "off"
+            else sum(1 for m in mastered if stitching == "random" or m.node_id == c.node_id),
+        )
+        for c in state.causes.values()
+    )
+    return Rebuilt(
+        state.round,
+        state.open.number if state.open else None,
+        state.sequence,
+        failures,
+        reference_round,
+        reference,
+        z(failures, reference),
+        state.settings.k,
+        state.settings.policy,
+        next_epsilon(state.settings, failures, reference),
+        len(causes) - len(mastered),
+        len(mastered),
+        len(state.nodes),
+        causes,
+        tuple(_node(state, node_id) for node_id in state.nodes),
+        state.hash(reference_round, reference),
+    )
+
+
+def _node(state: MemoryState, node_id: str) -> NodeLine:
+    node = state.nodes[node_id]
+    members = [state.causes[c] for c in node.causes]
+    active = sum(1 for c in members if c.state == "active")
+    total = sum(c.frequency for c in members)
+    return NodeLine(node_id, node.label, node.causes, active, len(members) - active, total)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetLine:
+    """An Active cause in a schedule: `probability` is p, `drawn` is (1 − ε)·p."""
+
+    cause: str
+    frequency: int
+    sum: str
+    probability: Fraction
+    drawn: Fraction
+    partners: int
+    node: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleLines:
+    """The schedule of `round`, from the memory as committed before it."""
+
+    round: int
+    epsilon: Fraction
+    failures: int
+    reference_round: int | None
+    reference_failures: int | None
+    z: Fraction | None
+    k: Fraction
+    policy: str
+    causes: tuple[TargetLine, ...]
+
+
+def next_schedule(memory: Rebuilt) -> ScheduleLines:
+    """ε and p that follow from a memory, the largest p first."""
+    targets = [
+        TargetLine(
+            c.id,
+            c.frequency,
+            f"{c.frequency}/{memory.failures}",
+            c.probability,
+            aimed_share(memory.epsilon_next, c.probability),
+            c.partners,
+            c.node,
+            c.description,
+        )
+        for c in memory.causes
+        if c.probability is not None
+    ]
+    return ScheduleLines(
+        memory.round + 1,
+        memory.epsilon_next,
+        memory.failures,
+        memory.reference_round,
+        memory.reference_failures,
+        memory.z,
+        memory.k,
+        memory.policy,
+        tuple(sorted(targets, key=lambda t: (-t.frequency, int(t.cause[1:])))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One event that changed the memory, with the cause or node before and after it."""
+
+    position: int
+    type: str
+    subject: str
+    before: str
+    after: str
+    failures: int
+    """F after the event."""
+
+
+_STEPS = frozenset(
+    {
+        "RoundOpened",
+        "CausePromoted",
+        "CauseMatched",
+        "CauseReactivated",
+        "NodeCreated",
+        "CauseCreated",
+        "NodesMerged",
+        "RoundCommitted",
+        "RunConfigured",
+    }
+)
+
+
+def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
+    """Each event of a round that changed the memory, one after the other, with its effect on f and F."""
+    state = MemoryState(history.run_id)
+    for fact in history.log.facts(history.run_id, until=as_of.sequence):
+        if fact.round != round or fact.type not in _STEPS:
+            advance(state, fact)
+            if fact.round > round:
+                return
+            continue
+        event = fact.event
+        subject = _subject(fact.type, event)
+        before = f"ε = {state.epsilon}" if fact.type == "RunConfigured" else _shown(state, subject)
+        advance(state, fact)
+        after = _shown(state, subject)
+        match fact.type:
+            case "RoundOpened":
+                subject, after = f"round {round}", f"ε = {state.epsilon}"
+            case "RoundCommitted":
+                subject, after = f"round {round}", f"ε = {state.epsilon}"
+            case "RunConfigured":
+                subject, after = "configuration", f"ε = {state.epsilon}"
+            case "CauseMatched" if before == after:
+                after = f"{after}, to be reactivated"
+            case "NodesMerged":
+                before, after = f"{event.absorbed} apart", f"{event.absorbed} in {event.survivor}"
+        yield Step(fact.position, fact.type, subject, before, after, state.current_failures)
+
+
+def _subject(type_: str, event) -> str:
+    match type_:
+        case "NodeCreated":
+            return event.node_id
+        case "NodesMerged":
+            return event.survivor
+        case "RoundOpened" | "RoundCommitted" | "RunConfigured":
+            return ""
+    return event.cause_id
+
+
+def _shown(state: MemoryState, subject: str) -> str:
+    if subject in state.causes:
+        cause = state.causes[subject]
+        return f"{cause.state.capitalize()}, f = {cause.frequency}"
+    if subject in state.nodes:
+        return f"node of {len(state.nodes[subject].causes)}"
+    return ""
+
+
+def compare_with_commit(history: History, memory: Rebuilt, as_of: AsOf) -> list[str]:
+    """Where the figures rebuilt from events differ from the round's commit and from its projection rows."""
+    if not memory.round or memory.open_round is not None:
+        return []
+    commit = history.commit(memory.round).event
+    rebuilt = {
+        "failures": memory.failures,
+        "reference_round": memory.reference_round,
+        "reference_failures": memory.reference_failures,
+        "epsilon_next": str(memory.epsilon_next),
+        "active": memory.active,
+        "mastered": memory.mastered,
+        "nodes": memory.nodes,
+        "state_hash": memory.state_hash,
+    }
+    if as_of.position != history.commit(memory.round).recorded.position:
+        del rebuilt["epsilon_next"]  # a fork may have set another k since
+    told = [
+        f"{name}: the events give {value}, the commit says {getattr(commit, name)}"
+        for name, value in rebuilt.items()
+        if getattr(commit, name) != value
+    ]
+    with history.database.read() as connection:
+        query = select(HISTORY).where(HISTORY.c.run_id == history.run_id, HISTORY.c.round == memory.round)
+        rows = {row.cause_id: row for row in connection.execute(query)}
+    for cause in memory.causes:
+        row = rows.pop(cause.id, None)
+        events = (cause.state, cause.frequency, cause.node, cause.description)
+        stored = None if row is None else (row.state, row.frequency, row.node_id, row.description)
+        if stored != events:
+            told.append(f"{cause.id}: the events give {events}, cause_history says {stored}")
+    return told + [f"{cause_id}: in cause_history, and made by no event" for cause_id in rows]

@@ -1,0 +1,162 @@
+"""Which recorded questions would have been kept under another filter (Equation 3): exact, from their votes
+alone.
+
+Promotions do not depend on the filter (P_t(e) holds removed questions too), but the solver's training does:
+what a changed filter does to failures, states and ε cannot be read from the log and needs a rerun from the
+first round whose kept questions would have been others.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from operator import itemgetter
+
+from diagevo.equations.filter import verdict
+from diagevo.equations.settings import Filter
+from diagevo.errors import ConfigError
+from diagevo.memory.audit.timeline.rounds import Observed, VoteKind
+
+
+def keeps(chosen: Filter, votes: VoteKind) -> bool:
+    """Whether the filter keeps such questions."""
+    if not votes.valid:
+        return False
+    p1, p2 = Fraction(votes.first, votes.responses), Fraction(votes.second, votes.responses)
+    return verdict(p1, p2, votes.labelled, chosen) == "kept"
+
+
+def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:
+    """The words alone where they hold in every round, else each with its rounds."""
+    groups = [
+        (word, [n for n, _ in of]) for word, of in groupby(zip(rounds, words, strict=True), itemgetter(1))
+    ]
+    if len(groups) == 1:
+        return groups[0][0]
+    return ", ".join(f"{word} in {span(of)}" for word, of in groups)
+
+
+def span(rounds: Sequence[int]) -> str:
+    """round 3, or rounds 1 to 3."""
+    first, last = rounds[0], rounds[-1]
+    return f"round {first}" if first == last else f"rounds {first} to {last}"
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A round's questions under a filter. `both`: kept then and now."""
+
+    round: int
+    candidates: int
+    kept: int
+    recorded: int
+    both: int
+    labels_known: int
+    labels_true: int
+    """Of the kept ones, in worlds that know the truth."""
+
+    @property
+    def share(self) -> Fraction | None:
+        return Fraction(self.kept, self.candidates) if self.candidates else None
+
+    @property
+    def same(self) -> bool:
+        return self.kept == self.recorded == self.both
+
+    @property
+    def label_truth(self) -> Fraction | None:
+        return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
+
+
+def filters(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Filter]:
+    """The filter in force in each round, with the thresholds of `changed` in place of its own.
+
+    A fork may have another filter than its origin. Raises ConfigError where p_low comes out above p_high.
+    """
+    found = [replace(round_.filter, **changed) for round_ in observed]
+    for round_, one in zip(observed, found, strict=True):
+        if one.p_low > one.p_high:
+            raise ConfigError(
+                f"p_low {one.p_low} is above p_high {one.p_high} in round {round_.round}",
+                hint="change both: --p-low and --p-high",
+            )
+    return found
+
+
+def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Retained]:
+    """What each round would have kept, had its filter had the thresholds of `changed`."""
+    return [
+        _retained(round_.round, round_.votes, chosen)
+        for round_, chosen in zip(observed, filters(observed, changed), strict=True)
+    ]
+
+
+def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
+    kept = {kind: count for kind, count in votes.items() if keeps(chosen, kind)}
+    return Retained(
+        number,
+        votes.total(),
+        sum(kept.values()),
+        sum(count for kind, count in votes.items() if kind.verdict == "kept"),
+        sum(count for kind, count in kept.items() if kind.verdict == "kept"),
+        sum(count for kind, count in kept.items() if kind.label_true is not None),
+        sum(count for kind, count in kept.items() if kind.label_true),
+    )
+
+
+def first_changed(rounds: Sequence[Retained]) -> int | None:
+    """The first round whose kept questions would have been others: from there on a rerun is needed."""
+    return next((r.round for r in rounds if not r.same), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A step of the retention curve: every τ above the point before and up to `tau` keeps this much. `tau`
+    None: any τ, however large (those questions have no second answer)."""
+
+    tau: Fraction | None
+    kept: int
+    candidates: int
+    labels_known: int
+    labels_true: int
+
+    @property
+    def share(self) -> Fraction:
+        return Fraction(self.kept, self.candidates)
+
+    @property
+    def label_truth(self) -> Fraction | None:
+        return Fraction(self.labels_true, self.labels_known) if self.labels_known else None
+
+
+def retention_by_tau(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> list[Point]:
+    """Kept questions as a function of τ ≥ 1, whole: a step function that falls at each ratio c1/c2 that
+    occurs.
+
+    Over all rounds given, each with the band p_low to p_high that it had, or that `changed` gives.
+    """
+    bands: dict[tuple[Fraction, Fraction], Counter[VoteKind]] = {}
+    for round_, chosen in zip(observed, filters(observed, changed), strict=True):
+        bands.setdefault((chosen.p_low, chosen.p_high), Counter()).update(round_.votes)
+    ratios = {Fraction(v.first, v.second) for votes in bands.values() for v in votes if v.second}
+    steps: list[Fraction | None] = [r for r in sorted(ratios | {Fraction(1)}) if r >= 1]
+    top = max((r for r in ratios), default=Fraction(1)) + 1
+    points: list[Point] = []
+    for tau in [*steps, None]:
+        at = top if tau is None else tau
+        point = _point(tau, [_retained(0, votes, Filter(*band, at)) for band, votes in bands.items()])
+        if points and points[-1].kept == point.kept:
+            points.pop()  # no question in the band has this ratio: the step goes on
+        points.append(point)
+    return points
+
+
+def _point(tau: Fraction | None, kept: Sequence[Retained]) -> Point:
+    return Point(
+        tau,
+        sum(r.kept for r in kept),
+        sum(r.candidates for r in kept),
+        sum(r.labels_known for r in kept),
+        sum(r.labels_true for r in kept),
+    )

@@ -1,0 +1,168 @@
+"""The runs of a database, each in one line."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+from sqlalchemy import select
+
+from diagevo.equations.schedule import z
+from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.timeline.rounds import epsilon_after
+from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.lease import writer
+from diagevo.memory.log.log import RUN, Log
+from diagevo.memory.state.projection import ROUND
+from diagevo.redaction import redacted
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """Where a run stands."""
+
+    run_id: str
+    rounds: int
+    """Rounds committed."""
+    open_round: int | None
+    stage: str | None
+    """The stage under way in the open round."""
+    events: int
+    failures: int | None
+    z: Fraction | None
+    epsilon_next: Fraction | None
+    active: int
+    mastered: int
+    nodes: int
+    profile: str | None
+    origin: Origin | None
+    began: str
+    last_event: str
+    position: int
+    """Of its last event."""
+    writer: str | None
+    """The process that holds the lease, if it runs; one that cannot be seen from here, with its last sign of
+    life."""
+
+
+def list_runs(database: Database) -> list[RunLine]:
+    """Every run, the one that was written to last first."""
+    lines = [_line(database, run_id) for run_id in Log(database).runs()]
+    return sorted(lines, key=lambda line: -line.position)
+
+
+def _line(database: Database, run_id: str) -> RunLine:
+    log = Log(database)
+    last = next(log.read(run_id, newest_first=True, limit=1))
+    commit = next(log.read(run_id, types=["RoundCommitted"], newest_first=True, limit=1), None)
+    opened = next(log.read(run_id, types=["RoundOpened"], newest_first=True, limit=1), None)
+    configured = next(log.read(run_id, types=["RunConfigured"], newest_first=True, limit=1), None)
+    event = None if commit is None else expect(commit, RoundCommitted)
+    configuration = None if configured is None else expect(configured, RunConfigured)
+    running = opened is not None and (commit is None or opened.position > commit.position)
+    with database.read() as connection:
+        began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
+    return RunLine(
+        run_id,
+        0 if commit is None else commit.round,
+        opened.round if opened is not None and running else None,
+        _stage(log, run_id, opened.round) if opened is not None and running else None,
+        last.sequence,
+        None if event is None else event.failures,
+        z(event.failures, event.reference_failures) if event else None,
+        epsilon_after(History(database, run_id), commit.round, event.failures, event.reference_failures)
+        if commit and event
+        else None,
+        event.active if event else 0,
+        event.mastered if event else 0,
+        event.nodes if event else 0,
+        configuration.config.get("profile") if configuration else None,
+        _origin(log, run_id),
+        began,
+        last.recorded_at,
+        last.position,
+        writer(database, run_id),
+    )
+
+
+def _stage(log: Log, run_id: str, round_: int) -> str | None:
+    types = ["StageStarted", "StageCompleted", "StageAbandoned"]
+    last = next(log.read(run_id, types=types, rounds=(round_, round_), newest_first=True, limit=1), None)
+    if last is None or last.type != "StageStarted":
+        return None
+    return expect(last, StageStarted).stage
+
+
+def _origin(log: Log, run_id: str) -> Origin | None:
+    found = (
+        expect(r, RunConfigured).origin for r in log.read(run_id, types=["RunConfigured"], newest_first=True)
+    )
+    return next((origin for origin in found if origin is not None), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RoundLine:
+    """A committed round in figures. `epsilon_next` is what the next round is drawn with: not the commit's
+    where the run was configured anew in between, as a fork is."""
+
+    round: int
+    position: int
+    failures: int
+    z: Fraction | None
+    epsilon_next: Fraction
+    active: int
+    mastered: int
+    nodes: int
+    candidates: int
+    kept: int
+    observed: int
+    promoted: int
+    reactivated: int
+    created: int
+    committed_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """A run: its configuration, origin and rounds."""
+
+    line: RunLine
+    configuration: RunConfigured
+    configurations: int
+    rounds: tuple[RoundLine, ...]
+
+
+def run_story(history: History) -> RunStory:
+    """One run as a whole."""
+    configuration = history.configuration()
+    return RunStory(
+        _line(history.database, history.run_id),
+        configuration.model_copy(update={"config": redacted(configuration.config)}),
+        sum(1 for _ in history.events(RunConfigured)),
+        tuple(round_lines(history)),
+    )
+
+
+def round_lines(history: History) -> Iterator[RoundLine]:
+    """The committed rounds, from the projection that each commit wrote."""
+    query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
+    with history.database.read() as connection:
+        rows = connection.execute(query).all()
+    for r in rows:
+        yield RoundLine(
+            r.round,
+            r.position,
+            r.failures,
+            z(r.failures, r.reference_failures),
+            epsilon_after(history, r.round, r.failures, r.reference_failures),
+            r.active,
+            r.mastered,
+            r.nodes,
+            r.candidates,
+            r.kept,
+            r.observed,
+            r.promoted,
+            r.reactivated,
+            r.created,
+            r.committed_at,
+        )

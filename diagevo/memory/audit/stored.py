@@ -1,0 +1,196 @@
+"""The second half of `memory verify --deep`: what is stored beside the chain. Texts and replies against
+their digests, pages, types of columns, triggers and views.
+
+SQLite keeps whatever is put into its file, in any column; PostgreSQL checks pages, types and views itself.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from sqlalchemy import Connection, func, select, table
+from sqlalchemy.exc import DBAPIError
+
+from diagevo.errors import DamagedError
+from diagevo.memory.audit.seen import Seen
+from diagevo.memory.audit.verification import Fault, Verification
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
+from diagevo.memory.log.database import PAGE
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import declared
+from diagevo.memory.log.vectors import VECTOR
+from diagevo.memory.transfer.backup import integrity
+
+
+def check_stored(log: Log, run_id: str, report: Verification) -> None:
+    """Add what is found to the report. Inside a view."""
+    with log.database.read() as connection:
+        if log.database.dialect == "sqlite":
+            found = integrity(connection, "sqlite")
+            if not found.ok:
+                report.faults.append(Fault("pages", found.detail))
+            report.faults.extend(_wrong_types(connection))
+            report.faults.extend(_wrong_schema(connection))
+        report.faults.extend(_wrong_vectors(connection))
+        report.notes.extend(_undigested(connection))
+    report.faults.extend(_wrong_replies(log))
+    _check_texts(log, run_id, report)
+
+
+_KINDS = {
+    "INTEGER": ("integer", "integer"),
+    "BIGINT": ("integer", "integer"),
+    "VARCHAR": ("text", "text"),
+    "TEXT": ("text", "text"),
+    "FLOAT": ("real", "integer"),
+    "BLOB": ("blob", "blob"),
+}
+"""Two of each: as SQL a tuple of one would end in a comma."""
+
+
+def _wrong_types(connection: Connection) -> Iterator[Fault]:
+    """Of each table the first value that its column cannot have."""
+    tables = connection.exec_driver_sql(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+    )
+    for (name,) in tables.all():
+        columns = connection.exec_driver_sql(f'PRAGMA table_info("{name}")').mappings().all()
+        kinds = {c["name"]: _kinds(c) for c in columns}
+        if not all(kinds.values()):
+            yield Fault("types", f"{name} declares a column of no type that DiagEvo knows")
+            continue
+        found = ", ".join(f'typeof("{column}")' for column in kinds)
+        wrong = " OR ".join(f'typeof("{column}") NOT IN {allowed!r}' for column, allowed in kinds.items())
+        query = f'SELECT rowid, {found} FROM "{name}" WHERE {wrong} ORDER BY rowid LIMIT 1'
+        first = connection.exec_driver_sql(query).first()
+        if first is not None:
+            row, *types = first
+            column, kind = next((c, t) for c, t in zip(kinds, types, strict=True) if t not in kinds[c])
+            position = row if name == "event" else None
+            where = f"in row {row}" if position is None else f"of #{position}"
+            yield Fault("types", f"{name}.{column} {where} is damaged: it is {kind}", position)
+
+
+def _kinds(column: Mapping[Any, Any]) -> tuple[str, ...]:
+    """What SQLite may keep in the column; empty for a type that no migration declares."""
+    declared = _KINDS.get(column["type"].partition("(")[0], ())
+    return declared if column["notnull"] or not declared else (*declared, "null")
+
+
+def _wrong_schema(connection: Connection) -> Iterator[Fault]:
+    """Triggers and views that are not those that the migrations make."""
+    rows = connection.exec_driver_sql("SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')")
+    present = dict(rows.all())
+    for name, sql in declared().items():
+        if name not in present:
+            yield Fault("schema", f"{name} is missing")
+        elif present[name] != sql:
+            yield Fault("schema", f"{name} is not as the migrations make it")
+
+
+def _wrong_vectors(connection: Connection) -> Iterator[Fault]:
+    """The first vector that is no row of finite numbers, as many as its model's name says."""
+    rows = connection.execute(select(VECTOR), execution_options={"yield_per": PAGE})
+    for row in rows:
+        model, text_hash, content = row.model, row.text_hash, row.vector
+        whole = isinstance(model, str) and isinstance(content, bytes) and len(content) % 4 == 0
+        if whole:
+            numbers = np.frombuffer(content, dtype="<f4")
+            whole = model.rpartition("/")[2] in ("0", str(len(numbers))) and np.isfinite(numbers).all()
+        if not whole:
+            yield Fault("vectors", f"the vector {str(text_hash)[:12]}… of {model} is damaged")
+            return
+
+
+_UNDIGESTED = ("vector", "evaluation", "evaluation_result", "oracle")
+
+
+def _undigested(connection: Connection) -> Iterator[str]:
+    """The log names no digest of these: any value of the right type passes."""
+    counts = {
+        name: connection.execute(select(func.count()).select_from(table(name))).scalar_one()
+        for name in _UNDIGESTED
+    }
+    there = [f"{count} {name}" for name, count in counts.items() if count]
+    if there:
+        yield f"outside the chain, types checked and not values (rows of): {', '.join(there)}"
+
+
+class _Asked(msgspec.Struct):
+    request: str
+    reply: str | None = None
+
+
+class _Names(msgspec.Struct):
+    """The digests in a payload."""
+
+    question: str | None = None
+    reference: str | None = None
+    trajectory: str | None = None
+    call: _Asked | None = None
+
+
+_names = msgspec.json.Decoder(_Names).decode
+
+
+def _named_texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
+    for record in log.read(run_id):
+        names = _names(record.payload)
+        call = names.call or _Asked("")
+        for digest in (names.question, names.reference, names.trajectory, call.request, call.reply):
+            if digest:
+                yield record, digest
+
+
+def _check_texts(log: Log, run_id: str, report: Verification) -> None:
+    """Every text that an event names, once: there, and of that digest."""
+    seen = Seen()
+    try:
+        batch: dict[str, Recorded] = {}
+        for record, digest in _named_texts(log, run_id):
+            if digest not in batch and seen.add(digest):
+                batch[digest] = record
+            if len(batch) == PAGE:
+                report.faults.extend(_wrong_texts(log, batch))
+                batch.clear()
+        report.faults.extend(_wrong_texts(log, batch))
+        report.texts = len(seen)
+    except (DamagedError, DBAPIError, msgspec.MsgspecError):
+        report.notes.append("not all texts were checked: an event that names some cannot be read")
+    finally:
+        seen.close()
+
+
+def _wrong_texts(log: Log, batch: Mapping[str, Recorded]) -> Iterator[Fault]:
+    right = _right(log, list(batch))
+    for digest, record in batch.items():
+        if digest not in right:
+            where = f"#{record.position} {record.type}"
+            message = f"the text {digest[:12]}… of {where} is missing or was changed"
+            yield Fault("text", message, record.position, record.event_id)
+
+
+def _right(log: Log, digests: Sequence[str]) -> set[str]:
+    """Those whose text is there, and whole."""
+    query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(ARTIFACT.c.digest.in_(digests))
+    try:
+        with log.database.read() as connection:
+            return {d for d, content in connection.execute(query) if is_text(content, d)}
+    except DBAPIError:
+        # One that the driver cannot even decode hides the others.
+        return {d for digest in digests for d in _right(log, [digest])} if len(digests) > 1 else set()
+
+
+def _wrong_replies(log: Log) -> Iterator[Fault]:
+    """The first stored reply whose text is not there: a resumed run would be given it."""
+    query = select(REPLY.c.model, REPLY.c.request, REPLY.c.text)
+    with log.database.read() as connection:
+        for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
+            right = _right(log, [row.text for row in page])
+            for row in page:
+                if row.text not in right:
+                    request = str(row.request)[:12]
+                    yield Fault("text", f"the reply of {row.model} to {request}… is missing or was changed")
+                    return

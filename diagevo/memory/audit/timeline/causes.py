@@ -1,0 +1,109 @@
+"""Causes as they changed, and the questions that aimed at them."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from diagevo.equations.states import Tally, counted, tallied
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+    CauseState,
+)
+from diagevo.memory.events.records import Recorded
+
+Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An event that concerns a cause's state or frequency, with both after it."""
+
+    recorded: Recorded
+    event: Changing
+    state: CauseState
+    frequency: int
+
+
+def changes(history: History, as_of: AsOf, cause_id: str | None = None) -> Iterator[Change]:
+    """What happened to one cause, or to all of them, in order."""
+    standing: dict[str, tuple[CauseState, int]] = {}
+    kinds = (CauseCreated, CausePromoted, CauseMatched, CauseReactivated)
+    for recorded in history.events(*kinds, as_of=as_of, cause_id=cause_id):
+        event = recorded.event
+        match event:
+            case CauseCreated():
+                now: tuple[CauseState, int] = ("active", 1)
+            case CausePromoted():
+                now = ("mastered", 0)
+            case CauseMatched():
+                now = standing[event.cause_id]
+                if now[0] == "active":  # a Mastered one is Active again with the event that comes next
+                    now = counted(*now, 1)
+            case CauseReactivated():
+                now = counted(*standing[event.cause_id], 1)
+            case _:
+                continue
+        standing[event.cause_id] = now
+        yield Change(recorded, event, *now)
+
+
+@dataclass(slots=True)
+class Life:
+    """The rounds in which a cause changed its state."""
+
+    created: int = 0
+    promoted: list[int] = field(default_factory=list)
+    reactivated: list[int] = field(default_factory=list)
+
+
+def lives(history: History, as_of: AsOf) -> dict[str, Life]:
+    """Of every cause created by then."""
+    found: dict[str, Life] = {}
+    for recorded in history.events(CauseCreated, CausePromoted, CauseReactivated, as_of=as_of):
+        assert recorded.cause_id is not None
+        life = found.setdefault(recorded.cause_id, Life())
+        match recorded.type:
+            case "CauseCreated":
+                life.created = recorded.round
+            case "CausePromoted":
+                life.promoted.append(recorded.round)
+            case "CauseReactivated":
+                life.reactivated.append(recorded.round)
+    return found
+
+
+@dataclass(slots=True)
+class Aimed:
+    """Questions of a round that aim at a cause."""
+
+    questions: int = 0
+    stitched: int = 0
+    agreeing: int = 0
+    """Σ of the majority's votes over the valid ones."""
+    responses: int = 0
+    """Σ of N over the valid ones."""
+    tally: Tally | None = None
+    verdicts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, event: CandidateScored) -> None:
+        self.questions += 1
+        self.stitched += event.mode == "stitched"
+        self.verdicts[event.verdict] += 1
+        if event.verdict != "invalid":
+            first, responses = event.first, event.responses
+            self.agreeing += first
+            self.responses += responses
+            self.tally = tallied(self.tally, first, responses)
+
+
+def aimed(history: History, as_of: AsOf, cause_id: str) -> dict[int, Aimed]:
+    """The questions that aimed at the cause, by round."""
+    found: dict[int, Aimed] = {}
+    for recorded in history.events(CandidateScored, as_of=as_of, cause_id=cause_id):
+        found.setdefault(recorded.round, Aimed()).add(expect(recorded, CandidateScored))
+    return found

@@ -1,0 +1,68 @@
+"""Skill nodes as they were made, judged and merged: the one walk over merges."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.events import NodeCreated, NodePairJudged, NodesMerged
+from diagevo.memory.events.records import Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Two nodes became one, after the diagnostician had judged the pair."""
+
+    recorded: Recorded
+    survivor: str
+    absorbed: str
+    label: str
+    judged: NodePairJudged | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Every node created up to a point, merged ones included."""
+
+    created: dict[str, tuple[Recorded, NodeCreated]] = field(default_factory=dict)
+    merges: list[Merge] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    """The last label of each."""
+    judged: list[tuple[Recorded, NodePairJudged]] = field(default_factory=list)
+    """Judgements on the node that was asked about."""
+
+    def way(self, node_id: str) -> Iterator[Merge]:
+        """The merges of the node that what is under `node_id` belongs to, wherever they lead it."""
+        for merge in self.merges:
+            if node_id in (merge.survivor, merge.absorbed):
+                yield merge
+                node_id = merge.survivor
+
+    def moves(self, node_id: str) -> list[Merge]:
+        """The merges that took what is under `node_id` elsewhere; the last one's survivor is its home."""
+        moves = []
+        for merge in self.way(node_id):
+            if merge.absorbed == node_id:
+                moves.append(merge)
+                node_id = merge.survivor
+        return moves
+
+
+def nodes(history: History, as_of: AsOf, *, about: str | None = None) -> Nodes:
+    """One pass over the events of nodes; with `about` also every judgement on that one."""
+    found = Nodes()
+    pending: dict[frozenset[str], NodePairJudged] = {}
+    for recorded in history.events(NodeCreated, NodePairJudged, NodesMerged, as_of=as_of):
+        match recorded.event:
+            case NodeCreated() as event:
+                found.created[event.node_id] = recorded, event
+                found.labels[event.node_id] = event.label
+            case NodePairJudged() as event:
+                if event.merge:
+                    pending[frozenset(event.nodes)] = event
+                if about in event.nodes:
+                    found.judged.append((recorded, event))
+            case NodesMerged() as event:
+                judged = pending.pop(frozenset((event.survivor, event.absorbed)), None)
+                found.labels[event.survivor] = event.label
+                found.merges.append(Merge(recorded, event.survivor, event.absorbed, event.label, judged))
+    return found

@@ -1,0 +1,64 @@
+"""The events that concern one thing: a run, a round, a cause, a node, a question or a failure."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.references import Reference, resolve
+from diagevo.memory.events.records import Recorded
+
+_NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Which events: each field narrows the choice, None and () leave it open."""
+
+    ref: str | None = None
+    types: tuple[str, ...] = ()
+    round: int | None = None
+    last: int | None = None
+
+
+def trail(history: History, wanted: Trail, as_of: AsOf, *, after: int = 0) -> Iterator[Recorded]:
+    """The chosen events after position `after`, oldest first, streamed."""
+    reference = None if wanted.ref is None else resolve(history, wanted.ref, as_of)
+    types: tuple[str, ...] | None = wanted.types or None
+    rounds = None if wanted.round is None else (wanted.round, wanted.round)
+    cause_id = None
+    keep: Callable[[Recorded], bool] | None = None
+    if reference is not None:
+        if reference.kind == "cause":
+            cause_id = reference.id
+        else:
+            keep = _naming(reference)
+        if reference.kind == "node":
+            types = tuple(t for t in _NODE_EVENTS if types is None or t in types) or ("none",)
+        if reference.kind in ("question", "failure"):
+            rounds = (reference.round, reference.round)
+    newest = wanted.last is not None and keep is None
+    found: Iterable[Recorded] = history.log.read(
+        history.run_id,
+        types=types,
+        rounds=rounds,
+        cause_id=cause_id,
+        after=after,
+        until=as_of.position,
+        newest_first=newest,
+        limit=wanted.last if newest else None,
+    )
+    if keep is not None:
+        found = filter(keep, found)
+    if wanted.last is None:
+        return iter(found)
+    kept = deque(found, maxlen=wanted.last)
+    return reversed(kept) if newest else iter(kept)
+
+
+def _naming(reference: Reference) -> Callable[[Recorded], bool]:
+    """Whether an event's payload names the reference; a question is named by its failures too."""
+    whole = f'"{reference.id}"'
+    if reference.kind == "question":
+        return lambda r: whole in r.payload or f'"{reference.id}.a' in r.payload
+    return lambda r: whole in r.payload

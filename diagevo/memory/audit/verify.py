@@ -1,0 +1,242 @@
+"""Is the log what was written? The hash chain, the invariants, replay against projection; names the first
+bad event.
+
+Three passes, each streaming: the chain (every row's hash, its predecessor's, sequences and positions), the
+heads kept outside the database, and the fold from the first event, which checks each consequence again.
+`deep` also compares every text that an event names with its digest.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import DBAPIError
+
+from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
+from diagevo.memory.audit.verification import Fault, Verification
+from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.log import heads, outside
+from diagevo.memory.log.log import EVENT, Log
+from diagevo.memory.state import projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
+from diagevo.memory.transfer.backup import triggers
+
+
+def verify(
+    log: Log, run_id: str, folder: Path, *, deep: bool = False, copy: Path | None = None
+) -> Verification:
+    """Check one run as it is at one moment: it may be written to meanwhile. `folder` is the run's own, which
+    holds the chain heads; `copy` a file of heads that was kept elsewhere. Raises NotFoundError for no such
+    run, ConfigError for a copy without a head."""
+    # Heads are written after their commits: those that are there now are in the view that begins next.
+    own = outside.Comparison(heads.read(folder / heads.NAME))
+    copied = None if copy is None else outside.Comparison(outside.copy_of(copy))
+    report = Verification(run_id)
+    with log.database.view():
+        if run_id not in log.runs():
+            raise NotFoundError(f"there is no run {run_id}")
+        _check_chain(log, run_id, [own] if copied is None else [own, copied], report)
+        _check_positions(log, report)
+        _check_triggers(log, report)
+        if any(fault.check == "chain" for fault in report.faults):
+            report.notes.append("not replayed: these are not the events that were written")
+        else:
+            _check_replay(log, run_id, report)
+        if deep:
+            from diagevo.memory.audit.stored import check_stored  # numpy, for this alone
+
+            check_stored(log, run_id, report)
+    report.heads = own.compared
+    report.notes += outside.notes_of_own(own)
+    if copied is not None:
+        report.copied = copied.compared
+        report.notes += outside.notes_of_copy(copied)
+    return report
+
+
+def _check_chain(log: Log, run_id: str, kept: Sequence[outside.Comparison], report: Verification) -> None:
+    previous, sequence, position = GENESIS, 0, 0
+    fault = None
+    try:
+        for record in log.read(run_id):
+            report.events += 1
+            if fault is None:
+                fault = _chain_fault(record, previous, sequence, position)
+            previous, sequence, position = record.hash, record.sequence, record.position
+            for comparison in kept:
+                for message in comparison.meet(record):
+                    report.faults.append(Fault("head", message, record.position, record.event_id))
+        head = log.head(run_id)
+    except (DamagedError, DBAPIError):
+        report.faults.insert(0, fault or _unreadable(log, run_id, position))
+        report.notes.append("not read to its end: an event is damaged")
+        return
+    if fault is not None:
+        report.faults.insert(0, fault)
+    if fault is None and (head.sequence, head.hash) != (sequence, previous):
+        message = (
+            f"the run's head is event {head.sequence}, its last one is {sequence}: the log's end is missing"
+        )
+        report.faults.append(Fault("chain", message, position))
+    report.faults.extend(Fault("head", message) for comparison in kept for message in comparison.rest())
+    report.head = previous
+
+
+def _chain_fault(record: Recorded, previous: str, sequence: int, position: int) -> Fault | None:
+    def fault(message: str) -> Fault:
+        return Fault("chain", message, record.position, record.event_id)
+
+    if record.sequence != sequence + 1:
+        missing, found = sequence + 1, record.sequence
+        return fault(f"event {missing} of the run is missing: #{record.position} is event {found}")
+    if record.position <= position:
+        return fault(f"#{record.position} follows #{position}")
+    if record.hash != record.computed_hash:
+        return fault(f"the bytes of #{record.position} {record.type} are not those that were written")
+    if record.previous_hash != previous:
+        return fault(f"#{record.position} {record.type} does not follow the event before it")
+    return None
+
+
+def _unreadable(log: Log, run_id: str, after: int) -> Fault:
+    """The first row after a position that cannot be read: a page of rows fails as one."""
+    query = select(EVENT.c.position).where(EVENT.c.run_id == run_id, EVENT.c.position > after)
+    with log.database.read() as connection:
+        places = connection.execute(query.order_by(EVENT.c.position)).scalars().all()
+    for place in places:
+        try:
+            list(log.read(run_id, after=place - 1, until=place))
+        except DamagedError as error:
+            return Fault("chain", error.message, place)
+        except DBAPIError as error:
+            return Fault("chain", f"#{place} is damaged: {error.orig}", place)
+    return Fault("chain", f"the head of run {run_id} is damaged")
+
+
+def _check_triggers(log: Log, report: Verification) -> None:
+    with log.database.read() as connection:
+        found = triggers(connection, log.database.dialect)
+    if not found.ok:
+        report.faults.append(Fault("triggers", found.detail))
+
+
+def _check_positions(log: Log, report: Verification) -> None:
+    """Positions of the whole database: 1 to n."""
+    with log.database.read() as connection:
+        count, last = connection.execute(select(func.count(), func.max(EVENT.c.position))).one()
+    try:
+        given = log.last_position()
+    except DamagedError as error:
+        report.faults.append(Fault("positions", error.message))
+        return
+    if count != given or (last or 0) != given:
+        report.faults.append(
+            Fault("positions", f"{given} positions were given, {count} events are there, last at {last or 0}")
+        )
+
+
+def _check_replay(log: Log, run_id: str, report: Verification) -> None:
+    """Fold from the first event; compare each commit's projections with the rows."""
+    state = MemoryState(run_id)
+    causes: list[dict[str, Any]] = []
+    nodes: list[dict[str, Any]] = []
+    try:
+        for fact in log.facts(run_id):
+            closed = state.open
+            advance(state, fact)
+            if fact.type == "RoundCommitted" and closed is not None:
+                report.rounds += 1
+                row = projection.round_row(state, closed, "")
+                del row["committed_at"]
+                key = {"round": state.round}
+                _compare(log, report, ROUND, run_id, [row], "round", key)
+                _compare(log, report, HISTORY, run_id, projection.history_rows(state), "cause_id", key)
+                _check_snapshot(log, report, state)
+                causes, nodes = projection.cause_rows(state), projection.node_rows(state)
+    except DiagEvoError as error:
+        report.faults.append(Fault("replay", error.message, *_named(log, run_id, state.sequence + 1)))
+        return
+    if report.rounds:
+        _compare(log, report, CAUSE, run_id, causes, "cause_id", {})
+        _compare(log, report, NODE, run_id, nodes, "node_id", {})
+    _check_rounds(log, report, state.round)
+
+
+def _check_rounds(log: Log, report: Verification, last: int) -> None:
+    """No row is of a round that was never committed."""
+    for target in (ROUND, HISTORY, SNAPSHOT):
+        query = select(target.c.round).where(
+            target.c.run_id == report.run_id, ~target.c.round.between(1, last)
+        )
+        with log.database.read() as connection:
+            round_ = connection.execute(query.limit(1)).scalar()
+        if round_ is not None:
+            message = f"{target.name} has round {round_}, which follows from no event; {REBUILD}"
+            report.faults.append(Fault("projection", message))
+
+
+REBUILD = "run: diagevo memory rebuild"
+
+
+def _named(log: Log, run_id: str, sequence: int) -> tuple[int | None, str | None]:
+    query = select(EVENT.c.position, EVENT.c.event_id).where(
+        EVENT.c.run_id == run_id, EVENT.c.sequence == sequence
+    )
+    with log.database.read() as connection:
+        row = connection.execute(query).one_or_none()
+    return (None, None) if row is None else (row.position, row.event_id)
+
+
+def _compare(
+    log: Log,
+    report: Verification,
+    target: Any,
+    run_id: str,
+    expected: Sequence[dict[str, Any]],
+    key: str,
+    only: dict[str, Any],
+) -> None:
+    """Rows of a projection against those that the events give. The first difference of a table is named."""
+    query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
+    try:
+        with log.database.read() as connection:
+            stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}
+    except DBAPIError as error:
+        message = f"{target.name} cannot be read: {error.orig}; {REBUILD}"
+        report.faults.append(Fault("projection", message))
+        return
+    for row in expected:
+        found = stored.pop(row[key], None)
+        if found is None or any(found[name] != value for name, value in row.items()):
+            what = f"{target.name} {row[key]}"
+            difference = "is missing" if found is None else _difference(found, row)
+            report.faults.append(Fault("projection", f"{what} {difference}; {REBUILD}"))
+            return
+    if stored:
+        message = f"{target.name} {min(stored, key=str)} follows from no event; {REBUILD}"
+        report.faults.append(Fault("projection", message))
+
+
+def _difference(found: dict[str, Any], row: dict[str, Any]) -> str:
+    name = next(name for name, value in row.items() if found[name] != value)
+    return f"has {name} {found[name]!r}, the events give {row[name]!r}"
+
+
+def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:
+    """A missing snapshot costs time only; one that differs is a fault."""
+    query = select(SNAPSHOT).where(
+        SNAPSHOT.c.run_id == state.run_id,
+        SNAPSHOT.c.round == state.round,
+        SNAPSHOT.c.version == projection.VERSION,
+    )
+    try:
+        with log.database.read() as connection:
+            stored = connection.execute(query).mappings().one_or_none()
+    except DBAPIError:
+        stored = {}
+    if stored is not None and dict(stored) != projection.snapshot_row(state):
+        message = f"the snapshot of round {state.round} is not the state; {REBUILD}"
+        report.faults.append(Fault("projection", message))

@@ -1,0 +1,181 @@
+"""Counterfactual replay over recorded observations: what would k, θ_up or a dropped cause have changed?
+
+Equations 1 and 6 to 8 of the paper are applied again to what was recorded: the votes of the questions that
+aimed at a cause, and the failures put down to it. Up to and including the first commit that comes out
+differently the answer is *exact*: until then the same schedules drew the same questions. Every later row is
+*open-loop*: the recorded questions and failures are held fixed, though from there on the run would have
+drawn others. What would change the solver's training data (`retention.py`) needs a rerun.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import msgspec
+
+from diagevo.equations.schedule import next_epsilon, probabilities, reference, z
+from diagevo.equations.settings import Settings
+from diagevo.equations.states import counted, provisional
+from diagevo.memory.audit.timeline.rounds import Observed
+from diagevo.memory.events import CauseState
+
+Status = Literal["exact", "open-loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is asked about. None means: as recorded."""
+
+    k: Fraction | None = None
+    theta_up: Fraction | None = None
+    drop: frozenset[str] = frozenset()
+    since: int = 1
+    """The round from which on θ_up, and at whose commit k, are changed; before it they are as recorded."""
+
+    def at(self, round: int, settings: Settings) -> Settings:
+        """What holds at the commit of `round` under the changes."""
+        if round < self.since:
+            return settings
+        changed = {name: v for name in ("k", "theta_up") if (v := getattr(self, name)) is not None}
+        return msgspec.structs.replace(settings, **changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One round as it would have come out, beside the recorded one. `epsilon_next` is what the next round is
+    drawn with: not the commit's where the run was configured anew in between."""
+
+    round: int
+    status: Status
+    failures: int
+    reference_failures: int | None
+    z: Fraction | None
+    epsilon_next: Fraction
+    active: int
+    mastered: int
+    promoted: tuple[str, ...]
+    reactivated: tuple[str, ...]
+    recorded_failures: int
+    recorded_epsilon_next: Fraction
+    recorded_active: int
+    recorded_mastered: int
+    frequencies: Mapping[str, int]
+    """f of the Active causes."""
+
+    @property
+    def differs(self) -> bool:
+        return (self.failures, self.epsilon_next, self.active, self.mastered) != (
+            self.recorded_failures,
+            self.recorded_epsilon_next,
+            self.recorded_active,
+            self.recorded_mastered,
+        )
+
+    @property
+    def probabilities(self) -> dict[str, Fraction]:
+        return probabilities(self.frequencies)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rounds under the changes. `diverges`: the first round that would have drawn from another
+    schedule."""
+
+    changes: Changes
+    rounds: tuple[Outcome, ...]
+    diverges: int | None
+
+
+def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
+    """Replay the recorded rounds under `changes`."""
+    as_recorded = _play(observed, Changes())
+    changed = _play(observed, changes)
+    rounds: list[Outcome] = []
+    diverges: int | None = None
+    dropped = False
+    for round_, base, new in zip(observed, as_recorded, changed, strict=True):
+        committed = round_.committed
+        assert committed is not None
+        dropped = dropped or not changes.drop.isdisjoint(round_.created)
+        exact = diverges is None and not dropped
+        rounds.append(
+            Outcome(
+                round_.round,
+                "exact" if exact else "open-loop",
+                new.failures,
+                new.reference,
+                z(new.failures, new.reference),
+                new.epsilon,
+                len(new.frequencies),
+                len(new.mastered),
+                new.promoted,
+                new.reactivated,
+                committed.failures,
+                base.epsilon,
+                committed.active,
+                committed.mastered,
+                new.frequencies,
+            )
+        )
+        if diverges is None and not base.draws_like(new):
+            diverges = round_.round + 1
+    return Answer(changes, tuple(rounds), diverges)
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    frequencies: dict[str, int]
+    mastered: frozenset[str]
+    failures: int
+    reference: int | None
+    epsilon: Fraction
+    """That the next round is drawn with."""
+    promoted: tuple[str, ...]
+    reactivated: tuple[str, ...]
+
+    def draws_like(self, other: "_Played") -> bool:
+        """Whether the next round is drawn alike: ε, p, and the partners to stitch."""
+        return (self.epsilon, self.frequencies, self.mastered) == (
+            other.epsilon,
+            other.frequencies,
+            other.mastered,
+        )
+
+
+def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
+    """Equations 6 to 8, then 1, round after round."""
+    causes: dict[str, tuple[CauseState, int]] = {}
+    first: int | None = None
+    for round_ in observed:
+        settings = changes.at(round_.round, round_.settings)
+        promoted, reactivated = [], []
+        for cause, tally in round_.scores.items():
+            if cause in causes and (now := provisional(*causes[cause], tally, settings)) != causes[cause]:
+                causes[cause] = now
+                promoted.append(cause)
+        for cause in round_.created:
+            if cause not in changes.drop:
+                causes[cause] = "active", 0
+        for cause, count in round_.failures.items():
+            if cause in changes.drop:
+                continue
+            if causes[cause][0] == "mastered":
+                reactivated.append(cause)
+            causes[cause] = counted(*causes[cause], count)
+        frequencies = {cause: f for cause, (state, f) in causes.items() if state == "active"}
+        failures = sum(frequencies.values())
+        first = reference(first, failures)
+        yield _Played(
+            frequencies,
+            frozenset(causes.keys() - frequencies.keys()),
+            failures,
+            first,
+            next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
+            tuple(sorted(promoted, key=_number)),
+            tuple(sorted(reactivated, key=_number)),
+        )
+
+
+def _number(cause_id: str) -> int:
+    return int(cause_id[1:])

@@ -1,0 +1,352 @@
+"""Why a cause stands where it stands: its story round by round, with the evidence of each turn.
+
+Read from the timeline and the chain of causation behind each failure.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+from diagevo.equations.schedule import next_epsilon, probability
+from diagevo.equations.states import reaches
+from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
+from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
+from diagevo.memory.audit.timeline.nodes import nodes
+from diagevo.memory.audit.timeline.rounds import played
+from diagevo.memory.events import CauseCreated, CauseMatched, CausePromoted, CauseReactivated, CauseState
+from diagevo.memory.events.records import Recorded
+
+TURNS = ("created", "promoted", "reactivated", "merged", "sampled")
+"""The kinds of turn that `--event` chooses from; `counted` is told where none is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """New under a node, because no stored cause was the same."""
+
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    evidence: FailureStory
+    event: Literal["created"] = "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Active → Mastered: the sums behind the score."""
+
+    round: int
+    position: int
+    event_id: str
+    questions: int
+    agreeing: int
+    """Σ of the majority's votes over the questions."""
+    responses: int
+    """Σ of N over the questions."""
+    consistency: Fraction
+    """The recorded mean of p1."""
+    threshold: Fraction
+    closed_frequency: int
+    event: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """Failures of one round that were put down to the cause."""
+
+    round: int
+    position: int
+    failures: int
+    recurrences: int
+    deduplications: int
+    frequency: int
+    """f after the round's last of them."""
+    evidence: tuple[FailureStory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(_Failures):
+    """While it was Active. `position` is that of the last match."""
+
+    event: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated(_Failures):
+    """Mastered → Active: Δ new failures of a round. `position` is that of the reactivation."""
+
+    undone: str
+    """event_id of the promotion."""
+    promoted_round: int | None
+    event: Literal["reactivated"] = "reactivated"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The cause's node and another one became one; state and frequency stay."""
+
+    round: int
+    position: int
+    survivor: str
+    absorbed: str
+    label: str
+    similarity: float | None
+    moved: bool
+    """Whether the cause itself changed its node."""
+    call: Asked | None
+    event: Literal["merged"] = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How the schedule of a round aimed at the cause, and what came of it."""
+
+    round: int
+    position: int
+    """Of the round's schedule."""
+    epsilon: Fraction
+    probability: Fraction
+    frequency: int
+    failures: int
+    questions: int
+    stitched: int
+    verdicts: dict[str, int]
+    consistency: Fraction | None
+    """Mean p1 over the valid questions, to be held against θ_up."""
+    threshold: Fraction
+    """θ_up in force in that round."""
+    reached: bool
+    """Whether the votes promoted it."""
+    event: Literal["sampled"] = "sampled"
+
+
+Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the cause does to the schedule of the next round, as committed."""
+
+    round: int
+    """Whose schedule it is."""
+    epsilon: Fraction
+    epsilon_without: Fraction
+    """ε had the cause counted no failure."""
+    probability: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class CauseStory:
+    cause_id: str
+    description: str
+    node_id: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    since: int
+    """Round of the last change of state."""
+    how: str
+    """created, promoted or reactivated: the last change of state."""
+    turns: tuple[Turn, ...]
+    effect: Effect | None
+
+
+@dataclass(slots=True)
+class _Matches:
+    """Matches of a round, in order; `kept` are those that are told one by one."""
+
+    round: int = 0
+    via: Counter[str] = field(default_factory=Counter)
+    frequency: int = 0
+    position: int = 0
+    kept: list[Recorded] = field(default_factory=list)
+    reactivation: tuple[Recorded, CauseReactivated] | None = None
+
+    def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:
+        kept, first = self.kept, event.via not in self.via
+        self.via[event.via] += 1
+        self.frequency, self.position = change.frequency, change.recorded.position
+        if evidence is None or len(kept) < evidence:
+            kept.append(change.recorded)
+        elif first and kept:  # recurrence or deduplication: one of each is told
+            kept[-1] = change.recorded
+
+
+def why_cause(
+    history: History, cause_id: str, as_of: AsOf, *, evidence: int | None = 3, full: bool = False
+) -> CauseStory:
+    """The story of a cause that exists by then. `evidence`: failures told one by one a turn, None for all;
+    `full` loads trajectories, prompts and replies."""
+    return _Reader(history, cause_id, as_of, evidence, full).read()
+
+
+class _Reader:
+    """One pass over the changes of the cause, in order."""
+
+    def __init__(
+        self, history: History, cause_id: str, as_of: AsOf, evidence: int | None, full: bool
+    ) -> None:
+        self.history, self.cause_id, self.as_of = history, cause_id, as_of
+        self.evidence, self.full = evidence, full
+        self.aimed = aimed(history, as_of, cause_id)
+        self.turns: list[Turn] = []
+        self.matches = _Matches()
+        self.promoted_rounds: dict[str, int] = {}
+
+    def read(self) -> CauseStory:
+        created: CauseCreated | None = None
+        last: Change | None = None
+        since, how = 0, "created"
+        for change in changes(self.history, self.as_of, self.cause_id):
+            last, recorded = change, change.recorded
+            if recorded.round != self.matches.round:
+                self._close_matches(recorded.round)
+            match change.event:
+                case CauseCreated() as event:
+                    created, since = event, recorded.round
+                    evidence = story_of(self.history, recorded, full=self.full)
+                    new = evidence.new_label is not None
+                    self.turns.append(
+                        Created(recorded.round, recorded.position, event.node_id, new, evidence)
+                    )
+                case CausePromoted() as event:
+                    since, how = recorded.round, "promoted"
+                    self._promoted(recorded, event)
+                case CauseMatched() as event:
+                    self.matches.add(change, event, self.evidence)
+                case CauseReactivated() as event:
+                    since, how = recorded.round, "reactivated"
+                    self.matches.reactivation = recorded, event
+                    self.matches.frequency = change.frequency
+        assert created is not None
+        assert last is not None
+        self._close_matches(0)
+        node_id, label, merges = self._node(created.node_id)
+        self.turns += merges
+        self.turns += self._sampled()
+        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged)
+        self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
+        return CauseStory(
+            self.cause_id,
+            created.description,
+            node_id,
+            label,
+            last.state,
+            last.frequency,
+            since,
+            how,
+            tuple(self.turns),
+            self._effect(),
+        )
+
+    def _promoted(self, recorded: Recorded, event: CausePromoted) -> None:
+        aimed = self.aimed.get(recorded.round, Aimed())
+        self.promoted_rounds[recorded.event_id] = recorded.round
+        self.turns.append(
+            Promoted(
+                recorded.round,
+                recorded.position,
+                recorded.event_id,
+                event.questions,
+                aimed.agreeing,
+                aimed.responses,
+                Fraction(event.consistency),
+                Fraction(event.threshold),
+                event.closed_frequency,
+            )
+        )
+
+    def _close_matches(self, following: int) -> None:
+        """Tell the matches of the round that ended: as a reactivation if they undid a promotion."""
+        matches, self.matches = self.matches, _Matches(following)
+        total = matches.via.total()
+        if total == 0:
+            return
+        recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
+        evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
+        told = (total, recurrences, deduplications, matches.frequency, evidence)
+        if matches.reactivation is None:
+            self.turns.append(Counted(matches.round, matches.position, *told))
+            return
+        recorded, event = matches.reactivation
+        promoted_round = self.promoted_rounds.get(event.promotion)
+        turn = Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
+        self.turns.append(turn)
+
+    def _node(self, node_id: str) -> tuple[str, str, list[Turn]]:
+        """Node and label now, and the merges on the way."""
+        walked = nodes(self.history, self.as_of)
+        turns: list[Turn] = []
+        first = next(turn.round for turn in self.turns if isinstance(turn, Created))
+        for merge in walked.way(node_id):
+            call = merge.judged.call if merge.judged and self.full else None
+            if merge.recorded.round >= first:
+                turns.append(
+                    Merged(
+                        merge.recorded.round,
+                        merge.recorded.position,
+                        merge.survivor,
+                        merge.absorbed,
+                        merge.label,
+                        merge.judged.similarity if merge.judged else None,
+                        node_id == merge.absorbed,
+                        asked(self.history, "consolidation (Prompt 4)", call) if call else None,
+                    )
+                )
+            node_id = merge.survivor
+        return node_id, walked.labels[node_id], turns
+
+    def _sampled(self) -> Iterator[Turn]:
+        for round_ in played(self.history, self.as_of):
+            weight = round_.frequency(self.cause_id) or 0
+            if not weight and round_.number not in self.aimed:
+                continue
+            aimed = self.aimed.get(round_.number, Aimed())
+            settings, failures = round_.configured.settings, round_.schedule.failures
+            yield Sampled(
+                round_.number,
+                round_.position,
+                round_.epsilon,
+                probability(weight, failures),
+                weight,
+                failures,
+                aimed.questions,
+                aimed.stitched,
+                dict(aimed.verdicts),
+                aimed.tally.score if aimed.tally else None,
+                settings.theta_up,
+                reaches(aimed.tally, settings),
+            )
+
+    def _effect(self) -> Effect | None:
+        """On the schedule of the round after the last commit, if the cause was counted by then."""
+        done = [c for c in self.history.commits if c.recorded.position <= self.as_of.position]
+        if not done or done[-1].round < min(
+            turn.round for turn in self.turns if not isinstance(turn, Sampled)
+        ):
+            return None
+        commit, number = done[-1].event, done[-1].round
+        after = min(self.history.after(number), self.as_of, key=lambda point: point.position)
+        state = self.history.state(after)
+        cause = state.causes.get(self.cause_id)
+        if cause is None or not commit.failures:
+            return None
+        without = commit.failures - cause.frequency
+        reference = commit.reference_failures
+        if commit.reference_round == number and reference is not None:
+            reference -= cause.frequency
+        return Effect(
+            number + 1,
+            state.epsilon,
+            next_epsilon(state.settings, without, reference),
+            probability(cause.frequency, commit.failures),
+        )
+
+
+def chosen(turns: tuple[Turn, ...], event: str) -> tuple[Turn, ...]:
+    """The turns of one kind: created, promoted, reactivated, merged or sampled."""
+    return tuple(turn for turn in turns if turn.event == event)

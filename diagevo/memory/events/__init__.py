@@ -1,0 +1,3 @@
+"""What can happen to a memory: the event catalogue, and an event as bytes. No other room comes in."""
+
+from diagevo.memory.events.catalogue import *  # noqa: F403  (the catalogue is this package's face)

@@ -1,0 +1,230 @@
+"""The envelope around an event: its id, its bytes, its hash. Pure; no database here."""
+
+import hashlib
+import math
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
+from pydantic import BaseModel
+
+from diagevo.errors import ConfigError, DamagedError
+from diagevo.memory.events import EVENT_TYPES, Event, RunConfigured
+from diagevo.memory.events.decode import full
+from diagevo.redaction import holds_secret
+from diagevo.texts import storable
+
+NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
+E = TypeVar("E", bound=Event)
+GENESIS = "0" * 64
+"""What the first event of a run names as its predecessor's hash."""
+
+
+def _fields(part: Any) -> dict[str, Any]:
+    """What msgspec writes of a model inside an event."""
+    if isinstance(part, BaseModel):
+        return vars(part)
+    raise TypeError(f"a {type(part).__name__} cannot be part of an event")
+
+
+_canonical = msgspec.json.Encoder(order="sorted", enc_hook=_fields)
+
+
+class Pending(msgspec.Struct, frozen=True, gc=False):
+    """An event that is ready to be appended: all of its envelope but what the log gives."""
+
+    event_id: str
+    round: int
+    type: str
+    schema_version: int
+    cause_id: str | None
+    payload: str
+    causation_id: str | None
+
+
+class Recorded(msgspec.Struct, frozen=True, gc=False):
+    """An event as it is stored, a column a field."""
+
+    position: int
+    event_id: str
+    run_id: str
+    sequence: int
+    round: int
+    type: str
+    schema_version: int
+    cause_id: str | None
+    payload: str
+    causation_id: str | None
+    recorded_at: str
+    previous_hash: str
+    hash: str
+
+    @property
+    def event(self) -> Event:
+        """The payload as a model, upcast to the current version."""
+        return full(self.type, self.schema_version, self.payload)
+
+    @property
+    def computed_hash(self) -> str:
+        """What `hash` must be where nobody changed the row."""
+        return chain_hash(*msgspec.structs.astuple(self)[:-1])
+
+
+_KINDS = get_type_hints(Recorded)
+_ROW = tuple[*_KINDS.values()]  # pyright: ignore[reportInvalidTypeForm]  (a subscript at run time)
+
+
+def recorded(row: Sequence[Any]) -> Recorded:
+    """The event of a stored row, its columns in the order of the table.
+
+    Raises DamagedError where one holds another type: SQLite keeps whatever is put into its file.
+    """
+    values = tuple(row)
+    try:
+        converted: tuple[Any, ...] = msgspec.convert(values, _ROW)
+    except msgspec.ValidationError as error:
+        for (name, kind), value in zip(_KINDS.items(), values, strict=True):
+            if not isinstance(value, kind):
+                found = "missing" if value is None else f"of type {type(value).__name__}"
+                message = f"#{values[0]} is damaged: its {name} is {found}"
+                raise DamagedError(message, position=values[0]) from error
+        raise
+    return Recorded(*converted)
+
+
+@lru_cache(maxsize=64)
+def _run_namespace(run_id: str) -> bytes:
+    return uuid.uuid5(NAMESPACE, run_id).bytes
+
+
+def event_id(run_id: str, round: int, type_: str, key: str) -> str:
+    """UUIDv5 of run and business key: whoever records the same thing again gives it the same id."""
+    name = storable(f"{type_}:{round}:{key}").encode()
+    digest = bytearray(hashlib.sha1(_run_namespace(run_id) + name, usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _floating(annotation: Any) -> bool:
+    return any(word in str(annotation) for word in ("float", "Any", "Similar"))
+
+
+_MAY_FLOAT = {
+    name
+    for name, model in EVENT_TYPES.items()
+    if any(_floating(f.annotation) for f in model.model_fields.values())
+}
+"""Types with a float or anything at all somewhere: only these are searched for what cannot be recorded."""
+
+
+def _refuse_unrecordable(value: Any, where: str) -> None:
+    """Only what JSON has, and finite: of a set or a NaN it would keep something else."""
+    if isinstance(value, BaseModel):
+        value = vars(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where} is {value}: a number in the log must be finite")
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ConfigError(f"{where} has the key {key!r}: a key in the log must be text")
+            _refuse_unrecordable(inner, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _refuse_unrecordable(inner, f"{where}[{index}]")
+    elif value is not None and not isinstance(value, str | int):
+        raise ConfigError(f"{where} is a {type(value).__name__}, which the log does not keep")
+
+
+def storable_event(event: E) -> E:
+    """The event with each text as a database keeps it (`texts.storable`)."""
+    return type(event).model_validate(_storable(event.model_dump()))
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {_storable(key): _storable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_storable(inner) for inner in value)
+    return value
+
+
+class UnstorableText(ConfigError):
+    """An event holds a text that not every database keeps. The memory changes it (`storable_event`)."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(
+            f"{type(event).__name__} {event.key()} has a NUL or half a surrogate pair in a text",
+            hint="leave it out, or write it through diagevo.open: the memory replaces it with U+FFFD",
+        )
+
+
+def payload_of(event: Event) -> str:
+    """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
+    NaN and what JSON does not have, UnstorableText for what a database does not have."""
+    name = type(event).__name__
+    if name in _MAY_FLOAT:
+        _refuse_unrecordable(event, name)
+    fields = vars(event).copy()
+    del fields["type"]
+    try:
+        payload = _canonical.encode(fields).decode()
+    except UnicodeEncodeError:
+        raise UnstorableText(event) from None
+    if "\\u0000" in payload and _storable(dumped := event.model_dump()) != dumped:
+        raise UnstorableText(event)
+    return payload
+
+
+def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
+    """Wrap `event` for the log. `causation_id` is the event that this one follows from."""
+    name, payload = type(event).__name__, payload_of(event)
+    if isinstance(event, RunConfigured) and holds_secret(event.model_dump(mode="json")):
+        raise ConfigError(
+            f"the configuration of run {run_id} holds a password, key or token; the log would keep it",
+            hint="leave it out, or name the environment variable that holds it",
+        )
+    return Pending(
+        event_id(run_id, round, name, event.key()),
+        round,
+        name,
+        event.schema_version,
+        vars(event).get("cause_id"),
+        payload,
+        causation_id,
+    )
+
+
+def chain_hash(
+    position: int,
+    event_id: str,
+    run_id: str,
+    sequence: int,
+    round: int,
+    type_: str,
+    schema_version: int,
+    cause_id: str | None,
+    payload: str,
+    causation_id: str | None,
+    recorded_at: str,
+    previous: str,
+) -> str:
+    """SHA-256 in hex over every stored column, given in the order of the table.
+
+    Numbers first, each ended by a bar; then the texts, each after its length in characters, `-` for null:
+    no two rows have the same text. One encoding of one text keeps this at a microsecond or two.
+    """
+    cause = "-:" if cause_id is None else f"{len(cause_id)}:{cause_id}"
+    causation = "-:" if causation_id is None else f"{len(causation_id)}:{causation_id}"
+    text = (
+        f"{position}|{sequence}|{round}|{schema_version}|{len(previous)}:{previous}{len(event_id)}:{event_id}"
+        f"{len(run_id)}:{run_id}{len(type_)}:{type_}{cause}{len(payload)}:{payload}{causation}"
+        f"{len(recorded_at)}:{recorded_at}"
+    )
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,132 @@
+"""Texts by their SHA-256, and a language model's replies by request: stored once, never changed. Thread-
+safe."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Executable, select
+
+from diagevo.errors import DamagedError, NotFoundError
+from diagevo.memory.log.database import Database, insert_missing
+from diagevo.memory.log.tables import ArtifactRow, ReplyRow, table
+from diagevo.texts import utf8
+
+ARTIFACT = table(ArtifactRow)
+REPLY = table(ReplyRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model answered, and what that cost."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 of the text's UTF-8 bytes, in hex."""
+    return hashlib.sha256(utf8(text)).hexdigest()
+
+
+def is_text(content: Any, digest: str) -> bool:
+    """Whether these are the bytes of the text that has the digest. (A damaged file may hold anything.)"""
+    return isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
+
+
+def put_right(database: Database) -> Executable:
+    """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
+    and gives way."""
+    # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
+    if database.dialect == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+    else:
+        from sqlalchemy.dialects.postgresql import insert
+    add = insert(ARTIFACT)
+    given = add.excluded.content
+    return add.on_conflict_do_update(
+        index_elements=[ARTIFACT.c.digest], set_={"content": given}, where=ARTIFACT.c.content != given
+    )
+
+
+class Artifacts:
+    """Writes are transactions of their own: a text without an event harms nobody, an event without its text
+    does."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._put = put_right(database)
+        self._remember = insert_missing(database, REPLY)
+
+    def put(self, text: str) -> str:
+        """Store a text; its digest."""
+        return self.put_many([text])[0]
+
+    def put_many(self, texts: Sequence[str]) -> list[str]:
+        """Store texts in one transaction; their digests, in order."""
+        digests = [digest_of(text) for text in texts]
+        missing = dict(zip(digests, texts, strict=True))
+        for known in self._right(list(missing)):
+            del missing[known]
+        if missing:
+            rows = [{"digest": d, "content": utf8(t)} for d, t in missing.items()]
+            with self._database.write() as connection:
+                connection.execute(self._put, rows)
+        return digests
+
+    def _right(self, digests: Sequence[str]) -> set[str]:
+        """Those whose text is stored, and is theirs."""
+        found: set[str] = set()
+        with self._database.read() as connection:
+            for start in range(0, len(digests), 500):
+                query = select(ARTIFACT).where(ARTIFACT.c.digest.in_(digests[start : start + 500]))
+                for digest, content in connection.execute(query):
+                    if is_text(content, digest):
+                        found.add(digest)
+        return found
+
+    def get(self, digest: str) -> str:
+        """The text of a digest. Raises NotFoundError; DamagedError where the stored bytes are not the
+        text's."""
+        return self.get_many([digest])[digest]
+
+    def get_many(self, digests: Sequence[str]) -> dict[str, str]:
+        """Texts by digest, read together. Raises as `get` does."""
+        wanted = list(dict.fromkeys(digests))
+        found: dict[str, Any] = {}
+        with self._database.read() as connection:
+            for start in range(0, len(wanted), 500):
+                query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
+                query = query.where(ARTIFACT.c.digest.in_(wanted[start : start + 500]))
+                found |= {row.digest: row.content for row in connection.execute(query)}
+        for digest in wanted:
+            if digest not in found:
+                raise NotFoundError(f"no text with digest {digest}")
+            if not is_text(found[digest], digest):
+                raise DamagedError(f"the text {digest} was changed")
+        return {digest: content.decode() for digest, content in found.items()}
+
+    def recall_reply(self, model: str, request: str) -> Reply | None:
+        """The reply that `model` gave to this request (a digest) before."""
+        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens).where(
+            REPLY.c.model == model, REPLY.c.request == request
+        )
+        with self._database.read() as connection:
+            row = connection.execute(
+                query.where(REPLY.c.model == model, REPLY.c.request == request)
+            ).one_or_none()
+        return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
+
+    def remember_reply(self, model: str, request: str, reply: Reply) -> None:
+        """Keep a reply; the first one to a request stays."""
+        row = {
+            "model": model,
+            "request": request,
+            "text": self.put(reply.text),
+            "input_tokens": reply.input_tokens,
+            "output_tokens": reply.output_tokens,
+        }
+        with self._database.write() as connection:
+            connection.execute(self._remember, row)

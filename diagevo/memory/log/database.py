@@ -1,0 +1,327 @@
+"""One SQL database: SQLite by default, PostgreSQL for several machines. Read and write transactions.
+
+SQLite is written in WAL mode and every write transaction begins IMMEDIATE: a deferred read that turns into
+a write fails at once, whatever the timeout. Reading leaves a file in the mode it has, and works where
+nothing may be written. On PostgreSQL writers queue on the row of `log` (see `log.py`).
+"""
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from sqlalchemy import (
+    URL,
+    ClauseElement,
+    Connection,
+    Engine,
+    Executable,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from diagevo.errors import DamagedError, StoreError
+from diagevo.memory.log import holder
+from diagevo.memory.log.location import database_url, shown
+from diagevo.redaction import masked
+
+BUSY_SECONDS = 60
+"""How long a writer waits for another one before the database counts as locked."""
+
+PAGE = 500
+"""Rows of a stream in memory: a log of any length is read with this many."""
+
+RESTART_SECONDS = 20
+"""How long a PostgreSQL server that answered before is waited for between transactions: it may restart."""
+
+
+def readable(file: Path) -> str:
+    """The URI by which SQLite reads a file and never writes to it."""
+    how = "immutable=1" if _is_frozen(file) else "mode=ro"
+    return f"file:{quote(str(file.resolve()))}?{how}"
+
+
+def _is_frozen(file: Path) -> bool:
+    """Whether SQLite must be told that nobody writes to the file, or could not open it.
+
+    In WAL mode readers and writers meet in two files beside it; where these are not there and cannot be
+    made, nobody writes. In any other mode, and where there is a log to read, SQLite sees for itself.
+    """
+    file = file.resolve()
+    if os.access(file.parent, os.W_OK):
+        return False
+    log, index = (file.with_name(file.name + end) for end in ("-wal", "-shm"))
+    try:
+        if log.exists() and (index.exists() or log.stat().st_size):
+            return False
+        with file.open("rb") as opened:
+            return opened.read(20)[18:] == b"\x02\x02"  # the versions in the header: 2 is WAL
+    except OSError:
+        return False
+
+
+_CURSORS = count(1)
+
+
+class _Joined(threading.local):
+    """What reads and writes of this thread join: a write's connection, or a view's."""
+
+    connection: Connection | None = None
+    viewed: bool = False
+
+
+class Database:
+    """Connections to one database. `synchronous` is SQLite's: NORMAL survives a crash of the program, FULL
+    also of the machine's power."""
+
+    def __init__(self, location: str, *, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> None:
+        self.url = database_url(location)
+        self.dialect = self.url.get_backend_name()
+        self._joined = _Joined()
+        if self.dialect == "sqlite":
+            self.engine = self._readers = _sqlite(self.url, synchronous)
+            self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
+            self._wal = Prepared(self, text("PRAGMA journal_mode = WAL"), ())
+        else:
+            self.engine = _postgres(self.url)
+            self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
+            self._begin = {}  # psycopg begins by itself
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None on PostgreSQL."""
+        return Path(self.url.database) if self.dialect == "sqlite" and self.url.database else None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read transaction: one consistent view, whatever is written meanwhile.
+
+        Inside a write transaction of the same thread it joins that one, and sees what it wrote; inside a
+        view, that view.
+        """
+        joined = self._joined.connection
+        if joined is not None:
+            yield joined
+            return
+        with _explained(self), self._readers.connect() as connection:
+            if begin := self._begin.get("BEGIN"):
+                begin(connection)
+            else:  # a reader holds nobody up, and its rows may wait in a pager
+                connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield connection
+
+    @contextmanager
+    def view(self) -> Iterator[None]:
+        """One moment of the database for all that this thread reads inside. A write there is an error: it
+        would end with the view, uncommitted."""
+        if self._joined.connection is not None:
+            yield
+            return
+        with self.read() as connection:
+            self._joined.connection, self._joined.viewed = connection, True
+            try:
+                yield
+            finally:
+                self._joined.connection, self._joined.viewed = None, False
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end, rolled back whole on any error.
+
+        Inside another one of the same thread it joins that one: all of it is committed or rolled back
+        together.
+        """
+        joined = self._joined.connection
+        if joined is not None:
+            if self._joined.viewed:
+                raise RuntimeError("a write inside a view")
+            yield joined
+            return
+        with _explained(self), self.engine.connect() as connection, connection.begin():
+            if begin := self._begin.get("BEGIN IMMEDIATE"):
+                if "wal" not in connection.info:  # once a connection of the pool
+                    self._wal(connection).close()
+                    connection.info["wal"] = True
+                begin(connection)
+            self._joined.connection = connection
+            try:
+                yield connection
+            finally:
+                self._joined.connection = None
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def insert_missing(database: Database, target: Table) -> Executable:
+    """An INSERT that leaves rows alone that are there already."""
+    # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.
+    if database.dialect == "sqlite":
+        from sqlalchemy.dialects.sqlite import insert
+    else:
+        from sqlalchemy.dialects.postgresql import insert
+    return insert(target).on_conflict_do_nothing()
+
+
+class Prepared:
+    """A Core statement compiled once and run on the driver's own cursor, with values in the order of `names`.
+
+    An append is four statements; building and wrapping one takes ten times what SQLite takes to run it. A
+    replay reads rows by the million; wrapping them takes as long as folding them.
+    """
+
+    def __init__(self, database: Database, statement: ClauseElement, names: Sequence[str]) -> None:
+        dialect = database.engine.dialect
+        compiled = statement.compile(dialect=dialect)
+        assert isinstance(compiled, SQLCompiler)
+        order = compiled.positiontup
+        assert order is not None  # both engines are made with a positional style
+        if order[: len(names)] != list(names):
+            raise ValueError(f"the statement takes {order}, not {list(names)}")
+        self._literals = tuple(compiled.params[name] for name in order[len(names) :])
+        self._sql = str(compiled)
+        self._errors: type[Exception] = dialect.loaded_dbapi.Error
+        self._named = database.dialect == "postgresql"
+
+    def __call__(self, connection: Connection, *values: Any) -> Any:
+        """Run it; the driver's cursor."""
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(self._sql, values + self._literals)
+        except self._errors as error:
+            raise self._wrapped(error) from error
+        return cursor
+
+    def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
+        """Run it; its first row, if there is one."""
+        with closing(self(connection, *values)) as cursor:
+            try:
+                return cursor.fetchone()
+            except self._errors as error:
+                raise self._wrapped(error) from error
+
+    def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Run it; its rows a page at a time, each fetched when it is asked for."""
+        # psycopg keeps the whole result in memory, unless its cursor has a name.
+        options = {"name": f"diagevo_{next(_CURSORS)}"} if self._named else {}
+        cursor = connection.connection.cursor(**options)
+        try:
+            cursor.execute(self._sql, values + self._literals)
+            while rows := cursor.fetchmany(PAGE):
+                yield rows
+        except self._errors as error:
+            raise self._wrapped(error) from error
+        finally:
+            with suppress(self._errors):  # a stream that an error left behind may outlive its connection
+                cursor.close()
+
+    def many(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Run it for each row."""
+        if len(rows) == 1:
+            self(connection, *rows[0])
+            return
+        cursor = connection.connection.cursor()
+        try:
+            cursor.executemany(self._sql, rows)
+        except self._errors as error:
+            raise self._wrapped(error) from error
+
+    def _wrapped(self, error: Exception) -> Exception:
+        return DBAPIError.instance(self._sql, None, error, self._errors)
+
+
+def _sqlite(url: URL, synchronous: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> None:
+        file = Path(arguments[0])
+        if _is_frozen(file):
+            arguments[0], options["uri"] = readable(file), True
+
+    @event.listens_for(engine, "connect")
+    def _connected(dbapi: Any, _record: Any) -> None:
+        dbapi.isolation_level = None  # pysqlite must not begin transactions of its own
+        dbapi.execute(f"PRAGMA synchronous = {synchronous}")
+        dbapi.execute("PRAGMA recursive_triggers = ON")
+
+    return engine
+
+
+def _postgres(url: URL) -> Engine:
+    # A round trip before each checkout finds a restarted server; memories are opened for days.
+    engine = create_engine(url, pool_pre_ping=True, paramstyle="format")
+    answered = False
+
+    @event.listens_for(engine, "do_connect")
+    def _connect(dialect: Any, _record: Any, arguments: Any, options: Any) -> Any:
+        nonlocal answered
+        deadline = time.monotonic() + (RESTART_SECONDS if answered else 0)
+        while True:
+            try:
+                connection = dialect.connect(*arguments, **holder.session(options))
+                holder.bound(connection)
+            except dialect.loaded_dbapi.OperationalError:
+                if time.monotonic() > deadline:
+                    answered = False  # whoever tells of the end is not kept waiting again
+                    raise
+                time.sleep(0.5)
+            else:
+                answered = True
+                return connection
+
+    return engine
+
+
+@contextmanager
+def _explained(database: Database) -> Iterator[None]:
+    """What the driver says becomes what, where and the next step."""
+    try:
+        yield
+    except DBAPIError as error:
+        explained = _explanation(shown(database.url), error)
+        if database.dialect == "postgresql":
+            explained = holder.explained(database.engine, shown(database.url), error.orig) or explained
+        if explained is None:
+            raise
+        raise explained from error
+    except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
+        raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
+
+
+_DAMAGE = (
+    "malformed",
+    "not a database",
+    "unsupported file format",
+    "Could not decode",
+    "no such table",
+    "no such column",
+)
+"""What SQLite says of a file whose pages, texts or schema are not as they were written."""
+
+
+def _explanation(where: str, error: DBAPIError) -> StoreError | None:
+    said = masked(str(error.orig))
+    if any(words in said for words in _DAMAGE):
+        return DamagedError(f"the database {where} is damaged: {said}")
+    if not isinstance(error, OperationalError):
+        return None
+    if "locked" in said:
+        hint = "another program holds it; try again when it is done"
+        return StoreError(f"the database {where} is locked", hint=hint)
+    if "unable to open" in said:
+        hint = "check that the file and its folder exist, and that you may read and write there"
+        return StoreError(f"the database {where} cannot be opened: {said}", hint=hint)
+    if "readonly" in said or "disk I/O" in said or "full" in said:
+        hint = "check that the folder exists, may be written, and has room"
+        return StoreError(f"the database {where} cannot be written: {said}", hint=hint)
+    return StoreError(f"the database {where} does not answer: {said}", hint="check its address")

@@ -1,0 +1,115 @@
+"""The chain's head outside the database: a line a commit, in the run's folder.
+
+Whoever rewrites the whole log with fresh hashes must also reach this file, or a copy of it that lies out of
+reach (docs/howto/heads.md). Lines are only ever added, so the first that speaks of an event is the one to
+believe.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from diagevo.errors import StoreError
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.log import Log
+from diagevo.private import private, private_folder
+
+NAME = "chain-heads.jsonl"
+
+
+class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Where the chain stood right after the commit of a round."""
+
+    round: int
+    sequence: int
+    position: int
+    hash: str
+    late: str | None = None
+    """When it was written, where that was not at the commit. What was done to the log before, it cannot
+    tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of heads: its whole lines with their numbers, and the numbers of the others."""
+
+    file: Path
+    lines: tuple[tuple[int, ChainHead], ...]
+    broken: tuple[int, ...]
+
+    @property
+    def heads(self) -> list[ChainHead]:
+        return [head for _, head in self.lines]
+
+    @property
+    def last(self) -> int:
+        """The last sequence that a line names; 0 where there is none."""
+        return max((head.sequence for head in self.heads), default=0)
+
+
+def of(record: Recorded, late: str | None = None) -> ChainHead:
+    """The head that belongs to a commit."""
+    return ChainHead(record.round, record.sequence, record.position, record.hash, late)
+
+
+def heads_of(log: Log, run_id: str) -> Iterator[ChainHead]:
+    """The head of each commit, as the database has them now."""
+    return (of(record) for record in log.read(run_id, types=["RoundCommitted"]))
+
+
+def append(folder: Path, head: ChainHead) -> None:
+    """Add a line, and have it on the disk before returning. What a crash cut short stays a line of its
+    own."""
+    file = folder / NAME
+    try:
+        private_folder(folder)
+        with open(file, "a+b", opener=private) as lines:
+            begun = lines.tell() > 0
+            if begun:
+                lines.seek(-1, os.SEEK_END)
+                if lines.read(1) != b"\n":
+                    lines.write(b"\n")
+            lines.write(msgspec.json.encode(head) + b"\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        if not begun:
+            _sync_name(folder)
+    except OSError as error:
+        raise StoreError(
+            f"the chain head {file} cannot be written: {error.strerror}",
+            hint="make it writable; when the run is next written to, the head is written, marked as late",
+        ) from error
+
+
+def _sync_name(folder: Path) -> None:
+    """A new file's name is its folder's, and is on the disk when that is."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(file: Path) -> Kept:
+    """All lines; none where there is no file. Raises StoreError where there is one that cannot be read."""
+    lines: list[tuple[int, ChainHead]] = []
+    broken: list[int] = []
+    try:
+        written = file.read_bytes()
+    except FileNotFoundError:
+        written = b""
+    except OSError as error:
+        raise StoreError(
+            f"the chain heads {file} cannot be read: {error.strerror}", hint="name a file that you may read"
+        ) from error
+    for number, line in enumerate(written.split(b"\n"), 1):
+        if not line:
+            continue
+        try:
+            lines.append((number, msgspec.json.decode(line, type=ChainHead)))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            broken.append(number)
+    return Kept(file, tuple(lines), tuple(broken))

@@ -1,0 +1,343 @@
+"""The event log: append with an expected version, read in order.
+
+Positions (global) and sequences (of a run) are given under the writers' lock and have no gaps. The lock is
+SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idempotent by event_id, and
+linked to the run's last event by its hash.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any
+
+from msgspec.json import encode
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Text,
+    bindparam,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
+from diagevo.memory.events.decode import Fact, facts
+from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
+from diagevo.memory.log.database import PAGE, Database, Prepared
+from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
+
+EVENT = table(EventRow)
+LOG = table(LogRow)
+RUN = table(RunRow)
+ONE = literal_column("1")
+INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
+"""Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
+_COLUMNS = tuple(EVENT.c)
+_FOUND = EVENT.alias("found")
+_FACT_COLUMNS = tuple(
+    EVENT.c[name]
+    for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
+)
+_NAMES = tuple(c.name for c in _COLUMNS)
+
+
+def now() -> str:
+    """UTC with microseconds. Recorded for people; no fold ever reads it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run's chain ends."""
+
+    sequence: int
+    hash: str
+    fence: int = 0
+    holder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The position of each event, whether it is new, and the head after it."""
+
+    positions: tuple[int, ...]
+    fresh: tuple[bool, ...]
+    sequence: int
+    hash: str
+
+
+class Log:
+    """Append and read. `connection` arguments join a transaction that the caller holds (`Database.write`)."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._insert = Prepared(database, INSERT, _NAMES)
+        self._queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
+        of_run = RUN.c.run_id == bindparam("run")
+        head = (RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
+        self._head = Prepared(database, select(*head).where(of_run), ["run"])
+        given: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+        if database.dialect == "postgresql":
+            given = func.any(bindparam("ids", type_=ARRAY(Text)))
+            known = EVENT.c.event_id == given
+        else:
+            known = EVENT.c.event_id.in_(given)
+        taken = exists(select(ONE).where(known))
+        stand = select(LOG.c.position, taken, *head).select_from(LOG.outerjoin(RUN, of_run))
+        self._stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
+        moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
+        self._move_log = Prepared(database, moved, ["position"])
+        new = {name: bindparam(name) for name in ("sequence", "hash", "renewed_at")}
+        self._move_run = Prepared(database, update(RUN).where(of_run).values(new), [*new, "run"])
+        bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
+        rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
+        self._facts = Prepared(database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
+
+    def append(
+        self,
+        run_id: str,
+        expected: int,
+        events: Sequence[Pending],
+        *,
+        fence: int | None = None,
+        connection: Connection | None = None,
+    ) -> Appended:
+        """Append `events` after sequence `expected` of the run, all or none.
+
+        An event whose id is recorded already with the same content keeps its old position; with other
+        content the append raises ConflictError. StaleWriterError where the run has moved past `expected`
+        (unless everything is recorded already) or where the writer's lease (`fence`) has been taken over.
+        """
+        with nullcontext(connection) if connection is not None else self.database.write() as joined:
+            return self._append(joined, run_id, expected, events, fence)
+
+    def _append(
+        self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending], fence: int | None
+    ) -> Appended:
+        self.lock(connection)
+        ids = [event.event_id for event in events]
+        given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
+        stand = self._stand.one(connection, given, run_id)
+        if stand is None:
+            raise DamagedError("the row that gives the positions is missing")
+        last, taken, *stored = stand
+        head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
+        if fence is not None and head.fence != fence:
+            raise StaleWriterError(
+                f"the lease on run {run_id} was taken over by {head.holder}", hint="this writer must stop"
+            )
+        if expected != head.sequence:
+            return self._all_known(connection, run_id, expected, head, events)
+        known = self._known(connection, events) if taken or len(set(ids)) < len(ids) else {}
+        new: list[Pending] = []
+        positions: list[int] = []
+        fresh: list[bool] = []
+        for event in events:
+            position = known.get(event.event_id)
+            fresh.append(position is None)
+            if position is None:
+                new.append(event)
+                known[event.event_id] = position = last + len(new)
+            positions.append(position)
+        sequence, hash_ = head.sequence, head.hash
+        if new:
+            written_at = now()
+            rows = _chained(run_id, head, last, new, written_at)
+            sequence, hash_ = sequence + len(rows), rows[-1][-1]
+            self._insert.many(connection, rows)
+            self._advance(connection, run_id, last + len(rows), sequence, hash_, written_at)
+        return Appended(tuple(positions), tuple(fresh), sequence, hash_)
+
+    def _all_known(
+        self, connection: Connection, run_id: str, expected: int, head: Head, events: Sequence[Pending]
+    ) -> Appended:
+        known = self._known(connection, events)
+        if any(event.event_id not in known for event in events):
+            raise StaleWriterError(
+                f"run {run_id} is at sequence {head.sequence}, this writer expected {expected}",
+                hint="somebody else wrote in between: open the run again",
+            )
+        positions = tuple(known[event.event_id] for event in events)
+        return Appended(positions, (False,) * len(events), head.sequence, head.hash)
+
+    def _known(self, connection: Connection, events: Sequence[Pending]) -> dict[str, int]:
+        """Positions of those events that are recorded. Raises ConflictError where the content differs, or
+        where an id comes twice with different content."""
+        given: dict[str, Pending] = {}
+        for event in events:
+            if given.setdefault(event.event_id, event) != event:
+                raise ConflictError(f"{event.type} {event.event_id} comes twice, with different content")
+        ids = list(given)
+        stored: dict[str, Any] = {}
+        for start in range(0, len(ids), 500):
+            query = select(*_COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
+            stored |= {row.event_id: row for row in connection.execute(query)}
+        for event_id, row in stored.items():
+            event = given[event_id]
+            if Pending(*(getattr(row, name) for name in Pending.__struct_fields__)) != event:
+                raise ConflictError(
+                    f"{event.type} {event_id} is recorded at position {row.position} with other content",
+                    hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
+                )
+        return {event_id: row.position for event_id, row in stored.items()}
+
+    def _advance(
+        self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str, written_at: str
+    ) -> None:
+        """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
+        self._move_log(connection, position)
+        if self._move_run(connection, sequence, hash_, written_at, run_id).rowcount == 0:
+            self.create_run(connection, run_id, sequence, hash_)
+
+    def create_run(
+        self,
+        connection: Connection,
+        run_id: str,
+        sequence: int = 0,
+        hash_: str = GENESIS,
+        imported: str | None = None,
+    ) -> None:
+        """The run's row. Under the writers' lock."""
+        row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
+        connection.execute(insert(RUN), row | {"imported": imported})
+
+    def lock(self, connection: Connection) -> None:
+        """Wait for the writers' lock. (On SQLite BEGIN IMMEDIATE has it already.)
+
+        What PostgreSQL reads in one statement with the lock may be older than the lock: read after it.
+        """
+        if self.database.dialect == "postgresql":
+            self._queue(connection)
+
+    def head(self, run_id: str, connection: Connection | None = None) -> Head:
+        """Where the run's chain ends; sequence 0 for a run without events."""
+        with nullcontext(connection) if connection is not None else self.database.read() as joined:
+            row = self._head.one(joined, run_id)
+        if row is None:
+            return Head(0, GENESIS)
+        if [type(value) for value in row[:3]] != [int, str, int]:
+            raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
+        return Head(*row)
+
+    def imported(self, run_id: str) -> str | None:
+        """The head of the bundle that the run came in; None for a run of one's own."""
+        with self.database.read() as connection:
+            query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
+            return connection.execute(query).scalar_one_or_none()
+
+    def runs(self) -> list[str]:
+        """Every run of the database, oldest first."""
+        with self.database.read() as connection:
+            query = select(RUN.c.run_id).where(RUN.c.sequence > 0).order_by(RUN.c.created_at, RUN.c.run_id)
+            names = list(connection.execute(query).scalars())
+        if not all(isinstance(name, str) for name in names):
+            raise DamagedError("a run's name is damaged: it is no text")
+        return names
+
+    def read(
+        self,
+        run_id: str | None = None,
+        *,
+        rounds: tuple[int, int] | None = None,
+        types: Sequence[str] | None = None,
+        cause_id: str | None = None,
+        causation_id: str | None = None,
+        after: int = 0,
+        until: int | None = None,
+        newest_first: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[Recorded]:
+        """Stream events by position, a page in memory at a time. `rounds`, `after` (exclusive) and `until`
+        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose.
+
+        The database is held open for reading until the stream ends or is dropped.
+        """
+        bounds = [EVENT.c.position > after]
+        if until is not None:
+            bounds.append(EVENT.c.position <= until)
+        if run_id is not None:
+            bounds.append(EVENT.c.run_id == run_id)
+        chosen: list[Any] = []
+        if rounds is not None:
+            chosen.append(EVENT.c.round.between(*rounds))
+        if types is not None:
+            chosen.append(EVENT.c.type.in_(list(types)))
+        if cause_id is not None:
+            chosen.append(EVENT.c.cause_id == cause_id)
+        if causation_id is not None:
+            chosen.append(EVENT.c.causation_id == causation_id)
+        # Within a run sequence and position rise together, and the index on run and sequence gives its order;
+        # asked for by position, SQLite would sort the run.
+        key = EVENT.c.position if run_id is None else EVENT.c.sequence
+        query = select(*_COLUMNS).where(*bounds)
+        if chosen:
+            # Positions first, from an index that holds them. Asked at once for the events in order, SQLite
+            # walks the whole run: it cannot know how few are chosen.
+            places = select(EVENT.c.position).where(*bounds, *chosen)
+            key = _FOUND.c.position
+            query = select(_FOUND).where(key.in_(places))
+        query = query.order_by(key.desc() if newest_first else key).limit(limit)
+        with self.database.read() as connection:
+            for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
+                for row in page:
+                    yield recorded(row)
+
+    def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
+        """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
+        with self.database.read() as connection:
+            pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
+            yield from facts(chain.from_iterable(pages))
+
+    def by_id(self, event_id: str) -> Recorded:
+        """One event. Raises NotFoundError."""
+        with self.database.read() as connection:
+            found = connection.execute(select(*_COLUMNS).where(EVENT.c.event_id == event_id)).one_or_none()
+        if found is None:
+            raise NotFoundError(f"no event {event_id}")
+        return recorded(found)
+
+    def last_position(self) -> int:
+        """The last position given in the database."""
+        with self.database.read() as connection:
+            given = connection.execute(select(LOG.c.position).where(LOG.c.id == ONE)).scalar_one_or_none()
+        if not isinstance(given, int):
+            raise DamagedError(f"the last position given is damaged: {given!r}")
+        return given
+
+    def count(self, run_id: str) -> int:
+        """Number of events of a run, counted in the table."""
+        with self.database.read() as connection:
+            query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
+            return connection.execute(query).scalar_one()
+
+
+def _chained(
+    run_id: str, head: Head, last: int, events: Sequence[Pending], recorded_at: str
+) -> list[tuple[Any, ...]]:
+    """The rows to insert, a column a place, each linked to the one before it."""
+    previous = head.hash
+    rows = []
+    for offset, e in enumerate(events, 1):
+        row = (
+            last + offset,
+            e.event_id,
+            run_id,
+            head.sequence + offset,
+            e.round,
+            e.type,
+            e.schema_version,
+            e.cause_id,
+            e.payload,
+            e.causation_id,
+            recorded_at,
+            previous,
+        )
+        previous = chain_hash(*row)
+        rows.append((*row, previous))
+    return rows

@@ -1,0 +1,134 @@
+"""Revisions of the database. A new SQLite file is created and migrated; anything else is never changed
+unasked."""
+
+from functools import cache
+from importlib.resources import as_file, files
+
+from sqlalchemy import Connection, create_engine, inspect, text
+
+from diagevo.errors import DamagedError, StoreError
+from diagevo.memory.log import reader
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.location import shown
+from diagevo.private import private_file, private_folder
+
+HEAD = "0005"
+"""The revision that this code expects; a test compares it with the newest migration."""
+
+
+def revision(connection: Connection) -> str | None:
+    """The database's revision; None where no migration has run."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    if len(found) > 1 or not all(isinstance(version, str) for version in found):
+        raise DamagedError(f"the database's revision is damaged: {found!r}")
+    return found[0] if found else None
+
+
+def upgrade(database: Database, to: str = "head") -> None:
+    """Run the migrations up to `to`, in one transaction. Raises StoreError where it is somebody else's."""
+    refuse_foreign(database)
+    with database.write() as connection:
+        _migrate(connection, to)
+        if database.dialect == "postgresql" and to == "head":
+            reader.install(connection)
+
+
+def _migrate(connection: Connection, to: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    with as_file(files("diagevo._migrations")) as folder:
+        config = Config()
+        config.set_main_option("script_location", str(folder).replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, to)
+
+
+@cache
+def declared() -> dict[str, str]:
+    """The SQL of each trigger and view of SQLite, by name, as the migrations make it now."""
+    with create_engine("sqlite://").begin() as connection:
+        _migrate(connection, "head")
+        made = "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
+        return dict(connection.exec_driver_sql(made).all())
+
+
+def prepare(database: Database, *, create: bool) -> None:
+    """Make the database usable, or say why it is not. Raises StoreError.
+
+    A missing SQLite file is created and migrated where `create` allows it; an empty PostgreSQL database is
+    migrated likewise. An older or a newer revision is refused.
+    """
+    where = shown(database.url)
+    file = database.file
+    if file is None or file.exists() or not create:
+        refuse_missing(database)
+    else:
+        try:
+            private_folder(file.parent)
+            private_file(file)  # its -wal and -shm get the same rights
+        except OSError as error:
+            raise StoreError(
+                f"cannot make {file}: {error.strerror}",
+                hint="name another place: --db FILE, or set DIAGEVO_HOME",
+            ) from error
+    with database.read() as connection:
+        found = revision(connection)
+    refuse_foreign(database)
+    if found == HEAD:
+        return
+    if found is None and create:
+        upgrade(database)
+        return
+    if found is None:
+        raise StoreError(
+            f"{where} holds no DiagEvo log", hint="name another database, or make one: diagevo init"
+        )
+    if found < HEAD:
+        raise StoreError(
+            f"{where} is at revision {found}, this version expects {HEAD}", hint="run: diagevo db upgrade"
+        )
+    refuse_newer(database)
+
+
+def refuse_missing(database: Database) -> None:
+    """Raises StoreError where there is no SQLite file; SQLite would make an empty one."""
+    refuse_folder(database)
+    if database.file is not None and not database.file.exists():
+        raise StoreError(f"there is no database at {database.file}", hint="make one: diagevo init")
+
+
+def refuse_folder(database: Database) -> None:
+    """Raises StoreError where a folder is named as the SQLite file."""
+    if database.file is not None and database.file.is_dir():
+        raise StoreError(
+            f"{database.file} is a folder, not a database",
+            hint=f"name the file: --db {database.file / 'diagevo.db'}",
+        )
+
+
+def refuse_foreign(database: Database) -> None:
+    """Raises StoreError where a database has tables or views, and they are not a log's: it is somebody
+    else's, also where they keep it with Alembic."""
+    with database.read() as connection:
+        looked = inspect(connection)
+        tables = set(looked.get_table_names())
+        if {"log", "run", "event", "alembic_version"} <= tables or not tables | set(looked.get_view_names()):
+            return
+    raise StoreError(
+        f"{shown(database.url)} holds no DiagEvo log, and is not empty",
+        hint="name another database, or make one: diagevo init",
+    )
+
+
+def refuse_newer(database: Database) -> None:
+    """Raises StoreError where the database is of a newer version: its log could not be read whole."""
+    with database.read() as connection:
+        found = revision(connection)
+    if found is not None and found > HEAD:
+        raise StoreError(
+            f"{shown(database.url)} is at revision {found}, newer than this version's {HEAD}",
+            hint="install the newer DiagEvo",
+        )

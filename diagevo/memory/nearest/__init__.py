@@ -1,0 +1,1 @@
+"""The nearest causes and nodes: vectors and the state come in."""

@@ -1,0 +1,148 @@
+"""The derived vector index for very many causes: LanceDB, exact (flat) search, made again when in doubt.
+
+Written once a commit. A watermark beside the table says which causes of which embedding model it holds, and
+the digest of its files; where the folder is missing, damaged, behind or another model's, it is made again.
+Deleting it costs time and nothing else.
+"""
+
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from diagevo.errors import StoreError, extra
+from diagevo.memory.state.model import Cause
+
+TABLE = "causes"
+CHUNK = 10_000
+Load = Callable[[Sequence[Cause]], np.ndarray]
+"""(n, d) vectors of causes, from SQL."""
+
+
+def _checksum(causes: Sequence[Cause]) -> str:
+    digest = hashlib.sha256()
+    for cause in causes:
+        digest.update(f"{cause.cause_id} {len(cause.description)}:{cause.description}".encode())
+    return digest.hexdigest()
+
+
+def _lancedb() -> Any:
+    with extra("index", "the vector index of a memory of very many causes"):
+        import lancedb
+    return lancedb
+
+
+DAMAGE = (OSError, ValueError, KeyError, TypeError, RuntimeError)
+"""What LanceDB and JSON raise over files that are missing or not as they were written."""
+
+
+class VectorIndex:
+    """The first `size` causes of a run, in a folder. Every failure of the folder ends in a rebuild."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        self.folder = folder
+        self.model = model
+        self.size = 0
+        self._table = None
+
+    @property
+    def _watermark(self) -> Path:
+        return self.folder / "watermark.json"
+
+    def sync(self, causes: Sequence[Cause], load: Load) -> None:
+        """Hold exactly `causes`: open what is there, add what is new, or make it again. Raises StoreError
+        where the folder cannot be written."""
+        if self._table is not None and self.size == len(causes):
+            return
+        try:
+            if not self._reuse(causes):
+                self.clear()
+            if self._table is None or self.size < len(causes):
+                self._extend(causes, load)
+        except DAMAGE as error:
+            raise StoreError(
+                f"the vector index {self.folder} cannot be written: {error}",
+                hint="check that the folder may be written and has room; deleting it loses nothing",
+            ) from error
+
+    def clear(self) -> None:
+        """Remove the folder and all that is in it."""
+        self._table, self.size = None, 0
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder)
+        else:
+            self.folder.unlink(missing_ok=True)
+
+    def _reuse(self, causes: Sequence[Cause]) -> bool:
+        """Whether the folder holds a beginning of `causes`, every byte as it was written."""
+        lancedb = _lancedb()
+        try:
+            mark = json.loads(self._watermark.read_text())
+            size = int(mark["causes"])
+            if mark["model"] != self.model or mark["checksum"] != _checksum(causes[:size]) or size == 0:
+                return False
+            if size > len(causes) or mark["files"] != self._digest():
+                return False
+            table = lancedb.connect(self.folder).open_table(TABLE)
+        except DAMAGE:
+            return False  # SQL has it all
+        self._table, self.size = table, size
+        return True
+
+    def _digest(self) -> str:
+        """Of every file below the table's folder, by name: Lance itself does not see a changed byte."""
+        digest = hashlib.sha256()
+        for path in sorted(path for path in self.folder.glob(f"{TABLE}.lance/**/*") if path.is_file()):
+            digest.update(path.relative_to(self.folder).as_posix().encode() + b"\0")
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def _extend(self, causes: Sequence[Cause], load: Load) -> None:
+        """Add what is new. One add is one version and one fragment: one of each is kept, whatever the number
+        of commits."""
+        while self.size < len(causes):
+            self._add(causes[self.size : self.size + CHUNK], load)
+        assert self._table is not None
+        with warnings.catch_warnings():
+            # It warns of other processes on the table: the run has one writer.
+            warnings.simplefilter("ignore")
+            self._table.optimize(cleanup_older_than=timedelta(0))
+        mark = {"model": self.model, "causes": self.size, "checksum": _checksum(causes)}
+        self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
+
+    def _add(self, causes: Sequence[Cause], load: Load) -> None:
+        import pyarrow as pa
+
+        rows = load(causes)
+        flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
+        data = pa.table(
+            {
+                "number": pa.array([c.number for c in causes], pa.int64()),
+                "vector": pa.FixedSizeListArray.from_arrays(flat, rows.shape[1]),
+            }
+        )
+        if self._table is None:
+            self._table = _lancedb().connect(self.folder).create_table(TABLE, data)
+        else:
+            self._table.add(data)
+        self.size += len(causes)
+
+    def nearest(self, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        """(n,) numbers and (n, d) vectors of the `limit` nearest by cosine; exact. In no order to rely on."""
+        assert self._table is not None
+        search: Any = self._table.search(np.asarray(vector, dtype=np.float32), vector_column_name="vector")
+        found = search.distance_type("dot").bypass_vector_index().limit(limit).to_arrow()
+        numbers = found["number"].to_numpy()
+        flat = found["vector"].combine_chunks().values.to_numpy()
+        return numbers, flat.reshape(len(numbers), -1)
+
+    def versions(self) -> int:
+        """Versions of the table on disk."""
+        return 0 if self._table is None else len(self._table.list_versions())

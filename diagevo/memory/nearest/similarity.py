@@ -1,0 +1,153 @@
+"""Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them.
+
+Up to `INDEX_FROM` causes everything is in memory and numpy searches it. Beyond, the causes of committed
+rounds are in the LanceDB index (`index.py`), only later ones in memory, and the nearest `NEAREST` are given.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diagevo.memory.events import SimilarCause
+from diagevo.memory.log.vectors import Embed, Vectors
+from diagevo.memory.nearest.index import DAMAGE, VectorIndex
+from diagevo.memory.nearest.recall import PLACES, Matrix, NodeCandidate, best_first, cosines, pairs_above
+from diagevo.memory.state.model import Cause, MemoryState
+
+if TYPE_CHECKING:
+    from diagevo.memory.writer import RunWriter
+
+INDEX_FROM = 50_000
+NEAREST = 1_000
+
+
+class Similarity:
+    """Follows the state of a memory: causes are added as they come, forgotten where a transaction fails."""
+
+    def __init__(self, memory: "RunWriter") -> None:
+        self._memory = memory
+        self._vectors: Vectors | None = None
+        self._matrix = Matrix()
+        self._index: VectorIndex | None = None
+
+    def reset(self) -> None:
+        """The state was folded again: forget what it may no longer hold."""
+        self._matrix = Matrix()
+        self._index = None
+
+    def committed(self) -> None:
+        """A round was committed: bring the index up to it, where there is one."""
+        if len(self._memory.state.causes) >= INDEX_FROM:
+            self._matrix = Matrix()
+            self._sync()
+
+    def rebuild(self) -> int:
+        """Make the index again from SQL, whatever its folder holds; how many causes are in it, or 0."""
+        self.reset()
+        VectorIndex(self._folder, self.store().model).clear()
+        return self._sync()
+
+    @property
+    def _folder(self) -> Path:
+        return self._memory.folder / "vectors"
+
+    def store(self) -> Vectors:
+        """The vectors of the run's embedding model."""
+        embedder = self._memory.state.embedder or ("unnamed", 0, "")
+        if self._vectors is None or self._vectors.embedder != embedder:
+            self._vectors = Vectors(self._memory.database, *embedder)
+            self.reset()
+        return self._vectors
+
+    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
+        return self.store().embed(texts, embed)
+
+    def _load(self, causes: Sequence[Cause]) -> np.ndarray:
+        return self.store().of([c.description for c in causes])
+
+    def _sync(self) -> int:
+        """How many causes the index answers for: those of the last commit, or none below `INDEX_FROM`."""
+        state = self._memory.state
+        committed = list(state.causes.values() if state.open is None else state.open.causes.values())
+        if len(committed) < INDEX_FROM or not committed:
+            return 0
+        if self._index is None:
+            self._index = VectorIndex(self._folder, self.store().model)
+        self._index.sync(committed, self._load)
+        return len(committed)
+
+    def _search(self, vector: np.ndarray, limit: int) -> tuple[list[str], np.ndarray]:
+        """Ids of causes by number, and their cosines: all, or the nearest `limit` of those indexed."""
+        state, store = self._memory.state, self.store()
+        ready = self._index.size if self._index is not None else 0
+        indexed = ready or self._sync()
+        missing = list(state.causes.values())[indexed + len(self._matrix.ids) :]
+        if missing:
+            self._matrix.extend([c.cause_id for c in missing], store.of([c.description for c in missing]))
+        recent = self._matrix.similarities(vector)
+        if not indexed or self._index is None:
+            return self._matrix.ids, recent
+        numbers, rows = self._nearest(self._index, vector, limit)
+        order = np.argsort(numbers)
+        ids = [f"c{number}" for number in numbers[order]]
+        return [*ids, *self._matrix.ids], np.concatenate([cosines(rows[order], vector), recent])
+
+    def _nearest(self, index: VectorIndex, vector: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            return index.nearest(vector, limit)
+        except DAMAGE:  # its files went away while it was open
+            self._index = None
+            self._sync()
+            assert self._index is not None
+            return self._index.nearest(vector, limit)
+
+    def causes(self, vector: np.ndarray, above: float | None) -> list[SimilarCause]:
+        ids, found = self._search(vector, NEAREST)
+        order = best_first(found)
+        if above is not None:
+            order = order[: max(1, int((found > above).sum()))]
+        return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in order]
+
+    def nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
+        state, limit = self._memory.state, NEAREST
+        while True:
+            ids, found = self._search(vector, limit)
+            nodes = self._best_nodes(state, ids, found, k)
+            if len(nodes) == min(k, len(state.nodes)) or len(ids) >= len(state.causes):
+                return nodes
+            limit *= 4
+
+    @staticmethod
+    def _best_nodes(state: MemoryState, ids: list[str], found: np.ndarray, k: int) -> list[NodeCandidate]:
+        best: dict[str, NodeCandidate] = {}
+        for index in best_first(found):
+            cause = state.causes[ids[index]]
+            if cause.node_id not in best:
+                node = state.nodes[cause.node_id]
+                similarity = float(found[index])
+                best[node.node_id] = NodeCandidate(node.node_id, node.label, similarity, cause.description)
+                if len(best) == k:
+                    break
+        return list(best.values())
+
+    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
+        state, store = self._memory.state, self.store()
+        nodes = sorted(state.nodes.values(), key=lambda n: n.number)
+        if not nodes:
+            return []
+        config = (state.config or {}).get("memory", {})
+        if config.get("node_embedding", "label") == "centroid":
+            rows = np.stack([self._centroid(store, state, n.causes) for n in nodes])
+        else:
+            rows = store.embed([n.label for n in nodes], embed)
+        return [
+            (nodes[i].node_id, nodes[j].node_id, round(s, PLACES)) for i, j, s in pairs_above(rows, theta)
+        ]
+
+    @staticmethod
+    def _centroid(store: Vectors, state: MemoryState, causes: Sequence[str]) -> np.ndarray:
+        mean = store.of([state.causes[c].description for c in causes]).mean(axis=0)
+        length = float(np.linalg.norm(mean))
+        return mean / length if length else mean

@@ -1,0 +1,124 @@
+"""What follows from the facts: pure decisions, state in, events out. The fold makes them again at every
+replay. The arithmetic is in `diagevo.equations`."""
+
+from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.states import provisional
+from diagevo.memory.events import (
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+    DuplicateJudged,
+    Event,
+    NodeAssigned,
+    NodeCreated,
+    RoundCommitted,
+    RoundOpened,
+    Weight,
+)
+from diagevo.memory.state.model import MemoryState
+
+
+def opening(state: MemoryState, seed: int) -> RoundOpened:
+    """The next round with its schedule, as committed in the round before."""
+    return RoundOpened(
+        epsilon=str(state.epsilon),
+        failures=state.failures,
+        reference_failures=state.reference_failures,
+        k=str(state.settings.k),
+        seed=seed,
+        weights=[Weight(cause_id=c.cause_id, frequency=c.frequency) for c in state.active()],
+    )
+
+
+def promotion(state: MemoryState, cause_id: str) -> CausePromoted | None:
+    """Active → Mastered where the votes on the questions that aim at the cause promote it.
+
+    A cause that was created this round was not Active when the round began, so it is in no P_t.
+    """
+    now, settings = state.open, state.settings
+    tally = now.tallies.get(cause_id) if now else None
+    cause = state.causes.get(cause_id)
+    if tally is None or cause is None:
+        return None
+    if provisional(cause.state, cause.frequency, tally, settings)[0] == cause.state:
+        return None
+    return CausePromoted(
+        cause_id=cause_id,
+        questions=tally.questions,
+        consistency=str(tally.score),
+        threshold=str(settings.theta_up),
+        closed_frequency=cause.frequency,
+    )
+
+
+def promotions(state: MemoryState) -> list[CausePromoted]:
+    """All promotions of the open round, in order of the causes' numbers."""
+    tallied = state.open.tallies if state.open else {}
+    decided = (promotion(state, cause_id) for cause_id in state.causes if cause_id in tallied)
+    return [event for event in decided if event is not None]
+
+
+def settlement(
+    state: MemoryState, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
+) -> list[Event]:
+    """The consequences of one diagnosed failure, in order: a match (and reactivation), or a new cause.
+
+    Exactly one cause gains one failure: Δ of Equation 8, one at a time.
+    """
+    assert state.open is not None
+    diagnosis = state.open.diagnoses[failure_id]
+    if diagnosis.verdict == "recurrence":
+        return _match(state, failure_id, diagnosis.cause_id, "recurrence", None)
+    if judged is not None and judged.duplicate:
+        similarity = next((c.similarity for c in judged.candidates if c.cause_id == judged.cause_id), None)
+        return _match(state, failure_id, judged.cause_id, "deduplication", similarity)
+    assert assigned is not None
+    assert diagnosis.description is not None
+    events: list[Event] = []
+    node_id = assigned.node_id
+    if node_id is None:
+        assert assigned.new_label is not None
+        node_id = f"n{state.next_node}"
+        events.append(NodeCreated(node_id=node_id, label=assigned.new_label))
+    cause_id = f"c{state.next_cause}"
+    created = CauseCreated(
+        cause_id=cause_id, description=diagnosis.description, node_id=node_id, failure_id=failure_id
+    )
+    return [*events, created]
+
+
+def _match(
+    state: MemoryState, failure_id: str, cause_id: str | None, via: str, similarity: float | None
+) -> list[Event]:
+    assert cause_id is not None
+    matched = CauseMatched.model_validate(
+        {"cause_id": cause_id, "failure_id": failure_id, "via": via, "similarity": similarity}
+    )
+    cause = state.causes.get(cause_id)
+    if cause is None or cause.state == "active":
+        return [matched]  # the fold refuses a cause that is not there
+    assert cause.promotion is not None
+    return [matched, CauseReactivated(cause_id=cause_id, failure_id=failure_id, promotion=cause.promotion)]
+
+
+def commitment(state: MemoryState) -> RoundCommitted:
+    """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state."""
+    now = state.open
+    assert now is not None
+    failures = state.current_failures
+    reference_round, reference_failures = state.reference(failures)
+    active = len(state.active())
+    return RoundCommitted(
+        failures=failures,
+        reference_round=reference_round,
+        reference_failures=reference_failures,
+        epsilon_next=str(next_epsilon(state.settings, failures, reference_failures)),
+        active=active,
+        mastered=len(state.causes) - active,
+        nodes=len(state.nodes),
+        state_hash=state.hash(reference_round, reference_failures),
+        undiagnosed=sum(
+            1 for f in now.failures if f not in now.diagnoses or now.diagnoses[f].verdict == "unresolved"
+        ),
+    )

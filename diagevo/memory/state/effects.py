@@ -1,0 +1,252 @@
+"""What each event of an open round does to the memory: votes, failures, causes and nodes.
+
+Each function changes the state by one event of its type, and refuses what does not follow from those before
+it with InconsistentError, or KeyError for a name that the run does not have (`state.advance` says where). The
+stages and the round's bounds are in `state.py`.
+"""
+
+from msgspec.structs import replace
+
+from diagevo.equations.states import counted, tallied
+from diagevo.errors import InconsistentError
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.state import decide
+from diagevo.memory.state.model import (
+    Assigned,
+    Candidate,
+    Cause,
+    Diagnosis,
+    Judged,
+    MemoryState,
+    Node,
+    Observation,
+    Round,
+)
+
+
+def require(condition: bool, message: str) -> None:
+    """For what is checked now and then: the message is made either way."""
+    if not condition:
+        raise InconsistentError(message)
+
+
+def scored(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    question_id, cause_id, verdict = event.question_id, event.cause_id, event.verdict
+    if now.promoted or now.failures or "solver" in now.stages:
+        raise InconsistentError("all candidates are scored before promotions and the solver's stage")
+    if question_id in now.candidates:
+        raise InconsistentError(f"{question_id} was scored before")
+    stitched = event.stitched_cause_id
+    now.candidates[question_id] = Candidate(event.mode, cause_id, stitched, verdict, fact.event_id)
+    if cause_id is None:
+        require(event.mode == "free", "a targeted question without a cause")
+        return
+    if event.mode == "free":
+        raise InconsistentError("a free question with a cause")
+    if now.causes[cause_id].state != "active":
+        raise InconsistentError(f"its target {cause_id} was not Active when the round began")
+    if stitched is not None and now.causes[stitched].state != "mastered":
+        raise InconsistentError("its partner was not Mastered")
+    if verdict != "invalid":
+        first, responses = event.first, event.responses
+        if not 0 <= first <= responses or responses == 0:
+            raise InconsistentError(f"{first} votes of {responses} agree")
+        now.tallies[cause_id] = tallied(now.tallies.get(cause_id), first, responses)
+
+
+def promoted(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    expected = decide.promotion(state, event.cause_id)
+    require(expected is not None, f"the votes do not promote {event.cause_id}")
+    assert expected is not None
+    require(
+        (event.questions, event.consistency, event.threshold, event.closed_frequency)
+        == (expected.questions, expected.consistency, expected.threshold, expected.closed_frequency),
+        f"the votes give {expected.consistency} over {expected.questions} questions",
+    )
+    require(not now.failures and "solver" not in now.stages, "promotions come before the solver's stage")
+    cause = state.causes[event.cause_id]
+    state.causes[event.cause_id] = replace(cause, state="mastered", frequency=0, promotion=fact.event_id)
+    now.promoted.add(event.cause_id)
+
+
+def observed(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    failure_id = event.failure_id
+    if now.candidates[event.question_id].verdict != "kept":
+        raise InconsistentError(f"{event.question_id} was not kept")
+    if failure_id in now.failures:
+        raise InconsistentError(f"{failure_id} was observed before and is not void")
+    stage = now.stages.get(event.stage)
+    if stage is None:
+        if event.attempt != 1:
+            raise InconsistentError(f"stage {event.stage} has no attempt {event.attempt}")
+    elif stage.status != "running" or stage.attempt != event.attempt:
+        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
+    now.failures[failure_id] = Observation(
+        event.question_id, event.stage, event.attempt, event.step, event.trajectory, event.reference
+    )
+
+
+def diagnosed(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    failure_id, cause_id, verdict = event.failure_id, event.cause_id, event.verdict
+    observation = now.failures[failure_id]
+    if observation.attempt != event.attempt:
+        raise InconsistentError(f"attempt {event.attempt} of {failure_id} is void")
+    before = now.diagnoses.get(failure_id)
+    if before is not None and before.verdict != "unresolved":
+        raise InconsistentError(f"{failure_id} was diagnosed before")
+    candidate = now.candidates[observation.question_id]
+    for shown in event.supplied:
+        shown_id: str = shown.cause_id
+        if shown_id != candidate.cause_id and shown_id != candidate.stitched_cause_id:
+            raise InconsistentError(f"{shown_id} was not given to the question's writer")
+        if now.causes[shown_id].state != shown.state:
+            raise InconsistentError(f"{shown_id} was not {shown.state} as committed")
+    if (verdict == "recurrence") != (cause_id is not None):
+        raise InconsistentError("a recurrence names its cause, and nothing else does")
+    if cause_id is not None and all(cause_id != shown.cause_id for shown in event.supplied):
+        raise InconsistentError(f"{cause_id} was not supplied")
+    if (verdict == "new_cause") != (event.description is not None):
+        raise InconsistentError("a new cause has a description, and nothing else has")
+    now.diagnoses[failure_id] = Diagnosis(event.attempt, event.asked, verdict, cause_id, event.description)
+
+
+def _pending(now: Round, failure_id: str, verdict: str) -> Diagnosis:
+    """The diagnosis of a failure that is about to be settled."""
+    if now.expected is not None:
+        raise InconsistentError(f"the reactivation of {now.expected} must come first")
+    solver = now.stages.get("solver")
+    if solver is not None and solver.status != "completed":
+        raise InconsistentError("failures are counted when the solver's stage is complete")
+    diagnosis = now.diagnoses[failure_id]
+    if failure_id in now.settled:
+        raise InconsistentError(f"{failure_id} was counted before")
+    if diagnosis.verdict != verdict:
+        raise InconsistentError(f"{failure_id} is a {diagnosis.verdict}")
+    return diagnosis
+
+
+def judged(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    failure_id, duplicate, cause_id = event.failure_id, event.duplicate, event.cause_id
+    _pending(now, failure_id, "new_cause")
+    if duplicate != (cause_id is not None):
+        raise InconsistentError("a duplicate names its cause, and nothing else does")
+    if failure_id in now.judged:
+        raise InconsistentError("it was judged before")
+    now.judged[failure_id] = Judged(duplicate, cause_id)
+
+
+def assigned(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    _pending(now, event.failure_id, "new_cause")
+    require(not now.judged[event.failure_id].duplicate, "a duplicate needs no node")
+    require(
+        (event.node_id is None) != (event.new_label is None), "a node, or the label of a new one, is needed"
+    )
+    require(event.node_id is None or event.node_id in state.nodes, f"there is no node {event.node_id}")
+    now.assigned[event.failure_id] = Assigned(event.node_id, event.new_label)
+
+
+def node_created(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
+    state.nodes[event.node_id] = Node(event.node_id, state.next_node, event.label)
+    state.next_node += 1
+
+
+def cause_created(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    diagnosis = _pending(now, event.failure_id, "new_cause")
+    assigned = now.assigned[event.failure_id]
+    node = state.nodes[event.node_id]
+    require(event.cause_id == f"c{state.next_cause}", f"c{state.next_cause} comes next")
+    require(event.description == diagnosis.description, "its description is not the diagnosed one")
+    if assigned.node_id is None:
+        require(not node.causes and node.label == assigned.new_label, "it was assigned to a new node")
+    else:
+        require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
+    state.causes[event.cause_id] = Cause(
+        event.cause_id,
+        state.next_cause,
+        event.description,
+        event.node_id,
+        "active",
+        1,
+        now.number,
+        event.failure_id,
+    )
+    state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
+    state.next_cause += 1
+    now.created.add(event.cause_id)
+    now.settled.add(event.failure_id)
+
+
+def matched(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    failure_id, cause_id = event.failure_id, event.cause_id
+    named: str | None
+    if event.via == "recurrence":
+        named = _pending(now, failure_id, "recurrence").cause_id
+    else:
+        _pending(now, failure_id, "new_cause")
+        named = now.judged[failure_id].cause_id
+    if named != cause_id:
+        raise InconsistentError(f"{failure_id} was put down to {named}, not to {cause_id}")
+    cause = state.causes[cause_id]
+    if cause.state == "active":
+        state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
+    else:
+        now.expected = cause_id
+    now.settled.add(failure_id)
+
+
+def reactivated(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    cause = state.causes[event.cause_id]
+    require(now.expected == event.cause_id, f"no failure was matched to a Mastered {event.cause_id}")
+    require(event.promotion == cause.promotion, "it undoes another promotion than the cause's last")
+    active, frequency = counted(cause.state, cause.frequency, 1)
+    state.causes[event.cause_id] = replace(cause, state=active, frequency=frequency)
+    now.expected = None
+    now.reactivated.add(event.cause_id)
+
+
+def pair_judged(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    a, b = state.pair(*event.nodes)
+    require(a != b, "a node cannot be merged with itself")
+    require(not unsettled(now), "diagnosed failures are not counted yet")
+    if event.merge:
+        now.merging[a, b] = event.label
+    else:
+        state.refused[f"{a}.{b}"] = state.fingerprint(a, b)
+
+
+def merged(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    survivor, absorbed = state.nodes[event.survivor], state.nodes[event.absorbed]
+    require(survivor.number < absorbed.number, "the lower id survives")
+    pair = (event.survivor, event.absorbed)
+    if pair not in now.merging:
+        raise InconsistentError("the pair was not judged to be one")
+    label = now.merging.pop(pair)
+    require(event.label == (label or survivor.label), "its label is not the judged one")
+    members = sorted((*survivor.causes, *absorbed.causes), key=lambda c: state.causes[c].number)
+    for cause_id in absorbed.causes:
+        state.causes[cause_id] = replace(state.causes[cause_id], node_id=event.survivor)
+    state.nodes[event.survivor] = replace(survivor, label=event.label, causes=tuple(members))
+    del state.nodes[event.absorbed]
+    state.absorbed[event.absorbed] = (event.survivor, absorbed.label)
+
+
+def unsettled(now: Round) -> list[str]:
+    """Failures that were diagnosed and not yet put down to a cause, in the order of their diagnosis."""
+    return [
+        failure_id
+        for failure_id, diagnosis in now.diagnoses.items()
+        if diagnosis.verdict in ("recurrence", "new_cause") and failure_id not in now.settled
+    ]

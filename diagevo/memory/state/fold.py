@@ -1,0 +1,200 @@
+"""The fold: `apply(state, event) -> state`. No I/O and no clock; integers and fractions only.
+
+Facts change the state; consequences change it too, and each is checked against what follows from the facts
+(`decide.py`). An event that does not follow raises InconsistentError with its position.
+"""
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+
+from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.states import reaches
+from diagevo.errors import InconsistentError
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.state import decide, effects
+from diagevo.memory.state.configured import settings_of
+from diagevo.memory.state.effects import require, unsettled
+from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node, Round, Stage
+
+__all__ = [
+    "Cause",
+    "KnownCause",
+    "MemoryState",
+    "Node",
+    "Round",
+    "Stage",
+    "advance",
+    "apply",
+    "unsettled",
+]
+
+STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
+"""The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""
+
+
+def apply(state: MemoryState, fact: Fact) -> MemoryState:
+    """The state after one event; `state` itself is left as it was."""
+    return advance(state.copy(), fact)
+
+
+def advance(state: MemoryState, fact: Fact) -> MemoryState:
+    """Change `state` by one event and return it: `apply` for a state that nobody else holds."""
+    return fold(state, (fact,))
+
+
+def fold(state: MemoryState, facts: Iterable[Fact]) -> MemoryState:
+    """Change `state` by events in order and return it: one loop, because replays are long."""
+    effect_of = _IN_ROUND.get
+    for fact in facts:
+        now, effect = state.open, effect_of(fact.type)
+        try:
+            if now is None or effect is None:
+                _between_rounds(state, fact)
+            elif fact.round != now.number:
+                raise InconsistentError(f"it says round {fact.round}, the open round is {now.number}")
+            else:
+                effect(state, now, fact)
+        except _REFUSED as error:
+            where = f"#{fact.position} {fact.type} {fact.event_id}"
+            raise InconsistentError(f"{where}: {_why_refused(error)}") from error
+        state.sequence = fact.sequence
+        state.position = fact.position
+    return state
+
+
+_REFUSED = (InconsistentError, LookupError, ArithmeticError, ValueError, TypeError, AttributeError)
+"""What an event raises that does not follow: a log may hold anything that was hashed."""
+
+
+def _why_refused(error: Exception) -> str:
+    if isinstance(error, InconsistentError):
+        return error.args[0]
+    if isinstance(error, KeyError):
+        return f"names {error}, which the run does not have"
+    return f"cannot be: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+
+
+def _between_rounds(state: MemoryState, fact: Fact) -> None:
+    match fact.type:
+        case "CheckpointEvaluated":
+            pass  # a measurement of any round
+        case "RoundOpened" | "RunConfigured" if state.open is not None:
+            raise InconsistentError(f"round {state.open.number} is open")
+        case "RoundOpened":
+            _opened(state, fact.event, fact)
+        case "RunConfigured":
+            _configured(state, fact.event)
+        case _ if fact.type in _IN_ROUND:
+            raise InconsistentError("no round is open")
+        case _:
+            raise InconsistentError("this version does not know such an event")
+
+
+def _configured(state: MemoryState, event) -> None:
+    state.config = event.config
+    state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
+    state.configurations = event.number
+    state.settings = settings_of(event.config)
+    state.epsilon = next_epsilon(state.settings, state.failures, state.reference_failures)
+
+
+def _opened(state: MemoryState, event, fact: Fact) -> None:
+    require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
+    expected = decide.opening(state, event.seed)
+    given = [(w.cause_id, w.frequency) for w in event.weights]
+    require(
+        given == [(w.cause_id, w.frequency) for w in expected.weights], "its weights are not those committed"
+    )
+    require(
+        (event.epsilon, event.failures, event.reference_failures, event.k)
+        == (expected.epsilon, expected.failures, expected.reference_failures, expected.k),
+        f"ε is {event.epsilon}, committed was {expected.epsilon}",
+    )
+    state.open = Round(
+        fact.round, state.epsilon, event.seed, fact.sequence, state.causes.copy(), state.nodes.copy()
+    )
+
+
+def _stage_started(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    before = now.stages.get(event.stage)
+    require(
+        before is None or before.status == "abandoned", f"stage {event.stage} is {before and before.status}"
+    )
+    attempt = 1 if before is None else before.attempt + 1
+    require(event.attempt == attempt, f"attempt {event.attempt} where {attempt} comes next")
+    for name, stage in now.stages.items():
+        if stage.status == "running" and (event.stage, name) != ("diagnosis", "solver"):
+            raise InconsistentError(f"stage {name} is under way")
+    if event.stage in STAGES:
+        late = [s for s in STAGES[STAGES.index(event.stage) + 1 :] if s in now.stages]
+        require(not late, f"stage {late} began before it")
+    now.stages[event.stage] = Stage("running", event.attempt)
+
+
+def _running(now: Round, event) -> Stage:
+    stage = now.stages.get(event.stage)
+    if stage is None or stage.status != "running" or stage.attempt != event.attempt:
+        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
+    return stage
+
+
+def _stage_completed(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    _running(now, event)
+    artifacts = tuple((a.path, a.sha256) for a in event.artifacts)
+    now.stages[event.stage] = Stage("completed", event.attempt, artifacts)
+
+
+def _stage_abandoned(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    _running(now, event)
+    now.stages[event.stage] = Stage("abandoned", event.attempt, (), event.after_step)
+    # A restart at an earlier step than the last one plays those steps again, whoever saw them first.
+    void = [f for f, o in now.failures.items() if o.stage == event.stage and o.step > event.after_step]
+    for failure_id in void:
+        del now.failures[failure_id]
+        now.diagnoses.pop(failure_id, None)
+
+
+def _committed(state: MemoryState, now: Round, fact: Fact) -> None:
+    event = fact.event
+    require(now.expected is None, f"the reactivation of {now.expected} is missing")
+    require(not now.merging, "a merge that was decided is missing")
+    waiting = unsettled(now)
+    require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")
+    due = {cause_id for cause_id, tally in now.tallies.items() if reaches(tally, state.settings)}
+    require(due == now.promoted, f"the votes promote {sorted(due)}, recorded are {sorted(now.promoted)}")
+    for cause in state.causes.values():
+        right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
+        require(right, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
+    expected = decide.commitment(state)
+    for name in type(expected).model_fields:
+        given, right = getattr(event, name, None), getattr(expected, name)
+        require(name == "type" or given == right, f"{name} is {given}, the events give {right}")
+    state.round = now.number
+    state.failures = expected.failures
+    state.reference_round, state.reference_failures = expected.reference_round, expected.reference_failures
+    state.epsilon = Fraction(expected.epsilon_next)
+    state.open = None
+
+
+_IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact], None]] = {
+    "StageStarted": _stage_started,
+    "StageCompleted": _stage_completed,
+    "StageAbandoned": _stage_abandoned,
+    "CandidateScored": effects.scored,
+    "CausePromoted": effects.promoted,
+    "FailureObserved": effects.observed,
+    "FailureDiagnosed": effects.diagnosed,
+    "DuplicateJudged": effects.judged,
+    "NodeAssigned": effects.assigned,
+    "NodeCreated": effects.node_created,
+    "CauseCreated": effects.cause_created,
+    "CauseMatched": effects.matched,
+    "CauseReactivated": effects.reactivated,
+    "NodePairJudged": effects.pair_judged,
+    "NodesMerged": effects.merged,
+    "RoundCommitted": _committed,
+}
+"""What an event does while a round is open."""

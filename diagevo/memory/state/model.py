@@ -1,0 +1,246 @@
+"""The values of the memory: causes, nodes, the open round, the state. Plain data; what changes it is
+`state.py`.
+
+Values are frozen and replaced, so that copying a state copies only its dictionaries.
+"""
+
+import hashlib
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any, Literal
+
+import msgspec
+
+from diagevo.equations.schedule import reference
+from diagevo.equations.settings import Settings, Stitching
+from diagevo.equations.states import Tally
+from diagevo.memory.events import CauseState, Mode
+from diagevo.memory.state.configured import settings_of
+from diagevo.memory.state.schedule import Schedule, ScheduledCause
+
+_json = msgspec.json.Encoder(order="sorted", enc_hook=str)
+
+
+class Cause(msgspec.Struct, frozen=True, gc=False):
+    """An error cause e = (d, h, s, f) of Equation 4; its vector h is kept by the text (`vectors.py`).
+    `promotion` is the event_id of its last promotion."""
+
+    cause_id: str
+    number: int
+    description: str
+    node_id: str
+    state: CauseState
+    frequency: int
+    created_round: int
+    failure_id: str
+    promotion: str | None = None
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A skill node and its causes, in the order in which they came."""
+
+    node_id: str
+    number: int
+    label: str
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCause:
+    """A cause as a diagnostician is shown it."""
+
+    cause_id: str
+    state: CauseState
+    description: str
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """The latest attempt of a stage of the open round. `artifacts` are (path, sha256)."""
+
+    status: Literal["running", "completed", "abandoned"]
+    attempt: int
+    artifacts: tuple[tuple[str, str], ...] = ()
+    after_step: int | None = None
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """What the memory keeps of a scored candidate while its round is open."""
+
+    mode: Mode
+    cause_id: str | None
+    stitched_cause_id: str | None
+    verdict: str
+    event_id: str
+
+
+class Observation(msgspec.Struct, frozen=True, gc=False):
+    """A valid failure of the open round: FailureObserved without its id."""
+
+    question_id: str
+    stage: str
+    attempt: int
+    step: int
+    trajectory: str
+    reference: str
+
+
+class Diagnosis(msgspec.Struct, frozen=True, gc=False):
+    """The latest diagnosis of a failure."""
+
+    attempt: int
+    asked: int
+    verdict: str
+    cause_id: str | None
+    description: str | None
+
+
+class Judged(msgspec.Struct, frozen=True, gc=False):
+    """DuplicateJudged: whether, and of which cause."""
+
+    duplicate: bool
+    cause_id: str | None
+
+
+class Assigned(msgspec.Struct, frozen=True, gc=False):
+    """NodeAssigned: an existing node, or the label of a new one."""
+
+    node_id: str | None
+    new_label: str | None
+
+
+@dataclass(slots=True)
+class Round:
+    """The round under way. Everything here is forgotten at its commit; the log keeps it."""
+
+    number: int
+    epsilon: Fraction
+    seed: int
+    first_sequence: int
+    causes: dict[str, Cause]
+    """As committed in the round before."""
+    nodes: dict[str, Node]
+    """As committed in the round before."""
+    stages: dict[str, Stage] = field(default_factory=dict)
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    promoted: set[str] = field(default_factory=set)
+    failures: dict[str, Observation] = field(default_factory=dict)
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
+    judged: dict[str, Judged] = field(default_factory=dict)
+    assigned: dict[str, Assigned] = field(default_factory=dict)
+    settled: set[str] = field(default_factory=set)
+    reactivated: set[str] = field(default_factory=set)
+    created: set[str] = field(default_factory=set)
+    merging: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    """Pairs judged to be one, not yet merged, with their new label."""
+    expected: str | None = None
+    """What must come next: the reactivation of this cause."""
+
+    def copy(self) -> "Round":
+        copied = Round(*(getattr(self, f.name) for f in fields(Round)))
+        for f in fields(Round):
+            value = getattr(self, f.name)
+            if isinstance(value, dict | set):
+                setattr(copied, f.name, value.copy())
+        return copied
+
+
+@dataclass(slots=True)
+class MemoryState:
+    """Equation 4: M = (V, E, a), the nodes, the causes and each cause's node, as the fold of a run's events;
+    with the open round, and what the schedule needs."""
+
+    run_id: str
+    sequence: int = 0
+    position: int = 0
+    config: dict[str, Any] | None = None
+    embedder: tuple[str, int, str] | None = None
+    """Name, dimension and revision."""
+    configurations: int = 0
+    settings: Settings = field(default_factory=lambda: settings_of({}))
+    round: int = 0
+    """The last committed round."""
+    failures: int = 0
+    """F of that round."""
+    reference_round: int | None = None
+    reference_failures: int | None = None
+    epsilon: Fraction = Fraction(1)
+    """ε of the next round, as committed."""
+    causes: dict[str, Cause] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    absorbed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Merged nodes: their survivor, and the label they had."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Node pairs that were judged to be two, with a fingerprint of their contents."""
+    next_cause: int = 1
+    next_node: int = 1
+    open: Round | None = None
+
+    def copy(self) -> "MemoryState":
+        copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
+        for name in ("causes", "nodes", "absorbed", "refused"):
+            setattr(copied, name, getattr(self, name).copy())
+        copied.open = None if self.open is None else self.open.copy()
+        return copied
+
+    def active(self) -> list[Cause]:
+        """Active causes in order of number."""
+        return [c for c in self.causes.values() if c.state == "active"]
+
+    def mastered(self) -> list[Cause]:
+        """Mastered causes in order of number."""
+        return [c for c in self.causes.values() if c.state == "mastered"]
+
+    @property
+    def current_failures(self) -> int:
+        """F of the causes as they are now, committed or not."""
+        return sum(c.frequency for c in self.causes.values() if c.state == "active")
+
+    def reference(self, failures: int) -> tuple[int | None, int | None]:
+        """The round of F₁ and F₁ itself, were F `failures` when the open round is committed."""
+        found = reference(self.reference_failures, failures)
+        if found == self.reference_failures:
+            return self.reference_round, found
+        return (self.open.number if self.open else self.round), found
+
+    def next_schedule(self) -> Schedule:
+        """The schedule of the round after the last committed one."""
+        return schedule_of(self.round + 1, self.epsilon, self.causes, self.nodes, self.settings.stitching)
+
+    def open_schedule(self) -> Schedule | None:
+        """The schedule of the open round, with the memory as committed before it."""
+        if self.open is None:
+            return None
+        now = self.open
+        return schedule_of(now.number, now.epsilon, now.causes, now.nodes, self.settings.stitching)
+
+    def hash(self, reference_round: int | None, reference_failures: int | None) -> str:
+        """SHA-256 over causes, nodes and the reference: equal exactly where the memories are equal."""
+        content = (
+            reference_round,
+            reference_failures,
+            [(c.cause_id, c.description, c.node_id, c.state, c.frequency) for c in self.causes.values()],
+            [(n.node_id, n.label, n.causes) for n in self.nodes.values()],
+        )
+        return hashlib.sha256(_json.encode(content)).hexdigest()
+
+    def pair(self, a: str, b: str) -> tuple[str, str]:
+        """Two nodes, the lower number first."""
+        return (a, b) if self.nodes[a].number < self.nodes[b].number else (b, a)
+
+    def fingerprint(self, a: str, b: str) -> str:
+        """Of the contents of two nodes: labels and members."""
+        content = [(n.label, n.causes) for n in (self.nodes[a], self.nodes[b])]
+        return hashlib.sha256(_json.encode(content)).hexdigest()
+
+
+def schedule_of(
+    round_: int, epsilon: Fraction, causes: dict[str, Cause], nodes: dict[str, Node], stitching: Stitching
+) -> Schedule:
+    scheduled = tuple(
+        ScheduledCause(
+            c.cause_id, c.description, c.node_id, nodes[c.node_id].label, c.state == "mastered", c.frequency
+        )
+        for c in causes.values()
+    )
+    return Schedule(round_, epsilon, scheduled, stitching)

@@ -1,0 +1,247 @@
+"""Projections and snapshots: written with each commit, read for speed, disposable. Also how a state is
+loaded."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from sqlalchemy import Connection, delete, insert, select
+
+from diagevo.equations.settings import Settings
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
+from diagevo.memory.state.fold import fold
+from diagevo.memory.state.model import Cause, MemoryState, Node, Round
+
+CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
+HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
+VERSION = 1
+"""Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
+
+
+class _Committed(msgspec.Struct, array_like=True):
+    """A MemoryState between rounds."""
+
+    run_id: str
+    sequence: int
+    position: int
+    config: dict | None
+    embedder: tuple[str, int, str] | None
+    configurations: int
+    settings: Settings
+    round: int
+    failures: int
+    reference_round: int | None
+    reference_failures: int | None
+    epsilon: str
+    causes: list[Cause]
+    nodes: list[Node]
+    absorbed: dict[str, tuple[str, str]]
+    refused: dict[str, str]
+    next_cause: int
+    next_node: int
+
+
+def _fraction(kind: type, value: str):
+    return kind(value)
+
+
+_encode = msgspec.json.Encoder(enc_hook=str, order="deterministic").encode
+_decode = msgspec.json.Decoder(_Committed, dec_hook=_fraction).decode
+
+
+def to_bytes(state: MemoryState) -> bytes:
+    """A state between rounds as bytes."""
+    assert state.open is None
+    doc = _Committed(
+        state.run_id,
+        state.sequence,
+        state.position,
+        state.config,
+        state.embedder,
+        state.configurations,
+        state.settings,
+        state.round,
+        state.failures,
+        state.reference_round,
+        state.reference_failures,
+        str(state.epsilon),
+        list(state.causes.values()),
+        list(state.nodes.values()),
+        state.absorbed,
+        state.refused,
+        state.next_cause,
+        state.next_node,
+    )
+    return _encode(doc)
+
+
+def from_bytes(content: bytes) -> MemoryState:
+    """The state of `to_bytes`. Raises msgspec.MsgspecError, TypeError, ValueError or ArithmeticError where
+    the bytes are no state."""
+    doc = _decode(content)
+    return MemoryState(
+        doc.run_id,
+        doc.sequence,
+        doc.position,
+        doc.config,
+        doc.embedder,
+        doc.configurations,
+        doc.settings,
+        doc.round,
+        doc.failures,
+        doc.reference_round,
+        doc.reference_failures,
+        _fraction(type(doc.settings.k), doc.epsilon),
+        {c.cause_id: c for c in doc.causes},
+        {n.node_id: n for n in doc.nodes},
+        doc.absorbed,
+        doc.refused,
+        doc.next_cause,
+        doc.next_node,
+    )
+
+
+def load(
+    log: Log, run_id: str, *, round: int | None = None, sequence: int | None = None, snapshots: bool = True
+) -> MemoryState:
+    """The fold of a run: as of its last event, as of the commit of `round`, or after event `sequence`.
+
+    With `snapshots` it starts from the nearest one; without, from the first event. The caller sees whether
+    the commit of `round` was there: `state.round`.
+    """
+    state = None
+    if snapshots:
+        state = _snapshot(log, run_id, round, sequence)
+    if state is None:
+        state = MemoryState(run_id)
+    if round is not None and state.round == round:
+        return state
+    facts = log.facts(run_id, after=state.sequence, until=sequence)
+    return fold(state, facts if round is None else _until_commit(facts, round))
+
+
+def _until_commit(facts: Iterable[Fact], round: int) -> Iterator[Fact]:
+    for fact in facts:
+        yield fact
+        if fact.type == "RoundCommitted" and fact.round == round:
+            return
+
+
+def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) -> MemoryState | None:
+    query = select(SNAPSHOT.c.state, SNAPSHOT.c.state_hash).where(
+        SNAPSHOT.c.run_id == run_id, SNAPSHOT.c.version == VERSION
+    )
+    if round is not None:
+        query = query.where(SNAPSHOT.c.round <= round)
+    if sequence is not None:
+        query = query.where(SNAPSHOT.c.sequence <= sequence)
+    with log.database.read() as connection:
+        row = connection.execute(query.order_by(SNAPSHOT.c.round.desc()).limit(1)).one_or_none()
+    if row is None:
+        return None
+    try:
+        state = from_bytes(row.state)
+    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
+        return None  # disposable: the events have it all
+    return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
+
+
+def write(connection: Connection, state: MemoryState, closed: Round, committed_at: str) -> None:
+    """Projection rows and snapshot of a commit that `state` has just made; `closed` is its round."""
+    run_id = state.run_id
+    for projection in (CAUSE, NODE):
+        connection.execute(delete(projection).where(projection.c.run_id == run_id))
+    for projection in (HISTORY, ROUND, SNAPSHOT):
+        connection.execute(
+            delete(projection).where(projection.c.run_id == run_id, projection.c.round == closed.number)
+        )
+    for target, rows in (
+        (CAUSE, cause_rows(state)),
+        (NODE, node_rows(state)),
+        (HISTORY, history_rows(state)),
+        (ROUND, [round_row(state, closed, committed_at)]),
+        (SNAPSHOT, [snapshot_row(state)]),
+    ):
+        if rows:
+            connection.execute(insert(target), rows)
+
+
+def cause_rows(state: MemoryState) -> list[dict]:
+    return [
+        {
+            "run_id": state.run_id,
+            "cause_id": c.cause_id,
+            "number": c.number,
+            "description": c.description,
+            "node_id": c.node_id,
+            "state": c.state,
+            "frequency": c.frequency,
+            "created_round": c.created_round,
+        }
+        for c in state.causes.values()
+    ]
+
+
+def node_rows(state: MemoryState) -> list[dict]:
+    living = [(n.node_id, n.number, n.label, None) for n in state.nodes.values()]
+    gone = [(n, int(n[1:]), label, survivor) for n, (survivor, label) in state.absorbed.items()]
+    names = ("node_id", "number", "label", "absorbed_by")
+    return [{"run_id": state.run_id, **dict(zip(names, row, strict=True))} for row in (*living, *gone)]
+
+
+def history_rows(state: MemoryState) -> list[dict]:
+    p = state.next_schedule().probabilities
+    return [
+        {
+            "run_id": state.run_id,
+            "round": state.round,
+            "cause_id": c.cause_id,
+            "node_id": c.node_id,
+            "node_label": state.nodes[c.node_id].label,
+            "description": c.description,
+            "state": c.state,
+            "frequency": c.frequency,
+            "probability": str(p[c.cause_id]) if c.cause_id in p else None,
+        }
+        for c in state.causes.values()
+    ]
+
+
+def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict:
+    active = len(state.active())
+    return {
+        "run_id": state.run_id,
+        "round": closed.number,
+        "first_sequence": closed.first_sequence,
+        "last_sequence": state.sequence,
+        "position": state.position,
+        "failures": state.failures,
+        "reference_round": state.reference_round,
+        "reference_failures": state.reference_failures,
+        "epsilon_next": str(state.epsilon),
+        "epsilon_next_value": float(state.epsilon),
+        "active": active,
+        "mastered": len(state.causes) - active,
+        "nodes": len(state.nodes),
+        "candidates": len(closed.candidates),
+        "kept": sum(c.verdict == "kept" for c in closed.candidates.values()),
+        "observed": len(closed.failures),
+        "promoted": len(closed.promoted),
+        "reactivated": len(closed.reactivated),
+        "created": len(closed.created),
+        "state_hash": state.hash(state.reference_round, state.reference_failures),
+        "committed_at": committed_at,
+    }
+
+
+def snapshot_row(state: MemoryState) -> dict:
+    return {
+        "run_id": state.run_id,
+        "round": state.round,
+        "sequence": state.sequence,
+        "position": state.position,
+        "version": VERSION,
+        "state_hash": state.hash(state.reference_round, state.reference_failures),
+        "state": to_bytes(state),
+    }

@@ -1,0 +1,1 @@
+"""Logs carried somewhere else: bundles, forks, backups, and projections made again."""

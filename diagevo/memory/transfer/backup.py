@@ -1,0 +1,408 @@
+"""Copies of a whole database, taken while it is written to, and put back; never over a live run.
+
+A backup is an SQLite file, whatever the database is: of SQLite by its online backup, of PostgreSQL as a
+copy of every row in one consistent view, positions and hashes kept, so that `memory verify` holds on it as
+it stands.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, select
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.log import heads, reader
+from diagevo.memory.log.database import Database, readable
+from diagevo.memory.log.lease import Holder
+from diagevo.memory.log.location import shown
+from diagevo.memory.log.log import LOG, RUN, Log
+from diagevo.memory.log.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
+from diagevo.memory.opening import runs_folder
+from diagevo.private import private_file, private_folder
+
+PAGE = 1000
+ONE_FILE = "PRAGMA journal_mode = DELETE"
+"""A file in WAL mode has companions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A backup that was written."""
+
+    file: Path
+    bytes: int
+    runs: tuple[str, ...]
+    position: int
+    """The last position in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a restore did. `aside`: files that were moved out of the way, never deleted."""
+
+    runs: tuple[str, ...]
+    position: int
+    aside: tuple[Path, ...]
+
+
+def backup(database: Database, target: Path) -> Backup:
+    """Write a backup to a new file, checked before it gets its name. Raises StoreError, ConfigError."""
+    if target.exists():
+        raise ConfigError(f"{target} exists", hint="name a new file: a backup never replaces one")
+    part = target.with_name(target.name + ".part")
+    try:
+        private_folder(target.parent)
+        part.unlink(missing_ok=True)
+        private_file(part)  # says why where it cannot be made; SQLite would not
+        if database.dialect == "sqlite":
+            _copy_sqlite(database, part)
+        else:
+            _copy_to_sqlite(database, part)
+        called = str(database.file or shown(database.url))
+        runs, position = _checked(part, called, "see what is wrong: diagevo db check; or name another: --db")
+        size = part.stat().st_size
+        os.replace(part, target)
+    except OSError as error:
+        raise StoreError(
+            f"the backup {target} cannot be written: {error.strerror}",
+            hint="name a file in a folder that you may write to and that has room",
+        ) from error
+    finally:
+        _discard(part)
+    return Backup(target, size, runs, position)
+
+
+def _discard(part: Path) -> None:
+    """Remove what is left of a file that was never finished, if it can be."""
+    with suppress(OSError):
+        part.unlink()
+
+
+def _readable(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(readable(path), uri=True)
+
+
+def _copy_sqlite(database: Database, target: Path) -> None:
+    assert database.file is not None
+    refuse_missing(database)
+    try:
+        with closing(_readable(database.file)) as source, closing(sqlite3.connect(target)) as copy:
+            source.backup(copy, pages=2000)
+            copy.execute(ONE_FILE)
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"{database.file} cannot be backed up: {error}",
+            hint=f"see whether it is whole: diagevo db check; a copy needs room in {target.parent}",
+        ) from error
+
+
+def _copy_to_sqlite(database: Database, target: Path) -> None:
+    copy = Database(str(target))
+    try:
+        prepare(copy, create=True)
+        with database.read() as source, copy.write() as connection:
+            _copy_rows(source, connection)
+    finally:
+        copy.close()
+    with closing(sqlite3.connect(target)) as file:
+        file.execute(ONE_FILE)
+
+
+def _copy_rows(source: Connection, target: Connection) -> None:
+    """Every row of every table. The target was just migrated: its `log` has the one row of an empty log."""
+    target.execute(delete(LOG))
+    for name in sorted(inspect(source).get_table_names()):
+        if name == "alembic_version":
+            continue
+        rows_of = Table(name, MetaData(), autoload_with=source, resolve_fks=False)
+        into = Table(name, MetaData(), autoload_with=target, resolve_fks=False)
+        result = source.execution_options(yield_per=PAGE).execute(select(rows_of))
+        for rows in result.mappings().partitions(PAGE):
+            target.execute(insert(into), [dict(row) for row in rows])
+
+
+def _checked(path: Path, called: str, hint: str) -> tuple[tuple[str, ...], int]:
+    """Runs and last position of a whole DiagEvo database. Raises StoreError where the file is none."""
+    try:
+        with closing(_readable(path)) as file:
+            said = file.execute("PRAGMA integrity_check").fetchone()[0]
+            known = file.execute("SELECT count(*) FROM sqlite_master WHERE name = 'event'").fetchone()[0]
+        if said == "ok" and known:
+            return contents(path)
+    except sqlite3.Error as error:
+        raise StoreError(f"{called} is no whole database: {error}", hint=hint) from error
+    what = f"is damaged: {said}" if said != "ok" else "holds no DiagEvo log"
+    raise StoreError(f"{called} {what}", hint=hint)
+
+
+def contents(path: Path) -> tuple[tuple[str, ...], int]:
+    """Runs and last position of an SQLite file."""
+    with closing(_readable(path)) as file:
+        runs = file.execute(
+            "SELECT run_id FROM run WHERE sequence > 0 ORDER BY created_at, run_id"
+        ).fetchall()
+        position = file.execute("SELECT position FROM log").fetchone()[0]
+    return tuple(run for (run,) in runs), position
+
+
+def _runs_of(database: Database) -> tuple[str, ...]:
+    """Runs of a database that is about to be replaced; none of a file that cannot tell."""
+    if database.file is None or not database.file.exists():
+        return ()
+    try:
+        return contents(database.file)[0]
+    except sqlite3.DatabaseError:
+        return ()
+
+
+def live_runs(database: Database) -> dict[str, str]:
+    """Runs whose writer is known to run, or may run on another machine, with its name."""
+    found = _holders(database)
+    live = {}
+    for run_id, holder in found:
+        known = Holder.parse(holder)
+        if known.runs() is not False:
+            live[run_id] = known.where()
+    return live
+
+
+def _holders(database: Database) -> list[tuple[str, str]]:
+    """(run, holder). A file that is too damaged to tell has no writer."""
+    if database.file is not None:
+        try:
+            with closing(_readable(database.file)) as file:
+                return file.execute("SELECT run_id, holder FROM run WHERE holder IS NOT NULL").fetchall()
+        except sqlite3.DatabaseError:
+            return []
+    with database.read() as connection:
+        query = select(RUN.c.run_id, RUN.c.holder).where(RUN.c.holder.is_not(None))
+        return [(run_id, holder) for run_id, holder in connection.execute(query).tuples()]
+
+
+def restore(file: Path, database: Database, *, replace: bool = False, root: Path | None = None) -> Restored:
+    """Put a backup in the place of `database`.
+
+    An existing SQLite file needs `replace`, and is moved aside, not deleted; PostgreSQL must be empty.
+    Refused while any run of the database has a live writer. Chain heads of commits that the backup does not
+    have are moved aside too, or `memory verify` would miss those commits.
+    """
+    if not file.exists():
+        raise ConfigError(f"there is no backup at {file}", hint="name one that diagevo db backup wrote")
+    refuse_folder(database)
+    runs, position = _checked(file, str(file), "name another backup: a file that diagevo db backup wrote")
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    aside: list[Path] = []
+    before = _runs_of(database)
+    if database.dialect == "sqlite":
+        aside += _restore_file(file, database, replace, stamp)
+    else:
+        _restore_postgres(file, database)
+    aside += _trim_heads(database, dict.fromkeys((*runs, *before)), runs_folder(database, root), stamp)
+    return Restored(runs, position, tuple(aside))
+
+
+def _refuse_live(database: Database) -> None:
+    live = live_runs(database)
+    if live:
+        run_id, holder = next(iter(live.items()))
+        raise StoreError(
+            f"run {run_id} is being written by {holder}", hint="stop it before restoring over it"
+        )
+
+
+def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> list[Path]:
+    target = database.file
+    assert target is not None
+    aside: list[Path] = []
+    part = target.with_name(target.name + ".restoring")
+    try:
+        private_folder(target.parent)
+        part.unlink(missing_ok=True)
+        private_file(part)
+        with closing(_readable(file)) as source, closing(sqlite3.connect(part)) as copy:
+            source.backup(copy)
+        with _alone(database, replace):
+            if target.exists():
+                old = target.with_name(f"{target.name}.before-restore-{stamp}")
+                os.replace(target, old)
+                aside.append(old)
+                for companion in ("-wal", "-shm"):
+                    Path(f"{target}{companion}").unlink(missing_ok=True)
+            os.replace(part, target)
+    except (OSError, sqlite3.Error) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise StoreError(
+            f"{target} cannot be written: {said}",
+            hint="name a place that you may write to and that has room: --db FILE",
+        ) from error
+    finally:
+        _discard(part)
+    return aside
+
+
+@contextmanager
+def _alone(database: Database, replace: bool) -> Iterator[None]:
+    """Nobody writes to the old file meanwhile, and its journal is inside it."""
+    target = database.file
+    assert target is not None
+    if not target.exists():
+        yield
+        return
+    if not replace:
+        raise ConfigError(f"{target} exists", hint="to put it aside and restore: --replace")
+    try:
+        _refuse_live(database)
+        database.close()
+        with closing(sqlite3.connect(target, timeout=5)) as old:
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            old.execute(ONE_FILE)
+            yield
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            raise StoreError(f"{target} is in use", hint="stop what reads or writes it") from error
+        yield  # a damaged file is what a restore is for
+
+
+def _restore_postgres(file: Path, database: Database) -> None:
+    source = Database(str(file))
+    try:
+        with database.read() as connection:
+            names = inspect(connection).get_table_names()
+        if names:
+            raise StoreError(
+                f"{shown(database.url)} is not empty", hint="restore into a new PostgreSQL database"
+            )
+        with source.read() as connection:
+            found = revision(connection)
+        if found != HEAD:
+            raise StoreError(
+                f"{file} is at revision {found}, PostgreSQL takes {HEAD}", hint="upgrade it first"
+            )
+        upgrade(database)
+        with source.read() as rows, database.write() as connection:
+            _copy_rows(rows, connection)
+    finally:
+        source.close()
+
+
+def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:
+    """Keep the chain heads that the restored database has; the old file stays beside."""
+    aside = []
+    log = Log(database)
+    for run_id in runs:
+        folder = root / run_id
+        lines = heads.read(folder / heads.NAME).heads
+        last = log.head(run_id).sequence
+        if all(line.sequence <= last for line in lines):
+            continue
+        old = folder / f"{heads.NAME}.before-restore-{stamp}"
+        try:
+            os.replace(folder / heads.NAME, old)
+        except OSError as error:
+            raise StoreError(
+                f"the database is restored, but {folder / heads.NAME} names rounds that it does not have, and"
+                f" cannot be moved aside: {error.strerror}",
+                hint="move it aside yourself (chattr -a first, where it may only be added to)",
+            ) from error
+        aside.append(old)
+        for line in lines:
+            if line.sequence <= last:
+                heads.append(folder, line)
+    return aside
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+TRIGGERS = {
+    "sqlite": ("event_no_delete", "event_no_replace", "event_no_update"),
+    "postgresql": ("event_no_truncate", "event_no_update"),
+}
+
+
+def check(database: Database) -> list[Finding]:
+    """Revision, triggers, integrity, positions and heads of a database. Nothing is changed."""
+    with database.read() as connection:
+        found = revision(connection)
+        findings = [Finding("revision", found == HEAD, f"{found or 'none'}, this version expects {HEAD}")]
+        if found is None:
+            return findings
+        findings.append(triggers(connection, database.dialect))
+        findings.append(integrity(connection, database.dialect))
+        findings += _counts(connection)
+        if database.dialect == "postgresql":
+            findings.append(_reader(connection))
+    return findings
+
+
+def triggers(connection: Connection, dialect: str) -> Finding:
+    wanted = TRIGGERS[dialect]
+    if dialect == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'event'"
+    else:
+        query = (
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'event'::regclass"
+            " AND NOT tgisinternal AND tgenabled = 'A'"  # others pass over what a replica does
+        )
+    present = {row[0] for row in connection.exec_driver_sql(query)}
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        return Finding("triggers", False, f"missing or off: {', '.join(missing)}; the log can be changed")
+    return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
+
+
+def integrity(connection: Connection, dialect: str) -> Finding:
+    if dialect != "sqlite":
+        return Finding(
+            "integrity", True, "PostgreSQL checks its pages itself; contents: diagevo memory verify"
+        )
+    said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+
+
+def _reader(connection: Connection) -> Finding:
+    """With whose rights `memory query` runs a statement."""
+    found = reader.owner(connection)
+    if found is None:
+        return Finding("reader", False, "the functions that read are missing: diagevo db upgrade")
+    role, everywhere = found
+    if role == reader.ROLE and not everywhere:
+        return Finding("reader", True, f"queries run as {role}, which can only read")
+    mend = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
+    rights = "a superuser's: its functions can do anything" if everywhere else f"those of {role}"
+    return Finding("reader", not everywhere, f"a query's rights are {rights}; {mend}")
+
+
+def _counts(connection: Connection) -> Iterator[Finding]:
+    def scalar(sql: str) -> Any:
+        return connection.exec_driver_sql(sql).scalar_one()
+
+    given = scalar("SELECT position FROM log")
+    count, last = scalar("SELECT count(*) FROM event"), scalar("SELECT coalesce(max(position), 0) FROM event")
+    detail = f"{given} given, {count} there, the last at {last}"
+    yield Finding("positions", given == count == last, detail)
+    wrong = [
+        row[0]
+        for row in connection.exec_driver_sql(
+            "SELECT run.run_id FROM run LEFT JOIN event ON event.run_id = run.run_id"
+            " AND event.sequence = run.sequence WHERE run.sequence > 0"
+            " AND (event.hash IS NULL OR event.hash <> run.hash)"
+        )
+    ]
+    runs = scalar("SELECT count(*) FROM run WHERE sequence > 0")
+    detail = (
+        f"{runs} run(s) end where their last event is" if not wrong else f"not at the last event: {wrong}"
+    )
+    yield Finding("heads", not wrong, detail)

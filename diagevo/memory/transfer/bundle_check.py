@@ -1,0 +1,144 @@
+"""What a bundle's events say, and whether its other files agree. Nothing of a bundle is believed before."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from diagevo.errors import DiagEvoError, StoreError
+from diagevo.memory.audit.seen import Seen
+from diagevo.memory.events import RunConfigured
+from diagevo.memory.events.decode import light
+from diagevo.memory.events.records import GENESIS, Recorded, event_id
+from diagevo.memory.transfer.bundle_files import (
+    EXPORT_AGAIN,
+    EventRow,
+    Form,
+    ReplyRow,
+    TextRow,
+    VectorRow,
+    read_rows,
+)
+from diagevo.memory.transfer.bundle_texts import embedded, model_of, requests
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+Values = dict[str, Any]
+
+
+class Contents:
+    """The rows of a bundle, each checked as it is read. The events come first: they say what else belongs.
+
+    Every method raises StoreError at the first row that is not what was written.
+    """
+
+    def __init__(self, folder: Path, form: Form, run_id: str, rows: dict[str, int]) -> None:
+        self.folder, self._run_id, self._rows = folder, run_id, rows
+        self._form: Form = form
+        self.head, self.sequence, self.round = GENESIS, 0, 0
+        """Of the events that were read so far."""
+        self._models: dict[str, int] = {}
+        """Embedding models of the run, with the length of their vectors."""
+        self._named, self._known = Seen(), Seen()
+
+    def close(self) -> None:
+        self._named.close()
+        self._known.close()
+
+    def _read(self, kind: str) -> Iterator[Any]:
+        return read_rows(self.folder, kind, self._form, self._rows[kind])
+
+    def _refuse(self, kind: str, row: int, what: str) -> StoreError:
+        return StoreError(f"row {row} of {kind} in the bundle {self.folder} {what}", hint=EXPORT_AGAIN)
+
+    def events(self) -> Iterator[Recorded]:
+        """The events, each against its hash, its predecessor and its id."""
+        row: EventRow
+        for number, row in enumerate(self._read("events"), start=1):
+            recorded = Recorded(**msgspec.structs.asdict(row))
+            if why := self._fault(recorded, number):
+                raise StoreError(
+                    f"event {number} of the bundle {self.folder} is not what was written: {why}",
+                    hint=EXPORT_AGAIN,
+                )
+            self.head, self.sequence = recorded.hash, number
+            if recorded.type == "RoundCommitted":
+                self.round = recorded.round
+            yield recorded
+
+    def _fault(self, recorded: Recorded, number: int) -> str | None:
+        texts = [value for value in msgspec.structs.astuple(recorded) if isinstance(value, str)]
+        if any("\0" in text for text in texts) or _NUL.search(recorded.payload):
+            return "it holds a NUL, which no database keeps"
+        if recorded.hash != recorded.computed_hash:
+            return "its hash is another one's"
+        if recorded.previous_hash != self.head or recorded.sequence != number:
+            return "it does not follow the event before it"
+        if recorded.run_id != self._run_id:
+            return f"it is an event of run {recorded.run_id}"
+        try:
+            event = recorded.event
+            light(recorded.type, recorded.schema_version, recorded.payload)  # the fold's reading is stricter
+            if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
+                return "its time has no zone"
+            values = msgspec.json.decode(recorded.payload, type=Values)
+        except (DiagEvoError, ValueError, RecursionError) as error:
+            return str(error).splitlines()[0]
+        if recorded.event_id != event_id(self._run_id, recorded.round, recorded.type, event.key()):
+            return "its id is another event's"
+        if recorded.cause_id != vars(event).get("cause_id"):
+            return "its cause is not its payload's"
+        if not self._known.add(recorded.event_id):
+            return "it is there twice"
+        if isinstance(event, RunConfigured):
+            self._models[model_of(event.embedder)] = event.embedder.dimension
+        for key in requests(recorded.type, values):
+            self._named.add("\n".join(("reply", *key)))
+        for (hash_,) in embedded(recorded.type, values):
+            self._named.add(f"vector\n{hash_}")
+        return None
+
+    def texts(self) -> Iterator[Values]:
+        """The texts, each against its digest."""
+        row: TextRow
+        for number, row in enumerate(self._read("texts"), start=1):
+            if hashlib.sha256(row.content).hexdigest() != row.digest:
+                raise self._refuse("texts", number, "is not the text of its digest")
+            try:
+                row.content.decode()
+            except UnicodeDecodeError as error:
+                raise self._refuse("texts", number, "is no UTF-8") from error
+            yield self._once("texts", number, row, row.digest)
+
+    def replies(self) -> Iterator[Values]:
+        """The replies, each one that an event names."""
+        row: ReplyRow
+        for number, row in enumerate(self._read("replies"), start=1):
+            if "\n".join(("reply", row.model, row.request, row.text)) not in self._named:
+                raise self._refuse("replies", number, "is a reply that no event of the bundle names")
+            yield self._once("replies", number, row, f"{row.model}\n{row.request}")
+
+    def vectors(self) -> Iterator[Values]:
+        """The vectors, each of a model of the run and of a text that an event names, of its length and
+        finite."""
+        row: VectorRow
+        for number, row in enumerate(self._read("vectors"), start=1):
+            if row.model not in self._models or f"vector\n{row.text_hash}" not in self._named:
+                raise self._refuse("vectors", number, "is a vector that no event of the bundle asks for")
+            if not self._models[row.model]:  # a model that was never named: whatever comes first
+                self._models[row.model] = len(row.vector) // 4
+            length = self._models[row.model]
+            if not row.vector or len(row.vector) != 4 * length:
+                raise self._refuse("vectors", number, f"has {len(row.vector)} bytes, not {4 * length}")
+            if not np.isfinite(np.frombuffer(row.vector, dtype="<f4")).all():
+                raise self._refuse("vectors", number, "is not finite")
+            yield self._once("vectors", number, row, f"{row.model}\n{row.text_hash}")
+
+    def _once(self, kind: str, number: int, row: msgspec.Struct, key: str) -> Values:
+        if not self._known.add(f"{kind}\n{key}"):
+            raise self._refuse(kind, number, "is there twice")
+        return msgspec.structs.asdict(row)

@@ -1,0 +1,120 @@
+"""What the events of a run name by digest: texts, replies and vectors, each once, in a memory that stays
+small."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import msgspec
+from sqlalchemy import Column, Table, select, tuple_
+
+from diagevo.errors import StoreError
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.seen import Seen
+from diagevo.memory.events import (
+    CauseCreated,
+    DuplicateJudged,
+    Event,
+    FailureDiagnosed,
+    NodeAssigned,
+    NodeCreated,
+    NodePairJudged,
+    NodesMerged,
+    RunConfigured,
+)
+from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
+from diagevo.memory.log.vectors import VECTOR, model_of, text_hash
+
+PAGE = 400
+_DIGESTS = ("question", "reference", "trajectory")
+_EMBEDDED = {
+    "CauseCreated": "description",
+    "NodeCreated": "label",
+    "NodesMerged": "label",
+    "FailureDiagnosed": "description",
+}
+_EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
+_ASKING = (FailureDiagnosed, DuplicateJudged, NodeAssigned, NodePairJudged)
+"""Events with a call of a model."""
+_ASKING_TYPES = {event.__name__ for event in _ASKING}
+Rows = Iterator[dict[str, Any]]
+Keys = Iterator[tuple[str, ...]]
+
+
+def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
+    """(name, rows) of each file beside the events. One pass over the events for each."""
+    keys = [REPLY.c.model, REPLY.c.request, REPLY.c.text]
+    yield "replies", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
+    yield "texts", _right(_rows(history, ARTIFACT, [ARTIFACT.c.digest], _named(history, as_of, (), _digests)))
+    configured = history.events(RunConfigured, as_of=as_of)
+    models = sorted({model_of(expect(r, RunConfigured).embedder) for r in configured})
+    pairs = ((model, hash_) for (hash_,) in _named(history, as_of, _EMBEDDING, embedded) for model in models)
+    yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
+
+
+def _right(texts: Rows) -> Rows:
+    """Raises StoreError at a text that is not its digest's: no bundle with it could be imported."""
+    for row in texts:
+        if not is_text(row["content"], row["digest"]):
+            raise StoreError(
+                f"the text {row['digest']} was changed", hint="see: diagevo memory verify --deep"
+            )
+        yield row
+
+
+def _named(
+    history: History,
+    as_of: AsOf,
+    types: tuple[type[Event], ...],
+    named: Callable[[str, dict[str, Any]], Keys],
+) -> Keys:
+    for recorded in history.events(*types, as_of=as_of):
+        yield from named(recorded.type, msgspec.json.decode(recorded.payload))
+
+
+def _digests(type_: str, payload: dict[str, Any]) -> Keys:
+    for name in _DIGESTS:
+        digest = payload.get(name)
+        if digest is not None:
+            yield (digest,)
+    call = payload.get("call")
+    if call is not None:
+        yield from ((call[name],) for name in ("prompt", "request", "reply") if call[name] is not None)
+
+
+def requests(type_: str, payload: dict[str, Any]) -> Keys:
+    """Model, request and reply of the call that an event names, where one came."""
+    call = payload.get("call") if type_ in _ASKING_TYPES else None
+    if call is not None and call["reply"] is not None:
+        yield call["model"], call["request"], call["reply"]
+
+
+def embedded(type_: str, payload: dict[str, Any]) -> Keys:
+    """The hash of the text of an event that is embedded, where it has one."""
+    field = _EMBEDDED.get(type_)
+    text = payload.get(field) if field else None
+    if text is not None:
+        yield (text_hash(text),)
+
+
+def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Rows:
+    """The rows of `table` that are named, each once."""
+    page: list[tuple[str, ...]] = []
+    with closing(Seen()) as seen:
+        for key in named:
+            if seen.add("\n".join(key)):
+                page.append(key)
+            if len(page) == PAGE:
+                yield from _fetched(history, table, keys, page)
+                page.clear()
+        yield from _fetched(history, table, keys, page)
+
+
+def _fetched(history: History, table: Table, keys: list[Column], page: list[tuple[str, ...]]) -> Rows:
+    if not page:
+        return
+    chosen = keys[0].in_([k[0] for k in page]) if len(keys) == 1 else tuple_(*keys).in_(page)
+    with history.database.read() as connection:
+        rows = connection.execute(select(table).where(chosen).order_by(*keys)).mappings().all()
+    for row in rows:
+        yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}

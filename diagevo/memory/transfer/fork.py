@@ -1,0 +1,124 @@
+"""A new run from a committed round of another one. The old run stays as it is; nothing is ever rewound."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.events import Origin, RunConfigured, StageCompleted
+from diagevo.memory.opening import check_name, runs_folder
+from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
+from diagevo.private import private_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """The new run, and what of the old one's files it has."""
+
+    written: Written
+    origin: Origin
+    changed: tuple[str, ...]
+    """Keys of the configuration that are not the old run's."""
+    files: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Files that the old run recorded and no longer has."""
+
+
+def fork(
+    history: History,
+    round: int,
+    name: str,
+    config: Mapping[str, Any] | None = None,
+    *,
+    root: Path | None = None,
+) -> Forked:
+    """Copy a run up to the commit of `round` into the new run `name`, configured by `config` (None: as it
+    was).
+
+    The events, the new configuration with its origin, projections and snapshots are one transaction. Files
+    that completed stages recorded are linked into the new run's folder (copied where it is on another
+    disk). Raises NotFoundError for a round that is not committed, ConfigError for a bad name or another
+    embedding model, ConflictError where the new run exists.
+    """
+    check_name(name)
+    as_of = history.commit(round).as_of
+    before = history.configuration(as_of)
+    values = before.config if config is None else dict(config)
+    changed = changed_keys(before.config, values)
+    if _embedder(before.config) != _embedder(values):
+        raise ConfigError(
+            "a fork keeps the embedding model, because its thresholds and vectors belong to it",
+            hint="fork first, then: diagevo memory rebuild --embedder",
+        )
+    origin = Origin(run=history.run_id, position=as_of.position)
+    number = before.number + 1
+    configured = before.model_copy(update={"config": values, "origin": origin, "number": number})
+    with history.database.write() as connection:
+        transcript = Transcript(connection, history.log, name)
+        transcript.copy(history.events(as_of=as_of))
+        transcript.append(RunConfigured.model_validate(configured.model_dump()), round)
+        # With the configuration of a run from outside a fork is from outside too.
+        outside = history.log.imported(history.run_id) if config is None else None
+        written = transcript.finish(imported=outside)
+    folder = runs_folder(history.database, root)
+    keep_heads(folder / name, written)
+    files, missing = _link(history, as_of, folder / history.run_id, folder / name)
+    return Forked(written, origin, changed, files, missing)
+
+
+def _embedder(config: Mapping[str, Any]) -> Any:
+    role = config.get("roles", {}).get("embedder")
+    if not isinstance(role, Mapping):
+        return role
+    return {key: value for key, value in role.items() if key not in ("base_url", "api_key_env")}
+
+
+def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
+    """Dotted keys whose values differ, in order."""
+    changed: list[str] = []
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            changed += changed_keys(old, new, f"{prefix}{key}.")
+        elif old != new:
+            changed.append(f"{prefix}{key}")
+    return tuple(changed)
+
+
+def _link(
+    history: History, as_of: AsOf, source: Path, target: Path
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Recorded files into the new folder. They are written once and never changed, so a hard link is a
+    copy."""
+    files: list[str] = []
+    missing: list[str] = []
+    recorded = (expect(r, StageCompleted) for r in history.events(StageCompleted, as_of=as_of))
+    for path in dict.fromkeys(artifact.path for event in recorded for artifact in event.artifacts):
+        if not (source / path).exists():
+            missing.append(path)
+            continue
+        try:
+            _copy(source / path, target / path)
+        except OSError as error:
+            raise StoreError(f"cannot copy {source / path} to {target / path}: {error.strerror}") from error
+        files.append(path)
+    return tuple(files), tuple(missing)
+
+
+def _copy(source: Path, target: Path) -> None:
+    private_folder(target.parent)
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link_file)
+    else:
+        _link_file(str(source), str(target))
+
+
+def _link_file(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)

@@ -1,0 +1,58 @@
+"""Projections and the vector index made again: they are disposable, the log is not."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete
+
+from diagevo.memory.audit.history import History
+from diagevo.memory.events import Embedder
+from diagevo.memory.memory import Memory
+from diagevo.memory.state import projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.projection import CAUSE, NODE, ROUND, SNAPSHOT
+from diagevo.memory.state.projection import HISTORY as CAUSE_HISTORY
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """What was made again."""
+
+    rounds: int
+    embedder: Embedder
+    """The model whose vectors the run has."""
+    indexed: int
+    """Causes in the vector index; 0 where so few need none."""
+
+
+def rebuild(memory: Memory) -> Rebuilding:
+    """Projections, snapshots and the vector index of a run. Raises StoreError where another process writes to
+    it."""
+    memory.claim()
+    history = History(memory.database, memory.run_id, memory.root)
+    rounds = rebuild_projections(history)
+    indexed = memory.rebuild_index()
+    return Rebuilding(rounds, history.configuration().embedder, indexed)
+
+
+def rebuild_projections(history: History) -> int:
+    """Write every projection and snapshot of a run again, in one transaction; the number of rounds.
+
+    The log is folded from its first event. Raises InconsistentError at an event that does not follow; then
+    nothing is changed.
+    """
+    run_id, log = history.run_id, history.log
+    state = MemoryState(run_id)
+    rounds = 0
+    with history.database.write() as connection:
+        log.lock(connection)
+        times = {r.round: r.recorded_at for r in log.read(run_id, types=["RoundCommitted"])}
+        for target in (CAUSE, NODE, ROUND, CAUSE_HISTORY, SNAPSHOT):
+            connection.execute(delete(target).where(target.c.run_id == run_id))
+        for fact in log.facts(run_id):
+            closed = state.open
+            advance(state, fact)
+            if fact.type == "RoundCommitted" and closed is not None:
+                projection.write(connection, state, closed, times[state.round])
+                rounds += 1
+    return rounds

@@ -1,0 +1,165 @@
+"""Recorded events of one run written into a new one: for a fork, and for an import.
+
+Ids, positions, sequences and hashes belong to a run and are given anew; what an event says, when it was
+recorded and how events follow from each other stay. Every event is folded on the way, so that a history
+that does not hold is refused whole, and each commit's projections are written again. All of it is one
+transaction.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from sqlalchemy import Connection, update
+
+from diagevo.errors import ConflictError, InconsistentError
+from diagevo.memory.events import Event
+from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
+from diagevo.memory.log import heads
+from diagevo.memory.log.log import INSERT, LOG, RUN, Log, now
+from diagevo.memory.state import projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
+
+BATCH = 2000
+_canonical = msgspec.json.Encoder(order="sorted")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: the new run's head, and a chain head for each commit."""
+
+    run_id: str
+    events: int
+    round: int
+    position: int
+    hash: str
+    heads: tuple[heads.ChainHead, ...]
+
+
+class Transcript:
+    """Writes a new run within a transaction that the caller holds (`Database.write`)."""
+
+    def __init__(self, connection: Connection, log: Log, run_id: str) -> None:
+        """Raises ConflictError where the run exists."""
+        log.lock(connection)
+        if log.head(run_id, connection).sequence:
+            raise ConflictError(f"run {run_id} exists already", hint="give the new run another name")
+        self.connection, self.log, self.run_id = connection, log, run_id
+        self.state = MemoryState(run_id)
+        self.position = log.last_position()
+        self.hash = GENESIS
+        self.heads: list[heads.ChainHead] = []
+        self._rows: list[dict] = []
+        self._ids: dict[str, str] = {}
+        """New ids of the round under way, and of every promotion: later events may name those."""
+        self._promotions: dict[str, str] = {}
+
+    def copy(self, source: Iterable[Recorded]) -> None:
+        """Write events of another run, in their order."""
+        for recorded in source:
+            new_id = event_id(self.run_id, recorded.round, recorded.type, recorded.event.key())
+            payload = recorded.payload
+            if recorded.type == "CauseReactivated":
+                payload = self._renamed(payload)
+            causation = None if recorded.causation_id is None else self._new_id(recorded.causation_id)
+            self._ids[recorded.event_id] = new_id
+            if recorded.type == "CausePromoted":
+                self._promotions[recorded.event_id] = new_id
+            self._write(
+                Recorded(
+                    0,
+                    new_id,
+                    self.run_id,
+                    0,
+                    recorded.round,
+                    recorded.type,
+                    recorded.schema_version,
+                    recorded.cause_id,
+                    payload,
+                    causation,
+                    recorded.recorded_at,
+                    "",
+                    "",
+                )
+            )
+            if recorded.type == "RoundCommitted":
+                self._ids.clear()
+
+    def append(self, event: Event, round: int) -> None:
+        """Write an event of the new run's own."""
+        p = pending(self.run_id, round, event)
+        self._write(
+            Recorded(
+                0,
+                p.event_id,
+                self.run_id,
+                0,
+                round,
+                p.type,
+                p.schema_version,
+                p.cause_id,
+                p.payload,
+                None,
+                now(),
+                "",
+                "",
+            )
+        )
+
+    def _new_id(self, old: str) -> str:
+        new = self._ids.get(old) or self._promotions.get(old)
+        if new is None:
+            raise InconsistentError(f"event {old}, which a later event follows from, is not in its round")
+        return new
+
+    def _renamed(self, payload: str) -> str:
+        values = msgspec.json.decode(payload)
+        values["promotion"] = self._new_id(values["promotion"])
+        return _canonical.encode(values).decode()
+
+    def _write(self, r: Recorded) -> None:
+        self.position += 1
+        sequence = self.state.sequence + 1
+        moved = msgspec.structs.replace(
+            r, position=self.position, run_id=self.run_id, sequence=sequence, previous_hash=self.hash
+        )
+        row = msgspec.structs.asdict(moved)
+        row["hash"] = self.hash = hash_ = moved.computed_hash
+        self._rows.append(row)
+        if len(self._rows) >= BATCH:
+            self._flush()
+        closed = self.state.open
+        event = light(r.type, r.schema_version, r.payload)
+        advance(self.state, Fact(r.type, r.round, r.event_id, sequence, self.position, event))
+        if r.type == "RoundCommitted" and closed is not None:
+            projection.write(self.connection, self.state, closed, r.recorded_at)
+            self.heads.append(heads.ChainHead(self.state.round, sequence, self.position, hash_))
+
+    def _flush(self) -> None:
+        if self._rows:
+            self.connection.execute(INSERT, self._rows)
+            self._rows.clear()
+
+    def finish(self, imported: str | None = None) -> Written:
+        """Move the heads. After the transaction, `keep_heads` puts them outside the database.
+
+        `imported` is the head of the bundle, where the events came from outside.
+        """
+        self._flush()
+        self.connection.execute(update(LOG).where(LOG.c.id == 1).values(position=self.position))
+        head = {"sequence": self.state.sequence, "hash": self.hash, "imported": imported}
+        moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
+        if self.connection.execute(moved).rowcount == 0:
+            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
+        return Written(
+            self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
+        )
+
+
+def keep_heads(folder: Path, written: Written) -> None:
+    """The chain heads of a new run, in its folder."""
+    for head in written.heads:
+        heads.append(folder, head)

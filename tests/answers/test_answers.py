@@ -1,0 +1,121 @@
+import json
+import string
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diagevo.answers.equivalence import extract_boxed, extract_choice
+from diagevo.answers.extraction import boxed_answer
+
+CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "choice_extraction_cases.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"so \boxed{5}.", "5"),
+        (r"\boxed{1} then \boxed{2}", "2"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{ 7 }", "7"),
+        (r"\boxed {7}", "7"),
+        (r"\\boxed{7}", "7"),
+        (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\left\{ x \right.} end", r"\left\{ x \right."),
+        (r"\boxed{\boxed{5}}", "5"),
+        (r"\boxed{3 \text{ or } \boxed{4}}", "4"),
+        (r"\boxed{5} and then \boxed{6", "5"),
+        (r"put the answer in \boxed{}", None),
+        (r"\boxed{8}, as asked in \boxed{}", "8"),
+        (r"\boxed{ }", None),
+        (r"\boxed{1", None),
+        (r"\boxed 5", None),
+        ("the answer is 5", None),
+        ("", None),
+        ("\\boxed{a\nb}", "a\nb"),
+        (r"\fbox{5}", None),
+        ("}}}} \\boxed{9}", "9"),
+    ],
+)
+def test_the_last_balanced_box_is_the_vote(text, answer):
+    assert extract_boxed(text) == answer
+
+
+@pytest.mark.parametrize(
+    "text", ["\\boxed{" * 20_000, "\\boxed{" * 9_000 + "}" * 9_000, "{" * 100_000 + "}" * 100_000]
+)
+def test_a_hundred_kilobytes_of_braces_are_read(text):
+    assert extract_boxed(text) is None
+
+
+@given(st.text(alphabet="{}\\boxed 12", max_size=40))
+def test_a_box_is_never_blank_and_stands_in_the_text(text):
+    answer = extract_boxed(text)
+    assert answer is None or (answer.strip() == answer != "" and answer in text)
+
+
+@given(
+    st.text(alphabet=string.ascii_letters + string.digits + " +-", min_size=1, max_size=20).filter(str.strip)
+)
+def test_what_is_put_in_a_box_comes_out(answer):
+    assert extract_boxed(f"text \\boxed{{{answer}}} text") == answer.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{1}\boxed{2}", "1, 2"),
+        (r"\boxed{1}, \boxed{2} and \boxed{3}", "1, 2, 3"),
+        (r"\boxed{1} apples or \boxed{2} pears", "1, 2"),
+        (r"\boxed{5}. Checking again, the final answer is \boxed{6}", "6"),
+        (r"\boxed{5}, so the answer is \boxed{5}", "5"),
+        (r"\boxed{5} \boxed{5}", "5"),
+        ("no box", None),
+    ],
+)
+def test_boxes_with_next_to_nothing_between_them_are_one_answer(text, answer):
+    assert boxed_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("I think the answer is (B).", "B"),
+        ("**Answer:** C", "C"),
+        ("Answer: $\\boxed{D}$", "D"),
+        ("\\boxed{\\text{(E)}}", "E"),
+        ("\\boxed{B. 42}", "B"),
+        ("\\boxed{12}", None),
+        ("The correct option is D", "D"),
+        ("The answer is not A. It is B.", "B"),
+        ("The answer is B) 42", "B"),
+        ("ANSWER: B", "B"),
+        ("So, B", "B"),
+        ("The final answer is\n\nD.", "D"),
+        ("Let A be a set. Then the answer is C.", "C"),
+        ("First I thought the answer is A. Now I see the answer is D.", "D"),
+        ("the answer is A or B", None),
+        ("A train leaves at noon.", None),
+        ("I don't know", None),
+        ("none of them", None),
+        ("b", None),
+        ("", None),
+    ],
+)
+def test_a_choice_is_read_or_refused_but_never_guessed(text, letter):
+    assert extract_choice(text, "ABCDEFGHIJ") == letter
+
+
+def test_only_the_letters_offered_count():
+    assert extract_choice("The answer is E.", "ABCD") is None
+    assert extract_choice("The answer is E.", ["A", "B", "C", "D", "E"]) == "E"
+
+
+def test_the_choice_cases_of_the_public_suites_are_right():
+    if not CASES.exists():
+        pytest.skip("../shared/data is not here")
+    for line in CASES.read_text(encoding="utf-8").splitlines():
+        case = json.loads(line)
+        same = extract_choice(case["pred"], "ABCD") == extract_choice(case["gold"], "ABCD")
+        assert same is case["expected"], case

@@ -1,0 +1,364 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from diagevo.answers import algebra, equivalence
+from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Outcome
+from diagevo.answers.comparison import decide, expressions
+from diagevo.answers.equivalence import AnswerChecker, agree
+from diagevo.answers.terms import parse
+from diagevo.answers.values import same_value
+from diagevo.errors import MissingDependencyError
+from tests.answers.answer_pairs import DIFFERENT, SAME
+
+CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "equivalence_cases.jsonl"
+
+POLICY = {
+    28: True, 29: True, 30: True, 31: True,  # line breaks between delimiters do not matter
+    120: True, 121: True, 122: True, 123: True, 124: True, 125: True, 126: True, 128: True,  # six places
+    129: False, 130: False, 131: False, 132: False, 134: False,
+    127: False, 133: False, 303: False, 306: False, 307: False, 308: False, 309: False,  # one row's tolerance
+    178: True, 179: True, 180: True, 181: True,  # an inequality is its interval, whichever side it stands on
+    257: False, 258: False,  # unknowns keep their names
+    260: True, 267: True,  # a bare list has no order
+    269: True,  # 10% is 10
+    315: True,  # 3245/5 is 649
+}  # fmt: skip
+"""Rows of the shared cases that are a matter of policy, by id: the rules at the head of `equivalence`."""
+
+
+@pytest.fixture(scope="module")
+def checker():
+    with AnswerChecker(workers=1) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="module")
+def cases():
+    if not CASES.exists():
+        pytest.skip("../shared/data is not here")
+    return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+
+
+def test_every_case_with_one_right_answer_is_right(cases, checker):
+    plain = [case for case in cases if not case["note"]]
+    wrong = [case for case in plain if checker.agree(case["pred"], case["gold"]) != case["expected"]]
+    assert len(plain) > 100
+    assert wrong == []
+
+
+def test_every_case_of_policy_follows_the_written_rules(cases, checker):
+    policy = [case for case in cases if case["note"]]
+    verdicts = {case["id"]: checker.agree(case["pred"], case["gold"]) for case in policy}
+    assert verdicts == {case["id"]: POLICY[case["id"]] for case in policy}
+
+
+def test_the_cases_agree_in_both_directions(cases, checker):
+    for case in cases:
+        assert checker.agree(case["pred"], case["gold"]) == checker.agree(case["gold"], case["pred"])
+
+
+@pytest.mark.parametrize(("a", "b"), SAME)
+def test_the_same_answer_in_another_spelling_agrees(a, b, checker):
+    assert checker.agree(a, b)
+    assert checker.agree(b, a)
+
+
+@pytest.mark.parametrize(("a", "b"), DIFFERENT)
+def test_another_answer_does_not_agree(a, b, checker):
+    assert not checker.agree(a, b)
+    assert not checker.agree(b, a)
+
+
+def spellings(value: Fraction):
+    top, bottom = value.numerator, value.denominator
+    yield f"{top}/{bottom}"
+    yield rf"\frac{{{top}}}{{{bottom}}}"
+    yield rf"-\dfrac{{{-top}}}{{{bottom}}}"
+    yield rf"$\frac{{{2 * top}}}{{{2 * bottom}}}$"
+    yield rf"x = \tfrac{{{top}}}{{{bottom}}}"
+    yield rf"\left( {top}/{bottom} \right)\text{{ cm}}"
+    if bottom == 1:
+        yield f"{top:,}"
+        yield f"{top}.0"
+        yield f"{top}."
+    if bottom in (2, 4, 5, 8, 10):
+        yield str(float(value))
+
+
+FRACTIONS = st.builds(Fraction, st.integers(-9999, 9999), st.sampled_from([1, 1, 2, 3, 4, 5, 7, 8, 10, 12]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(FRACTIONS, FRACTIONS)
+def test_numbers_agree_exactly_when_they_are_equal(x, y):
+    assume(abs(x - y) >= Fraction(1, 1000) or x == y)
+    for a in spellings(x):
+        for b in spellings(y):
+            assert decide(a, b) is (x == y), (a, b)
+
+
+TERMS = st.recursive(
+    st.sampled_from(["x", "y", "2", "3", "7"]),
+    lambda inner: st.one_of(
+        st.builds("({}+{})".format, inner, inner),
+        st.builds("({}-{})".format, inner, inner),
+        st.builds("{}*{}".format, inner, inner),
+        st.builds("({})^2".format, inner),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TERMS, TERMS)
+def test_terms_agree_exactly_when_sympy_says_so(a, b):
+    import sympy
+
+    zero = sympy.expand(sympy.sympify(f"({a})-({b})".replace("^", "**"))) == 0
+    expanded = str(sympy.expand(sympy.sympify(a.replace("^", "**")))).replace("**", "^")
+    left, right, other = parse(a), parse(b), parse(expanded)
+    assert left is not None
+    assert right is not None
+    assert other is not None
+    assert same_value(left, right) in ((True, None) if zero else (False, None))
+    assert same_value(left, other) is not False
+
+
+PIECES = [
+    "1",
+    "-2",
+    "3.5",
+    "x",
+    "\\frac",
+    "{",
+    "}",
+    "(",
+    ")",
+    ",",
+    "\\sqrt",
+    "^",
+    "_",
+    " cm",
+    "%",
+    "=",
+    "\\pm",
+    "$",
+    "and",
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12), st.lists(st.sampled_from(PIECES), max_size=12))
+def test_any_two_texts_are_decided_alike_in_both_directions(a, b):
+    a, b = "".join(a), "".join(b)
+    assert decide(a, b) is decide(b, a)
+    assert decide(a, a) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "monster",
+    ["9**9**9", "9^{9^9}", "2^{99999999}", "1000000!", "((5!)!)!", "(" * 490 + "1" + ")" * 490],
+)
+def test_a_monster_is_refused_before_it_is_parsed(monster):
+    with AnswerChecker(workers=1) as fresh:
+        assert not fresh.agree(monster, "\\mathbb{R}")
+        assert (fresh.refused, fresh.timeouts) == (1, 0)
+        assert fresh.agree(monster, f" {monster} ")
+
+
+def test_a_hundred_kilobytes_of_braces_agree_with_nothing():
+    braces = "\\boxed{" + "{" * 50_000 + "}" * 50_000 + "}"
+    with AnswerChecker(workers=1) as fresh:
+        assert not fresh.agree(braces, "\\mathbb{R}")
+        assert fresh.refused == 1
+
+
+def test_a_comparison_over_its_time_is_killed_counted_and_not_equal(monkeypatch):
+    monkeypatch.setattr(equivalence, "expressions", lambda a, b: ("$9^{9^9}$", "$1$"))
+    with AnswerChecker(workers=1, seconds=1.5) as fresh:
+        assert not fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
+        assert not fresh.agree("\\mathbb{R}", "\\mathbb{Q}")  # remembered, and counted once
+        assert (fresh.timeouts, fresh.crashes, fresh.refused) == (1, 0, 0)
+        monkeypatch.undo()
+        assert fresh.agree("x+y=3", "2x+2y=6")  # a new process took over
+
+
+def test_a_worker_that_is_killed_from_outside_is_replaced():
+    worker = AlgebraWorker(5.0)
+    assert worker.compare("$x+y=3$", "$2x+2y=6$") is Outcome.AGREE
+    process = worker._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert worker.compare("$x+y=3$", "$x+y=4$") is Outcome.DIFFER
+    worker.close()
+
+
+def test_a_worker_that_dies_twice_over_a_pair_is_a_crash(tmp_path, monkeypatch):
+    dying = tmp_path / "python"
+    dying.write_text("#!/bin/sh\necho ready\nread line\nexit 3\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr(algebra.sys, "executable", str(dying))
+    with AnswerChecker(workers=1) as fresh:
+        assert not fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
+        assert (fresh.crashes, fresh.timeouts) == (1, 0)
+
+
+def test_a_worker_that_never_answers_is_killed_by_the_clock(tmp_path, monkeypatch):
+    sleeping = tmp_path / "python"
+    sleeping.write_text("#!/bin/sh\necho ready\nexec sleep 600\n")
+    sleeping.chmod(0o755)
+    monkeypatch.setattr(algebra.sys, "executable", str(sleeping))
+    monkeypatch.setattr(algebra, "PATIENCE", 2.0)
+    worker = AlgebraWorker(0.1)
+    assert worker.compare("$1$", "$2$") is Outcome.TIMEOUT
+    worker.close()
+
+
+def test_a_worker_that_cannot_start_says_so(tmp_path, monkeypatch):
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(algebra.sys, "executable", str(broken))
+    with AnswerChecker(workers=1) as fresh, pytest.raises(MissingDependencyError, match="did not start"):
+        fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
+
+
+def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
+    worker = AlgebraWorker(5.0)
+    worker.compare("$1$", "$2$")
+    process = worker._process
+    assert process is not None
+    worker.close()
+    assert process.returncode is not None
+    assert worker.compare("$x+y=3$", "$y+x=3$") is Outcome.AGREE
+    worker.close()
+
+
+def test_no_process_is_started_for_numbers():
+    with AnswerChecker(workers=2) as fresh:
+        assert fresh.agree("0.5", "\\frac{1}{2}")
+        assert not fresh.agree("1", "2")
+        assert all(worker._process is None for worker in fresh._pool._all)
+
+
+HARD = [
+    ["x+y=3", "2x+2y=6", "x=3-y", None, "\\mathbb{R}", "(-\\infty,\\infty)", "3", "3.0", "x+y=3"],
+    ["1<x<2", "(1,2)", "x\\in(1,2)", "[1,2]", "(2,1)", "1,2", "2,1", "\\{1,2\\}"],
+    ["\\sum_{k=1}^n k", "\\frac{n(n+1)}{2}", "n", "\\frac{n^2+n}{2}", "5x-7y+4=0", "7y-5x-4=0"],
+    ["\\lfloor 2.5\\rfloor", "2", "2.5", "\\mathbb{Q}", "\\mathbb{Z}"],
+]
+
+
+def test_the_partition_is_the_same_with_one_worker_and_with_many(checker):
+    votes = checker.group(HARD)
+    with AnswerChecker(workers=2) as many:
+        assert votes == many.group(HARD)
+    assert votes == checker.group(HARD)  # and out of the cache
+    assert votes[0].members == (0, 0, 0, None, 1, 1, 0, 0, 0)
+    assert votes[0].label == "x+y=3"
+
+
+def test_the_partition_is_the_same_in_every_order_of_arrival(monkeypatch):
+    """Replies of the workers arrive after random delays; each verdict is a function of its pair alone."""
+
+    def delayed(self, a, b):
+        threading.Event().wait(chance.random() / 200)
+        return Outcome.AGREE if (len(a) + len(b)) % 3 == 0 else Outcome.DIFFER
+
+    monkeypatch.setattr(AlgebraPool, "compare", delayed)
+    answers = [
+        [f"\\mathbb{{R}}_{{{i * j % 17}}}^{{{'x' * (j % 5 + 1)}}}" for j in range(10)] for i in range(30)
+    ]
+    assert expressions(answers[1][1], answers[1][2]) is not None
+    partitions = []
+    for seed, workers in [(1, 1), (2, 4), (3, 8), (4, 8)]:
+        chance = random.Random(seed)
+        with AnswerChecker(workers=workers) as fresh:
+            partitions.append(fresh.group(answers))
+    assert all(partition == partitions[0] for partition in partitions)
+    assert 1 < len(partitions[0][1].votes) < 10
+
+
+def test_many_pairs_come_back_in_order(checker):
+    pairs = [
+        ("x+y=3", "2x+2y=6"),
+        ("1", "1.0"),
+        ("x+y=3", "x+y=4"),
+        ("1", "2"),
+        ("\\mathbb{R}", "(-\\infty,\\infty)"),
+    ]
+    assert checker.agree_many(pairs) == [True, True, False, False, True]
+
+
+def test_it_works_in_a_thread_of_a_process_with_torch():
+    pytest.importorskip("torch")
+    code = """
+import sys, threading, torch
+from diagevo.answers.equivalence import agree
+out = []
+thread = threading.Thread(target=lambda: out.append((agree("x+y=3", "2x+2y=6"), agree("1<x<2", "(1,2)"))))
+thread.start(); thread.join()
+print(out, "sympy" in sys.modules and "math_verify" in sys.modules)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert result.stdout == "[(True, True)] False\n", result.stderr
+    assert result.stderr == ""
+
+
+def test_the_worker_ends_when_its_parent_is_gone():
+    code = """
+import os
+from diagevo.answers import equivalence
+equivalence.agree("x+y=3", "2x+2y=6")
+print(equivalence._shared._pool._all[0]._process.pid, flush=True)
+os._exit(0)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    pid = int(result.stdout)
+    for _ in range(200):
+        if (
+            not Path(f"/proc/{pid}/cmdline").exists()
+            or b"algebra_worker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ):
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("the worker outlived its parent")
+
+
+def test_importing_self_play_loads_no_heavy_library():
+    heavy = (
+        "torch",
+        "transformers",
+        "trl",
+        "vllm",
+        "sympy",
+        "math_verify",
+        "numba",
+        "polars",
+        "scipy",
+        "sacrebleu",
+    )
+    code = (
+        "import sys, diagevo.answers.equivalence, diagevo.equations.repetition, diagevo.selfplay.questions,"
+        "diagevo.equations.rewards, diagevo.equations.filter, diagevo.selfplay.properties;"
+        f"print([m for m in {heavy!r} if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_agree_needs_no_checker():
+    assert agree("5 cm", "5")
+    assert not agree("5 cm", "5 m")
+    assert not agree("", "")
