@@ -97,7 +97,7 @@ def _backup_beside(database: "Database") -> Path:
 @options.command(app, "check", group="db", rows=True, example="diagevo db check")
 def check(call: Call) -> None:
     """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
-    from diagevo.memory.transfer.backup import check as findings
+    from diagevo.memory.log.check import check as findings
 
     with _database(call) as database:
         found = [render.plain(finding) for finding in findings(database)]

@@ -114,10 +114,10 @@ def _versions(purpose: Purpose) -> Iterator[Finding]:
 
 
 def _store(call: Call) -> Iterator[Finding]:
+    from diagevo.memory.log.check import check
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.location import shown
     from diagevo.memory.log.migrate import prepare
-    from diagevo.memory.transfer.backup import check
 
     database = Database(call.database)
     where = shown(database.url)

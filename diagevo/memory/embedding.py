@@ -1,6 +1,7 @@
 """What a run is made of: its configuration, and the embedding model that its vectors belong to."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,9 @@ class EmbeddedRun(RunWriter):
 
     def _default_configuration(self) -> RunConfigured:
         """What is recorded of a run whose consumer did not call `configure`."""
-        from diagevo import __version__
-
-        return RunConfigured(config=self._config, models={}, embedder=self._embedder, version=__version__)
+        return RunConfigured(
+            config=self._config, models={}, embedder=self._embedder, version=version("diagevo")
+        )
 
     def _configuration(self) -> RunConfigured:
         """The run's latest configuration."""

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.audit.history import LATEST
 from diagevo.memory.events import Embedder
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
+from diagevo.memory.log.log import LATEST, Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
 

@@ -17,10 +17,10 @@ from diagevo.errors import StoreError
 from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
 from diagevo.memory.log import holder
+from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import upgrade
-from diagevo.memory.transfer.backup import check
 from tests.contracts.databases import PostgresStores
 
 EVENT = pending("a", 1, StageStarted(stage="solver", attempt=1))

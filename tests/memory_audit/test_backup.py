@@ -9,9 +9,10 @@ from sqlalchemy import inspect
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.memory.transfer.backup import backup, check, contents, restore
+from diagevo.memory.transfer.backup import backup, contents, restore
 from diagevo.memory.transfer.rebuilding import rebuild_projections
 from tests.contracts.databases import PostgresStores, Store
 from tests.memory_audit.conftest import RUN

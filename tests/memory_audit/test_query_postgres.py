@@ -15,9 +15,9 @@ from sqlalchemy import make_url
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.query import query
 from diagevo.memory.audit.query_postgres import with_parameter
+from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import upgrade
-from diagevo.memory.transfer.backup import check
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 

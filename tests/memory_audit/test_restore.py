@@ -9,9 +9,10 @@ from sqlalchemy import update
 from diagevo.errors import StoreError
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log import heads
+from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import RUN
-from diagevo.memory.transfer.backup import backup, check, restore
+from diagevo.memory.transfer.backup import backup, restore
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import first_round
 

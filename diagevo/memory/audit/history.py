@@ -14,15 +14,13 @@ from diagevo.memory.events.records import Recorded, event_id, recorded
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
-from diagevo.memory.log.log import EVENT, RUN, Log
+from diagevo.memory.log.log import EVENT, LATEST, RUN, Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state.configured import Configured, configured
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import load
 
 E = TypeVar("E", bound=Event)
-LATEST = "latest"
-"""In place of a run's name: the run that was written to last."""
 
 
 @dataclass(frozen=True, slots=True)

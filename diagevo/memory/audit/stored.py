@@ -17,11 +17,11 @@ from diagevo.memory.audit.seen import Seen
 from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
+from diagevo.memory.log.check import integrity
 from diagevo.memory.log.database import PAGE
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import declared
 from diagevo.memory.log.vectors import VECTOR
-from diagevo.memory.transfer.backup import integrity
 
 
 def check_stored(log: Log, run_id: str, report: Verification) -> None:

@@ -17,12 +17,12 @@ from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log import heads, outside
+from diagevo.memory.log.check import triggers
 from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
-from diagevo.memory.transfer.backup import triggers
 
 
 def verify(

@@ -45,6 +45,8 @@ _FACT_COLUMNS = tuple(
     for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 )
 _NAMES = tuple(c.name for c in _COLUMNS)
+LATEST = "latest"
+"""In place of a run's name: the run that was written to last."""
 
 
 def now() -> str:

@@ -6,27 +6,36 @@ rounds are in the LanceDB index (`index.py`), only later ones in memory, and the
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from diagevo.memory.events import SimilarCause
+from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.index import DAMAGE, VectorIndex
 from diagevo.memory.nearest.recall import PLACES, Matrix, NodeCandidate, best_first, cosines, pairs_above
 from diagevo.memory.state.model import Cause, MemoryState
 
-if TYPE_CHECKING:
-    from diagevo.memory.writer import RunWriter
-
 INDEX_FROM = 50_000
 NEAREST = 1_000
+
+
+class Followed(Protocol):
+    """A memory: its state now, where its vectors are, and the run's folder."""
+
+    @property
+    def state(self) -> MemoryState: ...
+    @property
+    def database(self) -> Database: ...
+    @property
+    def folder(self) -> Path: ...
 
 
 class Similarity:
     """Follows the state of a memory: causes are added as they come, forgotten where a transaction fails."""
 
-    def __init__(self, memory: "RunWriter") -> None:
+    def __init__(self, memory: Followed) -> None:
         self._memory = memory
         self._vectors: Vectors | None = None
         self._matrix = Matrix()

@@ -1,0 +1,102 @@
+"""`db check`: whether a database is one of this version, with what keeps its log append-only. Reads alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from diagevo.memory.log import reader
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import HEAD, revision
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+TRIGGERS = {
+    "sqlite": ("event_no_delete", "event_no_replace", "event_no_update"),
+    "postgresql": ("event_no_truncate", "event_no_update"),
+}
+
+
+def check(database: Database) -> list[Finding]:
+    """Revision, triggers, integrity, positions and heads of a database. Nothing is changed."""
+    with database.read() as connection:
+        found = revision(connection)
+        findings = [Finding("revision", found == HEAD, f"{found or 'none'}, this version expects {HEAD}")]
+        if found is None:
+            return findings
+        findings.append(triggers(connection, database.dialect))
+        findings.append(integrity(connection, database.dialect))
+        findings += _counts(connection)
+        if database.dialect == "postgresql":
+            findings.append(_reader(connection))
+    return findings
+
+
+def triggers(connection: Connection, dialect: str) -> Finding:
+    wanted = TRIGGERS[dialect]
+    if dialect == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'event'"
+    else:
+        query = (
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'event'::regclass"
+            " AND NOT tgisinternal AND tgenabled = 'A'"  # others pass over what a replica does
+        )
+    present = {row[0] for row in connection.exec_driver_sql(query)}
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        return Finding("triggers", False, f"missing or off: {', '.join(missing)}; the log can be changed")
+    return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
+
+
+def integrity(connection: Connection, dialect: str) -> Finding:
+    if dialect != "sqlite":
+        return Finding(
+            "integrity", True, "PostgreSQL checks its pages itself; contents: diagevo memory verify"
+        )
+    said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+    return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+
+
+def _reader(connection: Connection) -> Finding:
+    """With whose rights `memory query` runs a statement."""
+    found = reader.owner(connection)
+    if found is None:
+        return Finding("reader", False, "the functions that read are missing: diagevo db upgrade")
+    role, everywhere = found
+    if role == reader.ROLE and not everywhere:
+        return Finding("reader", True, f"queries run as {role}, which can only read")
+    mend = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
+    rights = "a superuser's: its functions can do anything" if everywhere else f"those of {role}"
+    return Finding("reader", not everywhere, f"a query's rights are {rights}; {mend}")
+
+
+def _counts(connection: Connection) -> Iterator[Finding]:
+    def scalar(sql: str) -> Any:
+        return connection.exec_driver_sql(sql).scalar_one()
+
+    given = scalar("SELECT position FROM log")
+    count, last = scalar("SELECT count(*) FROM event"), scalar("SELECT coalesce(max(position), 0) FROM event")
+    detail = f"{given} given, {count} there, the last at {last}"
+    yield Finding("positions", given == count == last, detail)
+    wrong = [
+        row[0]
+        for row in connection.exec_driver_sql(
+            "SELECT run.run_id FROM run LEFT JOIN event ON event.run_id = run.run_id"
+            " AND event.sequence = run.sequence WHERE run.sequence > 0"
+            " AND (event.hash IS NULL OR event.hash <> run.hash)"
+        )
+    ]
+    runs = scalar("SELECT count(*) FROM run WHERE sequence > 0")
+    detail = (
+        f"{runs} run(s) end where their last event is" if not wrong else f"not at the last event: {wrong}"
+    )
+    yield Finding("heads", not wrong, detail)
