@@ -107,9 +107,9 @@ def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest
     assert said[-1]["summary"]["z"]["exact"] == "11/23"
 
 
-def test_every_kind_of_line_is_in_the_readme_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (`.+) \|$", readme, re.MULTILINE)
+def test_every_kind_of_line_is_documented_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/train.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (`.+) \|$", page, re.MULTILINE)
     documented = {event: set(re.findall(r"`(\w+)`", fields)) for event, fields in rows}
     tell(JsonDisplay(Call(), "a"))
     told = {

@@ -81,7 +81,9 @@ class Artifacts:
         found: set[str] = set()
         with self._database.read() as connection:
             for start in range(0, len(digests), 500):
-                query = select(ARTIFACT).where(ARTIFACT.c.digest.in_(digests[start : start + 500]))
+                query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(
+                    ARTIFACT.c.digest.in_(digests[start : start + 500])
+                )
                 for digest, content in connection.execute(query):
                     if is_text(content, digest):
                         found.add(digest)

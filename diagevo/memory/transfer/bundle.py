@@ -88,7 +88,7 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
                 for row in rows:
                     out.add(row)
                 files[out.name] = out
-        described = {
+        described: dict[str, Described] = {
             name: {"rows": out.rows, "sha256": digest_of_file(folder / name)} for name, out in files.items()
         }
         manifest = Manifest(
