@@ -4,8 +4,8 @@ The structs are derived from the catalogue (`events.py`): the same names and typ
 fold reads, decoded an order of magnitude faster than a model is validated.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
 from pydantic import BaseModel
@@ -30,21 +30,26 @@ UNREAD = {
 RATIO = Annotated[str, msgspec.Meta(pattern=RECORDED)]
 
 
-class Fact(msgspec.Struct, frozen=True, gc=False):
-    """One event on its way into the fold. `event` is a model or its light struct: equal attributes."""
+E = TypeVar("E", bound=Event, covariant=True)
+
+
+class Fact(msgspec.Struct, Generic[E], frozen=True, gc=False):
+    """One event on its way into the fold. `event` is a model or its light struct: equal attributes, so that
+    both are typed as the model (the struct lacks what is UNREAD)."""
 
     type: str
     round: int
     event_id: str
     sequence: int
     position: int
-    event: Any
+    event: E
 
 
 def _plain(annotation: Any) -> Any:
     """The annotation with pydantic models replaced by structs."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return _struct(annotation.__name__, annotation, frozenset())
+    part: object = annotation
+    if isinstance(part, type) and issubclass(part, BaseModel):
+        return _struct(part.__name__, part, frozenset())
     arguments = get_args(annotation)
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -53,15 +58,15 @@ def _plain(annotation: Any) -> Any:
         return annotation
     inner = tuple(_plain(a) for a in arguments)
     if origin in (list, dict, tuple):
-        return origin[inner]  # pyright: ignore[reportInvalidTypeArguments]  (a subscript at run time)
+        return cast("Any", origin)[inner]
     union = inner[0]
-    for part in inner[1:]:
-        union = union | part
+    for other in inner[1:]:
+        union = union | other
     return union
 
 
 def _struct(name: str, model: type[BaseModel], without: frozenset[str]) -> type[msgspec.Struct]:
-    fields = []
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for field, info in model.model_fields.items():
         if field in without:
             continue
@@ -70,7 +75,8 @@ def _struct(name: str, model: type[BaseModel], without: frozenset[str]) -> type[
             fields.append((field, RATIO if ratio else _plain(info.annotation)))
         else:
             default = info.get_default(call_default_factory=True)
-            given = msgspec.field(default_factory=list) if default == [] else msgspec.field(default=default)
+            empty = default == []
+            given: Any = msgspec.field(default_factory=list[Any]) if empty else msgspec.field(default=default)
             fields.append((field, _plain(info.annotation), given))
     fields.sort(key=lambda f: len(f) == 3)
     # They hold values only and cannot be part of a cycle: the collector need not walk a million of them.
@@ -85,7 +91,9 @@ UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """What a payload raises that is no JSON, not the event's, not text at all, or nested without end."""
 FactRow = tuple[str, int, str, int, int, int, str]
 """type, round, event_id, sequence, position, schema_version, payload"""
-DECODERS = {name: msgspec.json.Decoder(struct).decode for name, struct in STRUCTS.items()}
+DECODERS: dict[str, Callable[[str], Any]] = {
+    name: msgspec.json.Decoder(struct).decode for name, struct in STRUCTS.items()
+}
 
 
 def light(type_: str, version: int, payload: str) -> Any:
@@ -98,7 +106,7 @@ def light(type_: str, version: int, payload: str) -> Any:
         raise _unreadable(type_, error) from error
 
 
-def facts(rows: Iterable[FactRow]) -> Iterator[Fact]:
+def facts(rows: Iterable[FactRow]) -> Iterator[Fact[Event]]:
     """Rows of the log for the fold. `light` of each, without a call for each: a replay is a million of them.
 
     Raises DamagedError at a payload that does not fit.

@@ -6,6 +6,8 @@ commit and made again by `memory rebuild`. `log` and `run` hold the heads under 
 sequences are given.
 """
 
+from typing import cast
+
 from sqlalchemy import (
     BigInteger,
     Column,
@@ -13,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
+    Table,
     Text,
     TypeDecorator,
     UniqueConstraint,
@@ -199,6 +202,6 @@ class SnapshotRow(SQLModel, table=True):
     state: bytes = Field(sa_type=LargeBinary)
 
 
-def table(row: type[SQLModel]):
+def table(row: type[SQLModel]) -> Table:
     """The SQLAlchemy Core table of a row class."""
-    return row.__table__  # pyright: ignore[reportAttributeAccessIssue]  (set by SQLModel's metaclass)
+    return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so

@@ -9,6 +9,20 @@ from msgspec.structs import replace
 
 from diagevo.equations.states import counted, tallied
 from diagevo.errors import InconsistentError
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+    DuplicateJudged,
+    FailureDiagnosed,
+    FailureObserved,
+    NodeAssigned,
+    NodeCreated,
+    NodePairJudged,
+    NodesMerged,
+)
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide
 from diagevo.memory.state.model import (
@@ -30,7 +44,7 @@ def require(condition: bool, message: str) -> None:
         raise InconsistentError(message)
 
 
-def scored(state: MemoryState, now: Round, fact: Fact) -> None:
+def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
     event = fact.event
     question_id, cause_id, verdict = event.question_id, event.cause_id, event.verdict
     if now.promoted or now.failures or "solver" in now.stages:
@@ -55,7 +69,7 @@ def scored(state: MemoryState, now: Round, fact: Fact) -> None:
         now.tallies[cause_id] = tallied(now.tallies.get(cause_id), first, responses)
 
 
-def promoted(state: MemoryState, now: Round, fact: Fact) -> None:
+def promoted(state: MemoryState, now: Round, fact: Fact[CausePromoted]) -> None:
     event = fact.event
     expected = decide.promotion(state, event.cause_id)
     require(expected is not None, f"the votes do not promote {event.cause_id}")
@@ -71,7 +85,7 @@ def promoted(state: MemoryState, now: Round, fact: Fact) -> None:
     now.promoted.add(event.cause_id)
 
 
-def observed(state: MemoryState, now: Round, fact: Fact) -> None:
+def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> None:
     event = fact.event
     failure_id = event.failure_id
     if now.candidates[event.question_id].verdict != "kept":
@@ -89,7 +103,7 @@ def observed(state: MemoryState, now: Round, fact: Fact) -> None:
     )
 
 
-def diagnosed(state: MemoryState, now: Round, fact: Fact) -> None:
+def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> None:
     event = fact.event
     failure_id, cause_id, verdict = event.failure_id, event.cause_id, event.verdict
     observation = now.failures[failure_id]
@@ -100,7 +114,7 @@ def diagnosed(state: MemoryState, now: Round, fact: Fact) -> None:
         raise InconsistentError(f"{failure_id} was diagnosed before")
     candidate = now.candidates[observation.question_id]
     for shown in event.supplied:
-        shown_id: str = shown.cause_id
+        shown_id = shown.cause_id
         if shown_id != candidate.cause_id and shown_id != candidate.stitched_cause_id:
             raise InconsistentError(f"{shown_id} was not given to the question's writer")
         if now.causes[shown_id].state != shown.state:
@@ -129,7 +143,7 @@ def _pending(now: Round, failure_id: str, verdict: str) -> Diagnosis:
     return diagnosis
 
 
-def judged(state: MemoryState, now: Round, fact: Fact) -> None:
+def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
     event = fact.event
     failure_id, duplicate, cause_id = event.failure_id, event.duplicate, event.cause_id
     _pending(now, failure_id, "new_cause")
@@ -140,7 +154,7 @@ def judged(state: MemoryState, now: Round, fact: Fact) -> None:
     now.judged[failure_id] = Judged(duplicate, cause_id)
 
 
-def assigned(state: MemoryState, now: Round, fact: Fact) -> None:
+def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
     event = fact.event
     _pending(now, event.failure_id, "new_cause")
     require(not now.judged[event.failure_id].duplicate, "a duplicate needs no node")
@@ -151,14 +165,14 @@ def assigned(state: MemoryState, now: Round, fact: Fact) -> None:
     now.assigned[event.failure_id] = Assigned(event.node_id, event.new_label)
 
 
-def node_created(state: MemoryState, now: Round, fact: Fact) -> None:
+def node_created(state: MemoryState, now: Round, fact: Fact[NodeCreated]) -> None:
     event = fact.event
     require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
     state.nodes[event.node_id] = Node(event.node_id, state.next_node, event.label)
     state.next_node += 1
 
 
-def cause_created(state: MemoryState, now: Round, fact: Fact) -> None:
+def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> None:
     event = fact.event
     diagnosis = _pending(now, event.failure_id, "new_cause")
     assigned = now.assigned[event.failure_id]
@@ -185,7 +199,7 @@ def cause_created(state: MemoryState, now: Round, fact: Fact) -> None:
     now.settled.add(event.failure_id)
 
 
-def matched(state: MemoryState, now: Round, fact: Fact) -> None:
+def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
     event = fact.event
     failure_id, cause_id = event.failure_id, event.cause_id
     named: str | None
@@ -204,7 +218,7 @@ def matched(state: MemoryState, now: Round, fact: Fact) -> None:
     now.settled.add(failure_id)
 
 
-def reactivated(state: MemoryState, now: Round, fact: Fact) -> None:
+def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) -> None:
     event = fact.event
     cause = state.causes[event.cause_id]
     require(now.expected == event.cause_id, f"no failure was matched to a Mastered {event.cause_id}")
@@ -215,7 +229,7 @@ def reactivated(state: MemoryState, now: Round, fact: Fact) -> None:
     now.reactivated.add(event.cause_id)
 
 
-def pair_judged(state: MemoryState, now: Round, fact: Fact) -> None:
+def pair_judged(state: MemoryState, now: Round, fact: Fact[NodePairJudged]) -> None:
     event = fact.event
     a, b = state.pair(*event.nodes)
     require(a != b, "a node cannot be merged with itself")
@@ -226,7 +240,7 @@ def pair_judged(state: MemoryState, now: Round, fact: Fact) -> None:
         state.refused[f"{a}.{b}"] = state.fingerprint(a, b)
 
 
-def merged(state: MemoryState, now: Round, fact: Fact) -> None:
+def merged(state: MemoryState, now: Round, fact: Fact[NodesMerged]) -> None:
     event = fact.event
     survivor, absorbed = state.nodes[event.survivor], state.nodes[event.absorbed]
     require(survivor.number < absorbed.number, "the lower id survives")

@@ -6,10 +6,21 @@ Facts change the state; consequences change it too, and each is checked against 
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from diagevo.equations.schedule import next_epsilon
 from diagevo.equations.states import reaches
 from diagevo.errors import InconsistentError
+from diagevo.memory.events import (
+    CheckpointEvaluated,
+    Event,
+    RoundCommitted,
+    RoundOpened,
+    RunConfigured,
+    StageAbandoned,
+    StageCompleted,
+    StageStarted,
+)
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.configured import settings_of
@@ -32,19 +43,33 @@ STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""
 
 
-def apply(state: MemoryState, fact: Fact) -> MemoryState:
+H = TypeVar("H", bound=Callable[..., None])
+
+
+def handlers(*functions: H) -> dict[str, H]:
+    """Functions by the tag of the event that they take: `fact: Fact[RoundOpened]` is told "RoundOpened"."""
+    return {event_of(function).__name__: function for function in functions}
+
+
+def event_of(function: Callable[..., None]) -> type[Event]:
+    """The event that a function of the fold takes, from its annotation."""
+    (event,) = get_args(get_type_hints(function)["fact"])
+    return event
+
+
+def apply(state: MemoryState, fact: Fact[Event]) -> MemoryState:
     """The state after one event; `state` itself is left as it was."""
     return advance(state.copy(), fact)
 
 
-def advance(state: MemoryState, fact: Fact) -> MemoryState:
+def advance(state: MemoryState, fact: Fact[Event]) -> MemoryState:
     """Change `state` by one event and return it: `apply` for a state that nobody else holds."""
     return fold(state, (fact,))
 
 
-def fold(state: MemoryState, facts: Iterable[Fact]) -> MemoryState:
+def fold(state: MemoryState, facts: Iterable[Fact[Event]]) -> MemoryState:
     """Change `state` by events in order and return it: one loop, because replays are long."""
-    effect_of = _IN_ROUND.get
+    effect_of = IN_ROUND.get
     for fact in facts:
         now, effect = state.open, effect_of(fact.type)
         try:
@@ -74,23 +99,23 @@ def _why_refused(error: Exception) -> str:
     return f"cannot be: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
 
 
-def _between_rounds(state: MemoryState, fact: Fact) -> None:
-    match fact.type:
-        case "CheckpointEvaluated":
-            pass  # a measurement of any round
-        case "RoundOpened" | "RunConfigured" if state.open is not None:
-            raise InconsistentError(f"round {state.open.number} is open")
-        case "RoundOpened":
-            _opened(state, fact.event, fact)
-        case "RunConfigured":
-            _configured(state, fact.event)
-        case _ if fact.type in _IN_ROUND:
-            raise InconsistentError("no round is open")
-        case _:
-            raise InconsistentError("this version does not know such an event")
+def _between_rounds(state: MemoryState, fact: Fact[Event]) -> None:
+    effect = BETWEEN_ROUNDS.get(fact.type)
+    if effect is not None:
+        effect(state, fact)
+    elif fact.type in IN_ROUND:
+        raise InconsistentError("no round is open")
+    else:
+        raise InconsistentError("this version does not know such an event")
 
 
-def _configured(state: MemoryState, event) -> None:
+def _measured(state: MemoryState, fact: Fact[CheckpointEvaluated]) -> None:
+    """A measurement of any round, at any time: it changes nothing."""
+
+
+def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
+    _between(state)
+    event = fact.event
     state.config = event.config
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number
@@ -98,7 +123,9 @@ def _configured(state: MemoryState, event) -> None:
     state.epsilon = next_epsilon(state.settings, state.failures, state.reference_failures)
 
 
-def _opened(state: MemoryState, event, fact: Fact) -> None:
+def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
+    _between(state)
+    event = fact.event
     require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
     expected = decide.opening(state, event.seed)
     given = [(w.cause_id, w.frequency) for w in event.weights]
@@ -115,7 +142,12 @@ def _opened(state: MemoryState, event, fact: Fact) -> None:
     )
 
 
-def _stage_started(state: MemoryState, now: Round, fact: Fact) -> None:
+def _between(state: MemoryState) -> None:
+    if state.open is not None:
+        raise InconsistentError(f"round {state.open.number} is open")
+
+
+def _stage_started(state: MemoryState, now: Round, fact: Fact[StageStarted]) -> None:
     event = fact.event
     before = now.stages.get(event.stage)
     require(
@@ -132,21 +164,21 @@ def _stage_started(state: MemoryState, now: Round, fact: Fact) -> None:
     now.stages[event.stage] = Stage("running", event.attempt)
 
 
-def _running(now: Round, event) -> Stage:
+def _running(now: Round, event: StageCompleted | StageAbandoned) -> Stage:
     stage = now.stages.get(event.stage)
     if stage is None or stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
     return stage
 
 
-def _stage_completed(state: MemoryState, now: Round, fact: Fact) -> None:
+def _stage_completed(state: MemoryState, now: Round, fact: Fact[StageCompleted]) -> None:
     event = fact.event
     _running(now, event)
     artifacts = tuple((a.path, a.sha256) for a in event.artifacts)
     now.stages[event.stage] = Stage("completed", event.attempt, artifacts)
 
 
-def _stage_abandoned(state: MemoryState, now: Round, fact: Fact) -> None:
+def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned]) -> None:
     event = fact.event
     _running(now, event)
     now.stages[event.stage] = Stage("abandoned", event.attempt, (), event.after_step)
@@ -157,7 +189,7 @@ def _stage_abandoned(state: MemoryState, now: Round, fact: Fact) -> None:
         now.diagnoses.pop(failure_id, None)
 
 
-def _committed(state: MemoryState, now: Round, fact: Fact) -> None:
+def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> None:
     event = fact.event
     require(now.expected is None, f"the reactivation of {now.expected} is missing")
     require(not now.merging, "a merge that was decided is missing")
@@ -179,22 +211,27 @@ def _committed(state: MemoryState, now: Round, fact: Fact) -> None:
     state.open = None
 
 
-_IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact], None]] = {
-    "StageStarted": _stage_started,
-    "StageCompleted": _stage_completed,
-    "StageAbandoned": _stage_abandoned,
-    "CandidateScored": effects.scored,
-    "CausePromoted": effects.promoted,
-    "FailureObserved": effects.observed,
-    "FailureDiagnosed": effects.diagnosed,
-    "DuplicateJudged": effects.judged,
-    "NodeAssigned": effects.assigned,
-    "NodeCreated": effects.node_created,
-    "CauseCreated": effects.cause_created,
-    "CauseMatched": effects.matched,
-    "CauseReactivated": effects.reactivated,
-    "NodePairJudged": effects.pair_judged,
-    "NodesMerged": effects.merged,
-    "RoundCommitted": _committed,
-}
+IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact[Any]], None]] = handlers(
+    _stage_started,
+    _stage_completed,
+    _stage_abandoned,
+    effects.scored,
+    effects.promoted,
+    effects.observed,
+    effects.diagnosed,
+    effects.judged,
+    effects.assigned,
+    effects.node_created,
+    effects.cause_created,
+    effects.matched,
+    effects.reactivated,
+    effects.pair_judged,
+    effects.merged,
+    _committed,
+)
 """What an event does while a round is open."""
+
+BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
+    _configured, _opened, _measured
+)
+"""What an event does while none is open."""
