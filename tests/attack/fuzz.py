@@ -132,7 +132,9 @@ def main() -> int:
         # A round of the log has every type of row; two have merges, recurrences and an abandoned attempt too.
         base = Base(Path(folder), rounds=1 if chosen.what == "bytes" else 2)
         if chosen.what == "readers":
-            told = readers(base, sample(base, chosen.sample or 30, chosen.sample or 30, chosen.seed))
+            chance, each = random.Random(chosen.seed), chosen.sample or 30
+            some = chance.sample(list(base.byte_cases(chosen.seed)), each)
+            told = readers(base, [*chance.sample(list(base.cell_cases()), each), *some])
         else:
             whole = base.byte_cases(chosen.seed) if chosen.what == "bytes" else base.cell_cases()
             cases = list(whole)

@@ -61,10 +61,10 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
     base: Base, tmp_path: Path
 ) -> None:
     file = base.copy(tmp_path)
-    assert base.damage(file, Cell("round_summary", 1, "epsilon_next", "a text"))
+    assert base.damage(file, Cell("round_summary", 1, "failures", "a text"))
     said = invoke("runs", "show", env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 5
-    assert "run played is damaged: round_summary 1 has epsilon_next 'x', the events give '1/3'" in said.output
+    assert "run played is damaged: round_summary 1 has failures 'x', the events give 4" in said.output
     assert "hint: see what else is: diagevo memory verify --deep" in said.output
 
 

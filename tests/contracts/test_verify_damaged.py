@@ -107,6 +107,15 @@ def test_a_trigger_that_refuses_nothing_any_more_is_told_by_the_deep_check(in_sq
     assert (fault.check, fault.message) == ("schema", "event_no_update is not as the migrations make it")
 
 
+def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store) -> None:
+    """Nothing but the next writer would meet it."""
+    with in_sqlite.log() as log, log.database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE run RENAME COLUMN renewed_at TO renLwed_at")
+    assert _verified(in_sqlite, deep=False).ok
+    [fault] = _verified(in_sqlite).faults
+    assert (fault.check, fault.message) == ("schema", "run is not as the migrations make it")
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

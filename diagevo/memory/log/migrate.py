@@ -48,11 +48,21 @@ def _migrate(connection: Connection, to: str) -> None:
 
 @cache
 def declared() -> dict[str, str]:
-    """The SQL of each trigger and view of SQLite, by name, as the migrations make it now."""
+    """The shape of an SQLite database as the migrations make it now."""
     with create_engine("sqlite://").begin() as connection:
         _migrate(connection, "head")
-        made = "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'view')"
-        return dict(connection.exec_driver_sql(made).all())
+        return shape(connection)
+
+
+def shape(connection: Connection) -> dict[str, str]:
+    """Of SQLite, by name: the SQL of triggers and views, the columns of tables."""
+    query = "SELECT type, name, sql FROM sqlite_master WHERE type <> 'index' AND name NOT LIKE 'sqlite_%'"
+    return {
+        name: str(connection.exec_driver_sql(f'PRAGMA table_info("{name}")').all())
+        if kind == "table"
+        else sql
+        for kind, name, sql in connection.exec_driver_sql(query).all()
+    }
 
 
 def prepare(database: Database, *, create: bool) -> None:
