@@ -4,7 +4,7 @@ a measurement changes no memory."""
 from sqlalchemy import ForeignKeyConstraint, Index, PrimaryKeyConstraint
 from sqlmodel import Field, SQLModel
 
-from diagevo.memory.log.tables import ForeignText
+from diagevo.memory.log.tables import ForeignString, ForeignText
 
 
 class EvaluationRow(SQLModel, table=True):
@@ -16,8 +16,8 @@ class EvaluationRow(SQLModel, table=True):
     run_id: str | None = None
     """The run whose checkpoint was measured; null for a model of no run."""
     round: int | None = None
-    benchmark: str = Field(sa_type=ForeignText)
-    model: str = Field(sa_type=ForeignText)
+    benchmark: str = Field(sa_type=ForeignString)
+    model: str = Field(sa_type=ForeignString)
     conditions: str = Field(sa_type=ForeignText)
     """Canonical JSON."""
     questions: int
@@ -38,8 +38,8 @@ class EvaluationResultRow(SQLModel, table=True):
     evaluation_id: str
     question: int
     """Its number in the benchmark's order, from 0."""
-    category: str | None = Field(default=None, sa_type=ForeignText)
-    kind: str = Field(sa_type=ForeignText)
+    category: str | None = Field(default=None, sa_type=ForeignString)
+    kind: str = Field(sa_type=ForeignString)
     prompt: str = Field(sa_type=ForeignText)
     """The messages as JSON."""
     reference: str = Field(sa_type=ForeignText)
@@ -50,7 +50,7 @@ class EvaluationResultRow(SQLModel, table=True):
     judged: str | None = Field(default=None, sa_type=ForeignText)
     """What the judge said of each response that the rule refused: true, false, or null where not asked.
     Null as a whole until the question is settled."""
-    judge: str | None = Field(default=None, sa_type=ForeignText)
+    judge: str | None = Field(default=None, sa_type=ForeignString)
     correct: str | None = Field(default=None, sa_type=ForeignText)
     score: float | None = None
     """The share of correct responses; null until the question is settled."""
@@ -65,14 +65,14 @@ class OracleRow(SQLModel, table=True):
     round: int
     question_id: str
     question: str = Field(sa_type=ForeignText)
-    label: str = Field(sa_type=ForeignText)
+    label: str = Field(sa_type=ForeignString)
     """The pseudo-label, which the checker is not shown."""
-    proposed: str | None = Field(default=None, sa_type=ForeignText)
-    votes: str | None = Field(default=None, sa_type=ForeignText)
+    proposed: str | None = Field(default=None, sa_type=ForeignString)
+    votes: str | None = Field(default=None, sa_type=ForeignString)
     """How many of the proposer's responses agreed, as in "13/16"."""
-    proposer: str | None = Field(default=None, sa_type=ForeignText)
-    answer: str | None = Field(default=None, sa_type=ForeignText)
+    proposer: str | None = Field(default=None, sa_type=ForeignString)
+    answer: str | None = Field(default=None, sa_type=ForeignString)
     """The reference answer after checking; null until checked. An empty one: the question has no answer."""
-    source: str | None = Field(default=None, sa_type=ForeignText)
+    source: str | None = Field(default=None, sa_type=ForeignString)
     """human, or the world that computes the truth."""
-    note: str | None = Field(default=None, sa_type=ForeignText)
+    note: str | None = Field(default=None, sa_type=ForeignString)

@@ -96,6 +96,8 @@ def ask(home: Path, *arguments: str) -> Result:
 def test_every_command_that_would_ask_refuses_first(
     mine: Path, listening: tuple[str, list[str]], command: list[str]
 ) -> None:
+    if command[0] == "train":
+        pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
     result = ask(mine, *command)
     assert result.exit_code == 2, result.output
     assert "run theirs was imported, and what it sends, where and with which key counts only" in result.stderr
@@ -161,6 +163,7 @@ def test_a_fork_that_takes_their_configuration_is_theirs(mine: Path) -> None:
 
 def test_a_resumed_run_takes_nothing_else_by_set(mine: Path, home: Path) -> None:
     """Of a run from outside what must be said again, and of one's own nothing at all."""
+    pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
     for place, run, setting in ((mine, "theirs", "memory.theta_up=1/2"), (home, "played", f"{VARIABLE}=K")):
         result = ask(place, "train", "--run", run, "--resume", "--set", setting)
         assert result.exit_code == 2

@@ -41,6 +41,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 ASK_ALL = """
 import json, os, sys
+sys.path.append(os.environ["CHECKOUT"])  # after what is installed: the program is tested as it is installed
 from tests.cli.program import invoke
 if os.access(os.environ["FOLDER"], os.W_OK):
     sys.exit(77)
@@ -95,7 +96,7 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, command: tup
 def test_reading_needs_no_right_to_write(closed_folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "-c", ASK_ALL, json.dumps(READING)],
-        env=clean_environment(FOLDER=str(closed_folder), PYTHONPATH=str(Path(__file__).parents[2])),
+        env=clean_environment(FOLDER=str(closed_folder), CHECKOUT=str(Path(__file__).parents[2])),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -44,6 +44,7 @@ def nearest(memory: Memory) -> list[SimilarCause]:
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the index from the first cause on."""
+    pytest.importorskip("lancedb", reason="needs the extra index: lancedb is not installed")
     monkeypatch.setattr(similarity, "INDEX_FROM", 1)
 
 
@@ -267,6 +268,7 @@ def test_a_wrong_value_of_set_is_named_and_not_the_run(change: Ask) -> None:
 def test_a_resumed_run_of_another_embedding_model_is_refused_until_it_was_embedded_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
     from tests.run.small import SMALL
 
     def ask(*arguments: str) -> Any:

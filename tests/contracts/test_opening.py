@@ -3,11 +3,11 @@
 import sqlite3
 import subprocess
 import sys
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import pytest
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
@@ -49,9 +49,8 @@ def test_the_tables_are_those_of_the_migrations(store: Store) -> None:
 
 
 def test_the_expected_revision_is_the_newest_migration() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(diagevo.__file__).parents[1] / "migrations"))
-    assert ScriptDirectory.from_config(config).get_current_head() == migrate.HEAD
+    with as_file(files("diagevo._migrations")) as folder:
+        assert ScriptDirectory(folder).get_current_head() == migrate.HEAD
 
 
 def test_a_missing_file_is_made_and_migrated_only_where_that_is_allowed(tmp_path: Path) -> None:
@@ -112,8 +111,11 @@ def test_a_database_of_somebody_else_is_neither_read_nor_upgraded(
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot make the folder"):
-        diagevo.open(str(tmp_path / "file" / "log.db"), run="a")
+    place = tmp_path / "file" / "log.db"
+    with pytest.raises(StoreError) as caught:
+        diagevo.open(str(place), run="a")
+    assert caught.value.message == f"cannot make {place}: File exists"
+    assert caught.value.hint == "name another place: --db FILE, or set DIAGEVO_HOME"
 
 
 def test_a_database_that_another_program_holds_is_said_to_be_locked(

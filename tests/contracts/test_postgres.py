@@ -37,7 +37,11 @@ def test_a_session_of_a_replica_changes_no_event_after_the_upgrade(postgres_stor
             connection.rollback()
 
     upgrade(database, "0003")
+    with database.write() as connection:  # today's writer needs what 0005 adds
+        connection.execute(text("ALTER TABLE run ADD COLUMN imported VARCHAR"))
     Log(database).append("a", 0, [EVENT])
+    with database.write() as connection:
+        connection.execute(text("ALTER TABLE run DROP COLUMN imported"))
     for change in CHANGES:
         changed(change)
     [finding] = [f for f in check(database) if f.check == "triggers"]

@@ -39,12 +39,14 @@ def _answers(memory: Memory) -> list:
 @pytest.fixture
 def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use the index from the first cause on."""
+    pytest.importorskip("lancedb", reason="needs the extra index: lancedb is not installed")
     monkeypatch.setattr(similarity, "INDEX_FROM", 1)
 
 
 def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("lancedb", reason="needs the extra index: lancedb is not installed")
     with opened(tmp_path) as memory:
         _round(memory, 5)
         memory.open_round(2)
@@ -140,6 +142,8 @@ def test_versions_and_files_stay_bounded_over_fifty_rounds(tmp_path: Path) -> No
 def test_another_embedding_model_is_refused_until_everything_is_embedded_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_: int
 ) -> None:
+    if from_ == 1:
+        pytest.importorskip("lancedb", reason="needs the extra index: lancedb is not installed")
     monkeypatch.setattr(similarity, "INDEX_FROM", from_)
 
     def mirrored(texts) -> np.ndarray:

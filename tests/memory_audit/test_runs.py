@@ -20,6 +20,9 @@ from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
 
+VECTORS = "outside the chain, types checked and not values (rows of): 7 vector"
+"""Four causes and three labels of nodes."""
+
 
 @contextmanager
 def opened(store: Store, *runs: str) -> Iterator[list[History]]:
@@ -43,7 +46,8 @@ def forked(copied: Store) -> Store:
 def test_a_fork_verifies_and_has_its_own_ids_and_head(forked: Store) -> None:
     with forked.log() as log:
         report = verify(log, "b", forked.root / "b", deep=True)
-        assert (report.faults, report.rounds, report.heads, report.notes) == ([], 2, 2, [])
+        assert (report.faults, report.rounds, report.heads) == ([], 2, 2)
+        assert report.notes == [VECTORS]
         events = list(log.read("b"))
     assert all(r.event_id == event_id("b", r.round, r.type, r.event.key()) for r in events)
     assert [r.sequence for r in events] == list(range(1, len(events) + 1))
@@ -132,13 +136,14 @@ def test_a_fork_that_cannot_be_made_leaves_nothing(copied: Store) -> None:
     with opened(copied, "played") as [history]:
         before = history.log.last_position()
         with pytest.raises(NotFoundError):
-            fork(history, 5, "b")
+            fork(history, 5, "b", root=copied.root)
         with pytest.raises(ConflictError):
-            fork(history, 1, "played")
+            fork(history, 1, "played", root=copied.root)
         with pytest.raises(ConfigError, match="cannot name a run"):
-            fork(history, 1, "../b")
+            fork(history, 1, "../b", root=copied.root)
+        another = {**CONFIG, "roles": {"embedder": {"model": "another"}}}
         with pytest.raises(ConfigError, match="embedding model"):
-            fork(history, 1, "b", {**CONFIG, "roles": {"embedder": {"model": "another"}}})
+            fork(history, 1, "b", another, root=copied.root)
         assert history.log.last_position() == before
         assert history.log.runs() == ["played"]
 
@@ -153,7 +158,7 @@ def test_a_history_that_does_not_hold_is_not_forked(mine: Store) -> None:
 
 def test_a_run_does_not_differ_from_its_fork_as_far_as_both_go(copied: Store) -> None:
     with opened(copied, "played") as [history]:
-        fork(history, 2, "b")
+        fork(history, 2, "b", root=copied.root)
     with opened(copied, "played", "b") as [a, b]:
         assert diff_runs(a, b, a.as_of(2), b.as_of(2)).same
         longer = diff_runs(a, b, a.end, b.end)
@@ -202,6 +207,7 @@ def test_the_order_in_which_diagnoses_arrive_is_no_difference(
 
 
 def test_causes_are_matched_by_meaning_with_confidence(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    pytest.importorskip("scipy", reason="needs the extra eval: scipy is not installed")
     store = sqlite_stores.new(tmp_path)
     near = "takes the borrow from a wrong column when digits are too small"
     vectors = {near: (0.56, 0, 0.76, 0.33), "x": (0, 0, 0, 1)}

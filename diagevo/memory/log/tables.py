@@ -15,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
+    String,
     Table,
     Text,
     TypeDecorator,
@@ -28,14 +29,21 @@ _Long = BigInteger().with_variant(Integer, "sqlite")
 """64 bits on every database; on SQLite only INTEGER is an alias of the row id."""
 
 
-class ForeignText(TypeDecorator[str]):
+class ForeignString(TypeDecorator[str]):
     """A text that somebody else wrote, outside the log: kept as both databases can (`texts.storable`)."""
 
-    impl = Text
+    impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: object) -> str | None:
         return None if value is None else storable(value)
+
+
+class ForeignText(ForeignString):
+    """The same in a column that was made as TEXT."""
+
+    impl = Text
+    cache_ok = True
 
 
 class LogRow(SQLModel, table=True):
