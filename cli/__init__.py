@@ -1,0 +1,1 @@
+"""The program `diagevo`: everything of `diagevo` comes in but its tables, and nothing imports it."""

@@ -19,7 +19,8 @@ from diagevo.private import private
 from diagevo.redaction import masked
 from diagevo.texts import json_text, storable, visible
 
-from . import (
+from . import options
+from .commands import (
     ablate,
     config,
     db,
@@ -28,7 +29,6 @@ from . import (
     init,
     join,
     memory,
-    options,
     oracle,
     report,
     runs,

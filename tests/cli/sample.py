@@ -4,7 +4,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import typer
-from diagevo.cli import options, render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli import options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
 ROWS = [

@@ -7,7 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from diagevo.cli.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     Board,
     JsonDisplay,
     LiveDisplay,
@@ -17,7 +18,6 @@ from diagevo.cli.display import (  # pyright: ignore[reportMissingImports]  (cli
     display_for,
     round_line,
 )
-from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.progress import Observer, RoundSummary
 from tests.cli.terminal import on_terminal
@@ -144,7 +144,7 @@ def test_the_display_fits_where_it_is_shown(kind: str | None, call: Call, expect
 def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("diagevo.cli.display.time.monotonic", lambda: 130.0)
+    monkeypatch.setattr("diagevo.cli.screens.display.time.monotonic", lambda: 130.0)
     board = Board("a", round=2, rounds=5, stage="solver", started=100.0)
     assert board.stage_left() is None
     assert board.run_left() is None
@@ -156,7 +156,7 @@ def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
 
 
 def test_shares_are_of_the_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagevo.cli.display.time.monotonic", lambda: 110.0)
+    monkeypatch.setattr("diagevo.cli.screens.display.time.monotonic", lambda: 110.0)
     board = Board("a", stage="votes", started=100.0, played={"challenger": 30.0})
     shares = board.shares()
     assert (shares["challenger"], shares["votes"], shares["solver"]) == (75.0, 25.0, 0.0)

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from diagevo.cli.stopping import stopped_by_signals  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.commands.stopping import stopped_by_signals  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 import diagevo
 from diagevo.config.loading import of_profile

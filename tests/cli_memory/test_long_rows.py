@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import polars
 import pytest
-from diagevo.cli import render, row_stream  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render import rows as row_stream  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import STARTED
 from tests.cli.terminal import on_terminal

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from diagevo.cli import why_text  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.screens import why as why_text  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -1,0 +1,203 @@
+"""`diagevo ablate`: plan the paper's ablations, play them, and see where they stand."""
+
+import shlex
+from dataclasses import asdict, dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from ..render.console import Column
+
+app = options.group("ablate", "Plan the paper's ablations, play them, and see where they stand.")
+
+RUNS = (
+    Column("index", align="right"),
+    Column("run"),
+    Column("variant"),
+    Column("seed", align="right"),
+    Column("committed", "rounds", "right"),
+    Column("state"),
+)
+
+
+@dataclass(frozen=True)
+class PlannedLine:
+    index: int
+    run: str
+    variant: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class StatusLine(PlannedLine):
+    committed: str
+    state: str
+    """waiting, begun or trained."""
+
+
+@dataclass(frozen=True)
+class JobArray:
+    file: str
+    tasks: int
+
+
+def _played() -> Any:
+    return list[StatusLine] | JobArray
+
+
+def _planned_lines() -> Any:
+    return list[PlannedLine]
+
+
+def _status_lines() -> Any:
+    return list[StatusLine]
+
+
+Name = Annotated[
+    str | None, typer.Argument(metavar="[PLAN]", help="The plan; the only one if none is named.")
+]
+
+
+@options.command(
+    app,
+    "plan",
+    group="ablate",
+    rows=True,
+    data=_planned_lines,
+    example="""diagevo ablate plan paper --variants all --seeds 0,1,2
+    diagevo ablate plan small --variants full,free-only,no-filter --seeds 0,1 --rounds 3
+    diagevo ablate plan ks --variants full,k-0.2,k-1.0,k-2.0 --eval "all --data folder-of-jsonl\"""",
+)
+def plan(
+    call: Call,
+    name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan; its runs begin with it.")],
+    variants: Annotated[
+        str, typer.Option("--variants", help="Names with commas between them, or `all`.")
+    ] = "all",
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between them.")] = "0,1,2",
+    rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of every run.")] = None,
+    evaluate: Annotated[
+        str | None,
+        typer.Option("--eval", metavar="ARGUMENTS", help="Of `eval run`, for each run's best checkpoint."),
+    ] = None,
+) -> None:
+    """Write a plan. `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
+    from diagevo.config.loading import resolve
+    from diagevo.errors import ConfigError
+    from diagevo.evaluation.ablation import VARIANTS, make_plan, variant
+
+    names = [v.name for v in VARIANTS] if variants == "all" else variants.split(",")
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"not seeds: {seeds}", hint="give numbers: --seeds 0,1,2") from error
+    arguments = [f"--set={setting}" for setting in call.settings]
+    if call.profile is not None:
+        arguments.append(f"--profile={call.profile}")
+    if call.config is not None:
+        arguments.append(f"--config={call.config.resolve()}")
+    base = call.load_config()
+    made = make_plan(
+        name,
+        names,
+        numbers,
+        rounds=rounds or base.round.rounds,
+        arguments=arguments,
+        benchmarks=_measured(evaluate),
+    )
+    for name_ in dict.fromkeys(names):
+        settings = (*call.settings, *(f"{key}={value}" for key, value in variant(name_).settings.items()))
+        resolve(file=call.config, settings=settings, profile=call.profile)
+    file = made.save(call.home)
+    render.say(call, f"{len(made.runs)} runs planned in {file}; next: diagevo ablate run {name}")
+    lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
+    render.rows(call, RUNS[:4], [asdict(line) for line in lines])
+
+
+def _measured(arguments: str | None) -> list[str]:
+    """The arguments of `eval run`, whose benchmarks must exist."""
+    from diagevo.evaluation.benchmarks import benchmark
+
+    words = shlex.split(arguments or "")
+    for word in takewhile(lambda word: not word.startswith("-"), words):
+        if word not in ("all", "held-out"):
+            benchmark(word)
+    return words
+
+
+@options.command(
+    app,
+    "run",
+    group="ablate",
+    rows=True,
+    data=_played,
+    example="""diagevo ablate run small
+    diagevo ablate run paper --slurm paper.sbatch""",
+)
+def run(
+    call: Call,
+    name: Name = None,
+    only: Annotated[
+        int | None, typer.Option("--only", metavar="INDEX", help="Only this run of the plan.")
+    ] = None,
+    slurm: Annotated[
+        Path | None, typer.Option("--slurm", metavar="FILE", help="Write a job array instead.")
+    ] = None,
+) -> None:
+    """Play the runs one after another, each as a process, or write a job array. Nothing is done twice."""
+    from diagevo.errors import ConfigError
+    from diagevo.evaluation.ablation import load_plan, play, slurm_script
+
+    from .evaluate import database
+
+    chosen = load_plan(call.home, name)
+    if slurm is not None:
+        with render.writing(slurm):
+            slurm.write_text(slurm_script(chosen, call.db), encoding="utf-8")
+        render.document(
+            call,
+            JobArray(str(slurm), len(chosen.runs)),
+            f"{len(chosen.runs)} tasks in {slurm}: sbatch {slurm}",
+        )
+        return
+    if only is not None and not 0 <= only < len(chosen.runs):
+        raise ConfigError(f"the plan has no run {only}", hint=f"it has 0 to {len(chosen.runs) - 1}")
+    with database(call, create=True) as opened:
+        for planned in chosen.runs if only is None else [chosen.runs[only]]:
+            render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
+            play(opened, chosen, planned, call.home, call.db)
+    status(call, chosen.name)
+
+
+@options.command(
+    app,
+    "status",
+    group="ablate",
+    rows=True,
+    data=_status_lines,
+    example="diagevo ablate status small",
+)
+def status(call: Call, name: Name = None) -> None:
+    """Where every run of a plan stands."""
+    from diagevo.evaluation.ablation import load_plan, states
+    from diagevo.memory.log.database import Database
+
+    from .evaluate import database
+
+    chosen = load_plan(call.home, name)
+    file = Database(call.database).file
+    if file is not None and not file.exists():
+        found = states(None, chosen)
+    else:
+        with database(call) as opened:
+            found = states(opened, chosen)
+    lines = [
+        StatusLine(i, s.planned.run, s.planned.variant, s.planned.seed, f"{s.committed}/{s.rounds}", s.state)
+        for i, s in enumerate(found)
+    ]
+    render.rows(call, RUNS, [asdict(line) for line in lines])

@@ -1,0 +1,181 @@
+"""`diagevo config`: the resolved values, where each came from, and what deviates from the paper."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.config.loading import Resolved
+
+app = options.group("config", "The resolved configuration, and where each value came from.")
+
+SETTINGS = (render.Column("key"), render.Column("value"), render.Column("source"))
+DEVIATIONS = (
+    render.Column("key"),
+    render.Column("value"),
+    render.Column("paper", "paper or decision"),
+    render.Column("stated", "stated in"),
+    render.Column("source"),
+)
+DIFFERENCES = (render.Column("key"), render.Column("a"), render.Column("b"))
+
+
+def _text(value: Any) -> str:
+    """A value as the configuration's YAML writes it."""
+    from diagevo.config.writing import scalar
+
+    return scalar(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value of the configuration, as `config show` prints it."""
+
+    key: str
+    value: Any
+    source: str
+    """Where it was written: a file with its line, a variable, an option, a profile, or `default`."""
+    description: str
+
+
+@options.command(
+    app,
+    "show",
+    group="config",
+    rows=True,
+    data=lambda: list[Shown],
+    example="""diagevo config show
+    diagevo config show --profile embedded --paper
+    diagevo config show --run embedded-1 --format json""",
+)
+def show(
+    call: Call,
+    *,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Only what deviates from the paper, with the paper's value.")
+    ] = False,
+) -> None:
+    """Every value with where it came from; with --run, the configuration that the run has in its log."""
+    resolved = of(call, call.run) if call.run is not None else call.resolve()
+    if paper:
+        _show_paper(call, resolved)
+        return
+    shown = [Shown(s.key, s.value, s.source.where, s.description) for s in resolved.settings()]
+    rows = [asdict(setting) for setting in shown]
+    if call.format in ("table", "md"):
+        rows = [row | {"value": _text(row["value"])} for row in rows]
+    render.rows(call, SETTINGS, rows, run=call.run)
+
+
+def _show_paper(call: Call, resolved: "Resolved") -> None:
+    from diagevo.config.paper import deviations
+
+    found = deviations(resolved)
+    rows = [
+        {
+            "key": d.key,
+            "value": d.value,
+            "paper": d.paper,
+            "kind": d.kind,
+            "stated": d.stated,
+            "source": d.source.where,
+        }
+        for d in found
+    ]
+    if call.format in ("table", "md"):
+        rows = [row | {"value": _text(row["value"]), "paper": _text(row["paper"])} for row in rows]
+        if not rows:
+            render.say(call, f"profile {resolved.config.profile}: nothing deviates from the paper")
+            return
+    render.rows(call, DEVIATIONS, rows, run=call.run)
+
+
+@options.command(
+    app,
+    "validate",
+    group="config",
+    example="""diagevo config validate
+    diagevo config validate -c mine.yaml --set filter.tau=2""",
+)
+def validate(call: Call) -> None:
+    """Check the configuration as `train` would read it; exit 2 with the key, its line and the nearest one."""
+    resolved = call.resolve()
+    places = dict.fromkeys(
+        s.where.partition(",")[0] for s in resolved.sources.values() if s.kind != "default"
+    )
+    data = {"ok": True, "profile": resolved.config.profile, "read": list(places)}
+    render.document(call, data, f"well: profile {resolved.config.profile}; read from {', '.join(places)}")
+
+
+@options.command(
+    app, "schema", group="config", example="diagevo config schema -o diagevo.schema.json", rows=True
+)
+def schema(call: Call) -> None:
+    """The JSON Schema of a configuration file, for editors."""
+    from diagevo.config.models import Config
+
+    render.text(call, render.dump(Config.model_json_schema()))
+
+
+@options.command(
+    app,
+    "diff",
+    group="config",
+    rows=True,
+    example="""diagevo config diff embedded qwen3-8b
+    diagevo config diff run:embedded-1 diagevo.yaml""",
+)
+def diff(
+    call: Call,
+    a: Annotated[str, typer.Argument(metavar="A", help="A profile, a file, or run:ID.")],
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="As A; the configuration here and now if left out.")
+    ] = None,
+    *,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 where they differ.")] = False,
+) -> None:
+    """The values in which two configurations differ."""
+    first = of(call, a)
+    second = call.resolve() if b is None else of(call, b)
+    rows = [
+        {"key": x.key, "a": x.value, "b": y.value}
+        for x, y in zip(first.settings(), second.settings(), strict=True)
+        if x.value != y.value
+    ]
+    shown = [{k: v if k == "key" else _text(v) for k, v in row.items()} for row in rows]
+    if rows or call.format not in ("table", "md"):
+        render.rows(call, DIFFERENCES, shown if call.format in ("table", "md") else rows)
+    else:
+        render.say(call, "they are the same")
+    if rows and exit_code:
+        raise typer.Exit(1)
+
+
+def of(call: Call, name: str) -> "Resolved":
+    """The configuration that `name` means: a profile, a file, or a run (`run:ID`, or the ID after --run)."""
+    from diagevo.config.loading import PROFILES, of_file, of_profile, of_run
+
+    if name in PROFILES:
+        return of_profile(name)
+    if name.startswith("run:") or name == call.run:
+        from diagevo.memory.audit.history import open_history
+
+        history = open_history(call.database, name.removeprefix("run:"))
+        try:
+            return of_run(history.configuration().config, history.run_id)
+        finally:
+            history.close()
+    if not Path(name).exists():
+        raise ConfigError(
+            f"{name} is neither a profile nor a file",
+            hint=f"profiles: {', '.join(PROFILES)}; a run is written run:ID",
+        )
+    return of_file(Path(name))

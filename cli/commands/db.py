@@ -1,0 +1,144 @@
+"""`diagevo db`: revisions of the database, its checks, its backups."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.memory.log.database import Database
+
+app = options.group("db", "Revisions of the database, its checks, its backups.")
+
+FINDINGS = (render.Column("check"), render.Column("ok", "well"), render.Column("detail", "found"))
+
+
+@contextmanager
+def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import refuse_missing
+
+    database = Database(call.database)
+    try:
+        if must_exist:
+            refuse_missing(database)
+        yield database
+    finally:
+        database.close()
+
+
+@options.command(app, "current", group="db", example="diagevo db current --json")
+def current(call: Call) -> None:
+    """The database's revision and the one that this version expects; exit 5 where they differ."""
+    from diagevo.memory.log.location import shown
+    from diagevo.memory.log.migrate import HEAD, revision
+
+    with _database(call) as database:
+        with database.read() as connection:
+            found = revision(connection)
+        where = shown(database.url)
+    data = {"database": where, "revision": found, "expected": HEAD, "ok": found == HEAD}
+    render.document(call, data, f"{where}: revision {found or 'none'}, expected {HEAD}")
+    if found != HEAD:
+        raise typer.Exit(5)
+
+
+@options.command(
+    app,
+    "upgrade",
+    group="db",
+    example="""diagevo db upgrade
+    diagevo db upgrade --no-backup""",
+)
+def upgrade(
+    call: Call,
+    *,
+    backup: Annotated[
+        bool, typer.Option("--backup/--no-backup", help="Write a backup before anything is changed.")
+    ] = True,
+) -> None:
+    """Bring the database to the revision that this version expects. A backup is written first."""
+    from diagevo.memory.log import migrate
+    from diagevo.memory.log.location import shown
+
+    with _database(call) as database:
+        migrate.refuse_foreign(database)
+        with database.read() as connection:
+            before = migrate.revision(connection)
+        migrate.refuse_newer(database)
+        old = before not in (None, migrate.HEAD)
+        saved = _backup_beside(database) if backup and old else None
+        # At the newest revision too: PostgreSQL's reading role may be missing.
+        if before != migrate.HEAD or database.dialect == "postgresql":
+            migrate.upgrade(database)
+        where = shown(database.url)
+    data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}
+    text = (
+        f"{where}: {before or 'empty'} → {migrate.HEAD}" if before != migrate.HEAD else f"{where}: up to date"
+    )
+    render.document(call, data, text + (f"\nbackup: {saved}" if saved else ""))
+
+
+def _backup_beside(database: "Database") -> Path:
+    """A copy next to an SQLite file; of PostgreSQL, a file in the home folder."""
+    from diagevo.memory.transfer.backup import backup
+
+    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    folder = Call().home if database.file is None else database.file.parent
+    return backup(database, folder / f"before-upgrade-{stamp}.db").file
+
+
+@options.command(app, "check", group="db", rows=True, example="diagevo db check")
+def check(call: Call) -> None:
+    """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
+    from diagevo.memory.log.check import check as findings
+
+    with _database(call) as database:
+        found = [render.plain(finding) for finding in findings(database)]
+    render.rows(call, FINDINGS, found)
+    if not all(finding["ok"] for finding in found):
+        raise typer.Exit(1)
+
+
+@options.command(app, "backup", group="db", example="diagevo db backup runs/monday.db")
+def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
+    """Copy the database into one SQLite file, also while a run writes to it."""
+    from diagevo.memory.transfer.backup import backup as write
+
+    with _database(call) as database:
+        done = write(database, file)
+    runs = ", ".join(done.runs) or "none"
+    text = f"{done.file}: {done.bytes:,} bytes, up to event #{done.position}; runs: {runs}"
+    render.document(call, done, text)
+
+
+@options.command(
+    app,
+    "restore",
+    group="db",
+    example="""diagevo db restore runs/monday.db --db runs/again.db
+    diagevo db restore runs/monday.db --replace""",
+)
+def restore(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
+    *,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of a database; the old one is kept aside.")
+    ] = False,
+) -> None:
+    """Put a backup where `--db` points. What stood there is moved aside, never deleted."""
+    from diagevo.memory.transfer.backup import restore as put_back
+
+    with _database(call, must_exist=False) as database:
+        done = put_back(file, database, replace=replace)
+    lines = [f"restored up to event #{done.position}; runs: {', '.join(done.runs) or 'none'}"]
+    lines += [f"moved aside: {path}" for path in done.aside]
+    render.document(call, done, "\n".join(lines))

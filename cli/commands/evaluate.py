@@ -1,0 +1,271 @@
+"""`diagevo eval list, show, compare`: what can be measured, what was, and how two measurements differ."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.texts import json_text, visible
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from ..render.console import Column
+
+if TYPE_CHECKING:
+    from diagevo.evaluation.store import Evaluation
+    from diagevo.memory.log.database import Database
+
+app = options.group("eval", "Measure models on the benchmarks and compare what was measured.")
+
+BENCHMARKS = (
+    Column("name"),
+    Column("title"),
+    Column("group"),
+    Column("questions", align="right"),
+    Column("metric"),
+    Column("kind"),
+    Column("hub"),
+    Column("licence"),
+)
+EVALUATIONS = (
+    Column("evaluation_id", "id"),
+    Column("benchmark"),
+    Column("run"),
+    Column("round", align="right"),
+    Column("model"),
+    Column("answered"),
+    Column("score", align="right"),
+    Column("score_se", "± s.e.", "right"),
+    Column("judge"),
+    Column("finished_at", "finished"),
+)
+
+
+@dataclass(frozen=True)
+class BenchmarkLine:
+    """A benchmark as `eval list --benchmarks` prints it."""
+
+    name: str
+    title: str
+    group: str
+    questions: int
+    metric: str
+    kind: str
+    hub: str
+    licence: str
+
+
+@dataclass(frozen=True)
+class EvaluationLine:
+    """An evaluation as the commands print it. Scores are shares in [0, 1], null until it is finished."""
+
+    evaluation_id: str
+    benchmark: str
+    run: str | None
+    round: int | None
+    model: str
+    answered: str
+    score: float | None
+    score_se: float | None
+    judge: str
+    finished_at: str | None
+    metrics: dict[str, float] | None
+    conditions: dict[str, Any]
+
+
+def evaluation_lines() -> Any:
+    return list[EvaluationLine]
+
+
+def _listed() -> Any:
+    return list[EvaluationLine] | list[BenchmarkLine]
+
+
+def _shown() -> Any:
+    from diagevo.evaluation.protocol import Estimate
+    from diagevo.evaluation.store import Answered
+
+    @dataclass(frozen=True)
+    class EvaluationShown(EvaluationLine):
+        categories: dict[str, Estimate]
+        wrong: list[Answered]
+
+    return EvaluationShown
+
+
+def _compared() -> Any:
+    from diagevo.evaluation.protocol import PairedDifference
+
+    @dataclass(frozen=True)
+    class Compared:
+        paired: PairedDifference
+        conditions: dict[str, list[Any]]
+        """Conditions that differ: what a difference in score may come from."""
+
+    return Compared
+
+
+@contextmanager
+def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    opened = Database(call.database)
+    try:
+        prepare(opened, create=create)
+        yield opened
+    finally:
+        opened.close()
+
+
+def line_of(found: "Evaluation") -> dict[str, Any]:
+    metrics = found.metrics or {}
+    judge = found.conditions["judge"]
+    line = EvaluationLine(
+        evaluation_id=found.evaluation_id,
+        benchmark=found.benchmark,
+        run=found.run_id,
+        round=found.round,
+        model=found.model,
+        answered=f"{found.answered}/{found.questions}",
+        score=metrics.get("score"),
+        score_se=metrics.get("score_se"),
+        judge="rule" if judge is None else judge["model"],
+        finished_at=found.finished_at,
+        metrics=found.metrics,
+        conditions=found.conditions,
+    )
+    return asdict(line)
+
+
+@options.command(
+    app,
+    "list",
+    group="eval",
+    rows=True,
+    data=_listed,
+    example="""diagevo eval list
+    diagevo eval list --benchmarks
+    diagevo eval list --run a --json""",
+)
+def list_(
+    call: Call,
+    benchmarks: Annotated[bool, typer.Option("--benchmarks", help="The benchmarks there are.")] = False,
+) -> None:
+    """What was measured, or with --benchmarks what can be."""
+    if benchmarks:
+        from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
+
+        lines = [
+            BenchmarkLine(
+                name=e.name,
+                title=e.title,
+                group=e.group,
+                questions=e.questions,
+                metric=e.metric,
+                kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
+                hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
+                licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
+            )
+            for e in ENTRIES
+        ]
+        render.rows(call, BENCHMARKS, [asdict(line) for line in lines])
+        return
+    from diagevo.evaluation.store import EvaluationStore
+    from diagevo.memory.audit.history import resolve_run
+
+    with database(call) as opened:
+        run = None if call.run is None else resolve_run(opened, call.run)
+        found = EvaluationStore(opened).list(run)
+    if not found:
+        render.say(call, "nothing was measured yet; begin: diagevo eval run math500 --round best")
+    render.rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
+
+
+@options.command(
+    app,
+    "show",
+    group="eval",
+    data=_shown,
+    example="""diagevo eval show e3f1
+    diagevo eval show e3f1 --wrong 5
+    diagevo eval show e3f1 --json""",
+)
+def show(
+    call: Call,
+    evaluation: Annotated[
+        str, typer.Argument(metavar="ID", help="An evaluation, or the beginning of its id.")
+    ],
+    wrong: Annotated[
+        int, typer.Option("--wrong", min=0, help="Show so many questions answered wrongly.")
+    ] = 0,
+) -> None:
+    """One evaluation: its conditions, figures and categories, and what was answered wrongly."""
+    from diagevo.evaluation.scoring import by_category
+    from diagevo.evaluation.store import EvaluationStore
+
+    with database(call) as opened:
+        store = EvaluationStore(opened)
+        found = store.find(evaluation)
+        results = store.results(found.evaluation_id)
+    categories = by_category(results)
+    missed = [result for result in results if result.score is not None and result.score < 1][:wrong]
+    lines = [f"{found.evaluation_id}  {found.benchmark}  {found.model}  {found.answered}/{found.questions}"]
+    lines += [f"  {name:<14} {value:.4f}" for name, value in (found.metrics or {}).items()]
+    lines += [f"  {name:<14} {_condition(value)}" for name, value in found.conditions.items()]
+    if len(categories) > 1:
+        lines.append("by category:")
+        lines += [
+            f"  {known.value:.3f} ± {known.standard_error:.3f}  {known.questions:>5}  {name}"
+            for name, known in categories.items()
+        ]
+    for result in missed:
+        answers = ", ".join(answer or "no answer" for answer in result.extracted)
+        lines += [f"question {result.question}: {result.prompt[-1]['content']}"]
+        lines += [f"  reference {result.reference}; answered {answers}"]
+    data = line_of(found) | {"categories": categories, "wrong": missed}
+    text = "\n".join(visible(line, one_line=True) for line in lines)
+    render.document(call, data, text, run=found.run_id)
+
+
+def _condition(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
+@options.command(
+    app,
+    "compare",
+    group="eval",
+    data=_compared,
+    example="""diagevo eval compare e3f1 e9a0
+    diagevo eval compare e3f1 e9a0 --confidence 0.99 --json""",
+)
+def compare(
+    call: Call,
+    first: Annotated[str, typer.Argument(metavar="FIRST", help="The evaluation compared with.")],
+    second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
+    confidence: Annotated[float, typer.Option("--confidence", min=0.5, max=0.9999)] = 0.95,
+) -> None:
+    """The difference of two evaluations on the same questions, paired by question, with its interval."""
+    from diagevo.evaluation.scoring import compare as compare_
+    from diagevo.evaluation.scoring import different_conditions
+    from diagevo.evaluation.store import EvaluationStore
+
+    with database(call) as opened:
+        store = EvaluationStore(opened)
+        a, b = store.find(first), store.find(second)
+        result = compare_(store, a, b, confidence)
+    differ = different_conditions(a, b)
+    text = [
+        f"{a.benchmark}, {result.questions} questions, paired",
+        f"  {a.evaluation_id}  {result.first:.4f}  {a.model}",
+        f"  {b.evaluation_id}  {result.second:.4f}  {b.model}",
+        f"  difference {result.difference:+.4f} ± {result.standard_error:.4f}"
+        f"  [{result.low:+.4f}, {result.high:+.4f}] at {confidence:.4g} confidence",
+        f"  {result.better} questions better, {result.worse} worse; exact sign test p = {result.p_value:.3g}",
+        "they differ in: " + (", ".join(differ) or "nothing"),
+    ]
+    render.document(call, {"paired": result, "conditions": differ}, "\n".join(text))

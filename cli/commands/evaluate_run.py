@@ -1,0 +1,281 @@
+"""`diagevo eval run`: ask a model the questions of benchmarks, judge the answers, sum up."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from diagevo.errors import ConfigError, ServiceError
+from diagevo.progress import StopFlag
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from .evaluate import EVALUATIONS, app, database, evaluation_lines, line_of
+from .stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from diagevo.answers.equivalence import AnswerChecker
+    from diagevo.evaluation.evaluate import Procedure
+    from diagevo.evaluation.judge import Judge
+    from diagevo.evaluation.questions import Benchmark, Loaded
+    from diagevo.evaluation.store import Evaluation, EvaluationStore
+    from diagevo.memory.audit.history import History
+    from diagevo.memory.log.database import Database
+
+    from .subjects import Measured
+
+Names = Annotated[
+    list[str],
+    typer.Argument(metavar="BENCHMARK", help="Names from `eval list --benchmarks`, `held-out`, or `all`."),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or a name an endpoint serves.")
+]
+Url = Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of the model.")]
+KeyEnv = Annotated[str, typer.Option("--key-env", help="Environment variable that holds the key.")]
+Rounds = Annotated[
+    str, typer.Option("--round", metavar="N", help="Round(s) of the run: 3, 1,3, `all` or `best`.")
+]
+Data = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data", metavar="[NAME=]PATH", help="A local file, or a folder of files, in place of the hub."
+    ),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many questions, spread evenly.")]
+Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples a question.")]
+Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of draws, shuffled options and subsets.")]
+Batch = Annotated[
+    int, typer.Option("--batch", min=1, help="Questions asked at once; a local model's are kept together.")
+]
+JudgeModel = Annotated[
+    str | None, typer.Option("--judge", metavar="MODEL", help="Language model behind the rule.")
+]
+JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of the judge.")]
+Swapped = Annotated[
+    bool, typer.Option("--swapped-judge", help="Hand over reference and answer swapped, as peers' code does.")
+]
+
+
+@options.command(
+    app,
+    "run",
+    group="eval",
+    rows=True,
+    data=evaluation_lines,
+    example="""diagevo eval run math500 gsm8k --run a --round best --data folder-of-jsonl
+    diagevo eval run all --run a --judge gpt-4o --judge-url https://api.openai.com/v1
+    diagevo eval run held-out --run a --round all
+    diagevo eval run gsm8k --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1""",
+)
+def run(
+    call: Call,
+    names: Names,
+    model: Model = None,
+    base_url: Url = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    round: Rounds = "best",
+    prompts: Annotated[Path | None, typer.Option("--prompts", help="Folder of prompt templates.")] = None,
+    data: Data = None,
+    limit: Limit = None,
+    samples: Samples = None,
+    temperature: Temperature = None,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", min=1, help="Longest response of --model. [4096]")
+    ] = None,
+    seed: Seed = 0,
+    batch: Batch = 64,
+    judge: JudgeModel = None,
+    judge_url: JudgeUrl = None,
+    judge_key_env: Annotated[
+        str, typer.Option("--judge-key-env", help="Key of the judge.")
+    ] = "OPENAI_API_KEY",
+    swapped_judge: Swapped = False,
+) -> None:
+    """Ask, judge and sum up. The same command again goes on where it was stopped and asks nothing twice.
+
+    Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
+    samples at T = 1.
+    """
+    from diagevo.answers.equivalence import AnswerChecker
+    from diagevo.evaluation.evaluate import procedure_of
+    from diagevo.evaluation.store import EvaluationStore
+
+    from . import subjects
+
+    with ExitStack() as stack:
+        opened = stack.enter_context(database(call, create=model is not None))
+        history = None if model is not None else stack.enter_context(_history(call))
+        loaded = list(_loaded(names, data or [], seed, limit, history))
+        store = EvaluationStore(opened)
+        checker = stack.enter_context(AnswerChecker())
+        grader = _judge(stack, opened, judge, judge_url, judge_key_env, swapped_judge)
+        done: list[Evaluation] = []
+        if model is not None:
+            measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens)]
+        else:
+            assert history is not None
+            named = subjects.rounds_named(history, round)
+            measured = [subjects.checkpoint(call, history, number) for number in named]
+        for each in measured:
+            with each as ready:
+                for questions in loaded:
+                    procedure = procedure_of(
+                        questions,
+                        top_p=ready.top_p,
+                        max_new_tokens=ready.max_new_tokens,
+                        seed=seed,
+                        batch=batch,
+                        served=ready.served,
+                        samples=samples,
+                        temperature=temperature,
+                    )
+                    asked_judge = grader if questions.benchmark.judged else None
+                    done.append(measure(call, store, ready, questions, checker, procedure, asked_judge))
+        render.rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
+
+
+def measure(
+    call: Call,
+    store: "EvaluationStore",
+    ready: "Measured",
+    loaded: "Loaded",
+    checker: "AnswerChecker",
+    procedure: "Procedure",
+    judge: "Judge | None",
+) -> "Evaluation":
+    """One evaluation, with its progress on stderr. The first Ctrl-C stops it with everything kept."""
+    from diagevo.evaluation.evaluate import evaluate
+
+    size, full = len(loaded.questions), loaded.benchmark.questions
+    part = "" if size == full else f" (a part: the whole set has {full})"
+    render.say(
+        call, f"{loaded.benchmark.title}: {size} questions from {loaded.source}{part}; {ready.subject.model}"
+    )
+    stop = StopFlag()
+    try:
+        with stopped_by_signals(stop):
+            return evaluate(
+                store,
+                ready.sampler,
+                loaded,
+                ready.templates,
+                checker,
+                subject=ready.subject,
+                procedure=procedure,
+                judge=judge,
+                on_progress=_every_tenth(call),
+                should_stop=lambda: bool(stop),
+            )
+    except ServiceError:
+        render.say(call, "what was answered is kept: the same command again goes on from there")
+        raise
+
+
+def _every_tenth(call: Call) -> Callable[[int, int], None]:
+    """Says how far it is ten times in all."""
+    shown = [0]
+
+    def progress(done: int, total: int) -> None:
+        if done * 10 // total > shown[0]:
+            shown[0] = done * 10 // total
+            render.say(call, f"  {done} of {total}")
+
+    return progress
+
+
+@contextmanager
+def _history(call: Call) -> Iterator["History"]:
+    from diagevo.memory.audit.history import open_history
+
+    history = open_history(call.database, call.run)
+    try:
+        yield history
+    finally:
+        history.close()
+
+
+def _loaded(
+    names: list[str], data: list[str], seed: int, limit: int | None, history: "History | None"
+) -> Iterator["Loaded"]:
+    """The questions of every benchmark named; all of them are found before the first is asked."""
+    from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
+    from diagevo.evaluation.loading import limited, load
+
+    wanted = [e.name for e in BENCHMARKS if e.group != "validation"] if names == ["all"] else names
+    sources = _sources(data, {*(e.name for e in BENCHMARKS), *(p.name for e in BENCHMARKS for p in e.parts)})
+    for name in dict.fromkeys(wanted):
+        if name == "held-out":
+            yield limited(_held_out(history), limit, seed)
+        else:
+            entry = benchmark(name)
+            yield load(entry, _files_of(entry, sources), seed=seed, limit=limit)
+
+
+def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
+    """--data by the name before its first "=", where that is one; a path may hold the sign too."""
+    sources: dict[str | None, list[Path]] = {}
+    for given in data:
+        name, sign, path = given.partition("=")
+        if sign and name not in names and not Path(given).expanduser().exists():
+            raise ConfigError(
+                f"--data {given}: {name} is no benchmark and no part of one",
+                hint="names: diagevo eval list --benchmarks",
+            )
+        named = sign and name in names
+        sources.setdefault(name if named else None, []).append(Path(path if named else given).expanduser())
+    return sources
+
+
+def _files_of(entry: "Benchmark", sources: dict[str | None, list[Path]]) -> list[Path]:
+    """Files named for each of its parts, for itself, or for every benchmark."""
+    by_part = [sources.get(part.name, []) for part in entry.parts]
+    if all(by_part):
+        return [file for files in by_part for file in files]
+    return sources.get(entry.name) or sources.get(None) or []
+
+
+def _held_out(history: "History | None") -> "Loaded":
+    """The run's own validation questions; the arithmetic world's where no run is named."""
+    from diagevo.evaluation.sources import labelled
+
+    if history is None:
+        from diagevo.arithmetic import held_out
+
+        return labelled(
+            "held-out", "Held-out questions, arithmetic world", held_out(), source="arithmetic world"
+        )
+    from diagevo.memory.opening import runs_folder
+    from diagevo.roles import Roles
+
+    from . import subjects
+
+    config = subjects.stored_config(history)
+    logs = runs_folder(history.database) / history.run_id / "logs"
+    validation = Roles(config, logs).validation
+    if validation is None:
+        raise ConfigError("the run has no validation questions", hint="set validation.questions in a new run")
+    return validation
+
+
+def _judge(
+    stack: ExitStack, opened: "Database", name: str | None, url: str | None, key_env: str, swapped: bool
+) -> "Judge | None":
+    if name is None:
+        if url is not None or swapped:
+            raise ConfigError("a judge needs a model", hint="name it: --judge MODEL --judge-url URL")
+        return None
+    if url is None:
+        raise ConfigError("a judge needs an endpoint", hint="name it: --judge-url URL")
+    from diagevo.evaluation.judge import Judge
+    from diagevo.memory.log.artifacts import Artifacts
+
+    from .subjects import endpoint
+
+    sampler = endpoint(name, url, key_env)
+    stack.callback(sampler.close)
+    return Judge(sampler, name, Artifacts(opened), swapped=swapped)

@@ -1,0 +1,68 @@
+"""`diagevo init`: a commented configuration and a migrated database."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+Template = Literal["embedded", "qwen3-4b", "qwen3-8b", "octothinker-8b"]
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "init",
+        example="""diagevo init
+        diagevo init study --template qwen3-8b""",
+    )(init)
+
+
+def init(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; default: here.")] = Path(),
+    *,
+    template: Annotated[
+        Template | None, typer.Option("--template", help="The profile to start from.")
+    ] = None,
+) -> None:
+    """Write diagevo.yaml and make the database.
+
+    The file holds every key with its purpose. What exists already is left as it is.
+    """
+    from diagevo.config.loading import LOCAL_FILE
+    from diagevo.config.writing import template as written
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    file = folder / LOCAL_FILE
+    made = not file.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if made:
+            file.write_text(written(template or call.profile or "embedded"), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {file}: {error.strerror}",
+            hint="name a folder that can be written: diagevo init DIR",
+        ) from error
+    beside = folder / "runs" / "diagevo.db"
+    location = call.db or (call.database if os.environ.get("DIAGEVO_HOME") else str(beside))
+    database = Database(location)
+    prepare(database, create=True)
+    database.close()
+    where = str(database.file or location)
+    data = {"config": str(file), "written": made, "database": where}
+    kept = "" if made else " (was there, left as it is)"
+    into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    text = (
+        f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"
+    )
+    render.document(call, data, text)

@@ -1,0 +1,62 @@
+"""`diagevo join`: what the other machines of a run on several run."""
+
+from typing import Annotated
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "join",
+        example="""diagevo join --run big --machine 1
+        diagevo join --run big --machine 2 --db postgresql://host/diagevo""",
+    )(join)
+
+
+def join(
+    call: Call,
+    *,
+    machine: Annotated[
+        int,
+        typer.Option(
+            "--machine",
+            metavar="K",
+            min=1,
+            envvar="SLURM_NODEID",
+            help="Which machine; 0 runs `train`.",
+        ),
+    ] = 1,
+) -> None:
+    """Train beside the machine that plays a run: this machine's ranks in each of its phases.
+
+    For hardware.machines above 1. Waits for the run to be played, and ends when nobody plays it any more.
+    The run's folder must be on a disk that all machines see, and the log in PostgreSQL.
+    """
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.lease import Watch
+    from diagevo.memory.log.migrate import prepare
+    from diagevo.memory.opening import runs_folder
+    from diagevo.training.machines import join
+
+    if call.run in (None, "latest"):
+        raise ConfigError("which run is to be joined?", hint="name it: diagevo join --run ID")
+    run_id = call.run
+    database = Database(call.database)
+    try:
+        prepare(database, create=False)
+        join(
+            runs_folder(database) / run_id,
+            machine,
+            is_played=Watch(database, run_id).look,
+            say=lambda text: render.say(call, text),
+        )
+    finally:
+        database.close()
+    render.say(call, f"run {run_id} is not played any more")

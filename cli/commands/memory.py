@@ -1,0 +1,397 @@
+"""`diagevo memory`: read the log, rebuild the memory, and ask it why."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError, NotFoundError
+
+from .. import options
+from ..opening import At, OptionalRef, Ref, Round, app, opened, where
+from ..options import Call
+from ..render import console as render
+from . import diagnosis, memory_bundle, memory_compare
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.history import AsOf, History
+
+
+def _rebuilt() -> Any:
+    from diagevo.memory.audit.replay import Rebuilt
+
+    return Rebuilt
+
+
+def _schedule() -> Any:
+    from diagevo.memory.audit.replay import ScheduleLines
+
+    return ScheduleLines
+
+
+def _stories() -> Any:
+    from diagevo.memory.audit.failures import FailureStory
+    from diagevo.memory.audit.nodes import NodeStory
+    from diagevo.memory.audit.questions import QuestionStory
+    from diagevo.memory.audit.why import CauseStory
+
+    return CauseStory | NodeStory | QuestionStory | FailureStory
+
+
+def _verification() -> Any:
+    from diagevo.memory.audit.verify import Verification
+
+    return Verification
+
+
+def _fields(line: Any) -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return {name: getattr(line, name) for name in line.__dataclass_fields__}
+
+
+@options.command(
+    app,
+    "show",
+    group="memory",
+    rows=True,
+    data=_rebuilt,
+    example="""diagevo memory show
+    diagevo memory show c42 --round 3
+    diagevo memory show --tree""",
+)
+def show(
+    call: Call,
+    ref: OptionalRef = None,
+    *,
+    round: Round = None,
+    at: At = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Nodes with their causes below them.")] = False,
+) -> None:
+    """Causes by node: states, frequencies, probabilities. With REF: that cause, node, question or failure."""
+    from diagevo.memory.audit.replay import describe
+
+    from ..render import layout as screen
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        if ref is not None:
+            _show_one(call, history, as_of, ref)
+            return
+        memory = describe(history.state(as_of))
+    if call.format == "json":
+        render.document(call, memory, "", run=history.run_id, as_of=where(as_of))
+        return
+    if tree:
+        text = f"{memory_text.headline(history.run_id, memory)}\n\n{memory_text.tree(memory, screen.width())}"
+        render.document(call, memory, text)
+        return
+    render.rows(
+        call,
+        memory_text.CAUSES,
+        memory_text.cause_rows(memory.causes),
+        title=memory_text.headline(history.run_id, memory),
+    )
+
+
+def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
+    from diagevo.memory.audit.failures import failure_story
+    from diagevo.memory.audit.nodes import why_node
+    from diagevo.memory.audit.questions import question_story
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.replay import describe
+
+    from ..render import layout as screen
+    from ..screens import memory as memory_text
+    from ..screens import why as why_text
+
+    found = resolve(history, ref, as_of)
+    columns = screen.width()
+    place = {"run": history.run_id, "as_of": where(as_of)}
+    match found.kind:
+        case "question":
+            question = question_story(history, found, as_of)
+            text = why_text.question_screen(question, columns)
+            render.document(call, question, text, **place)
+        case "failure":
+            failure = failure_story(history, found, as_of, full=True)
+            text = why_text.failure_screen(failure, columns)
+            render.document(call, failure, text, **place)
+        case "cause":
+            cause = describe(history.state(as_of)).cause(found.id)
+            assert cause is not None
+            render.document(call, cause, memory_text.cause_text(cause, as_of.round, columns), **place)
+        case "node":
+            memory = describe(history.state(as_of))
+            node = next((n for n in memory.skill_nodes if n.id == found.id), None)
+            if node is None:
+                survivor = why_node(history, found.id, as_of).merged_into
+                raise NotFoundError(
+                    f"node {found.id} was merged into {survivor}", hint=f"diagevo memory why {found.id}"
+                )
+            render.document(call, node, memory_text.node_text(node, memory), **place)
+
+
+@options.command(
+    app,
+    "replay",
+    group="memory",
+    rows=True,
+    data=_rebuilt,
+    example="""diagevo memory replay --round 3
+    diagevo memory replay --round 3 --step
+    diagevo memory replay --round 3 --step --format csv -o steps.csv
+    diagevo memory replay --check --json""",
+)
+def replay(
+    call: Call,
+    *,
+    round: Round = None,
+    at: At = None,
+    step: Annotated[
+        bool, typer.Option("--step", help="Each event of the round that changed the memory.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with what was committed; exit 1 where it differs.")
+    ] = False,
+) -> None:
+    """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p.
+
+    The rows of --format are its causes, with --step the events.
+    """
+    from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
+
+    from ..render import rows as row_stream
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        if step:
+            chosen = round or as_of.round
+            if at is not None and (inside := history.state(as_of).open) is not None:
+                chosen = inside.number
+            listed = map(render.plain, steps(history, chosen, as_of))
+            row_stream.stream(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
+            return
+        memory = rebuild(history, as_of)
+        differences = compare_with_commit(history, memory, as_of) if check else []
+    checked = memory_text.check_text(memory, differences) if check else ""
+    if call.format == "json":
+        data = render.plain(memory) | ({"differences": differences} if check else {})
+        render.document(call, data, "", run=history.run_id, as_of=where(as_of))
+    else:
+        if call.format == "table" and call.output is None:
+            text = memory_text.replay_text(history.run_id, memory, as_of.position)
+            render.document(call, None, f"{text}\n{checked}")
+        elif check:
+            render.say(call, checked)
+        if memory.causes or call.format != "table":
+            render.rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
+    if differences:
+        raise typer.Exit(1)
+
+
+@options.command(
+    app,
+    "log",
+    group="memory",
+    rows=True,
+    example="""diagevo memory log c42
+    diagevo memory log --round 3 --type CausePromoted --type CauseReactivated
+    diagevo memory log --follow
+    diagevo memory log --format jsonl -o events.jsonl""",
+)
+def log(
+    call: Call,
+    ref: OptionalRef = None,
+    *,
+    type: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these events; may be repeated.")
+    ] = None,
+    round: Annotated[
+        int | None, typer.Option("--round", metavar="N", min=0, help="Only events of round N.")
+    ] = None,
+    at: At = None,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Only the last N events.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with events as they are written.")
+    ] = False,
+) -> None:
+    """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
+    from diagevo.memory.audit.trail import Trail
+    from diagevo.memory.events import EVENT_TYPES
+
+    from ..screens.log import write_events
+
+    for name in type or ():
+        if name not in EVENT_TYPES:
+            raise ConfigError(f"there is no event {name}", hint=f"one of: {', '.join(EVENT_TYPES)}")
+    with opened(call) as history:
+        wanted = Trail(ref, tuple(type or ()), round, last)
+        write_events(call, history, wanted, history.as_of(at=at), follow=follow)
+
+
+@options.command(
+    app,
+    "why",
+    group="memory",
+    data=_stories,
+    example="""diagevo memory why c42
+    diagevo memory why c42 --event reactivated --full
+    diagevo memory why r4.q318.a5""",
+)
+def why(
+    call: Call,
+    ref: Ref,
+    *,
+    event: Annotated[
+        str | None,
+        typer.Option("--event", metavar="EVENT", help="created, promoted, reactivated, merged or sampled."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Every turn and every failure, however long.")] = False,
+    round: Round = None,
+    at: At = None,
+) -> None:
+    """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
+    from dataclasses import replace
+
+    from diagevo.memory.audit.failures import failure_story
+    from diagevo.memory.audit.nodes import why_node
+    from diagevo.memory.audit.questions import question_story
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.why import TURNS, chosen, why_cause
+
+    from ..render import layout as screen
+    from ..screens import why as why_text
+
+    if event is not None and event not in TURNS:
+        raise ConfigError(f"there is no turn {event}", hint=f"one of: {', '.join(TURNS)}")
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        found = resolve(history, ref, as_of)
+        if event is not None and found.kind != "cause":
+            raise ConfigError(
+                f"--event {event}: {found.id} is a {found.kind}, and only a cause has turns",
+                hint=f"its whole story: diagevo memory why {found.id}",
+            )
+        columns = screen.width()
+        match found.kind:
+            case "cause":
+                story = why_cause(history, found.id, as_of, evidence=None if all or event else 3, full=full)
+                if event is not None:
+                    story = replace(story, turns=chosen(story.turns, event))
+                everything = all or event is not None
+                never = f"{event}, as of round {as_of.round} (#{as_of.position})"
+                text = why_text.cause_screen(
+                    story, columns=columns, everything=everything, full=full, never=never
+                )
+            case "node":
+                story = why_node(history, found.id, as_of, full=full)
+                text = why_text.node_screen(story, columns, everything=all)
+            case "question":
+                story = question_story(history, found, as_of, full=full)
+                text = why_text.question_screen(story, columns)
+            case "failure":
+                story = failure_story(history, found, as_of, full=full)
+                text = why_text.failure_screen(story, columns)
+    render.document(call, story, text, run=history.run_id, as_of=where(as_of))
+
+
+@options.command(
+    app,
+    "schedule",
+    group="memory",
+    rows=True,
+    data=_schedule,
+    example="""diagevo memory schedule
+    diagevo memory schedule --round 3 --format csv -o p.csv""",
+)
+def schedule(call: Call, *, round: Round = None) -> None:
+    """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N."""
+    from diagevo.memory.audit.replay import describe, next_schedule
+
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        last = history.commits[-1].round if history.commits else 0
+        as_of = history.as_of(last if round is None else round)
+        memory = describe(history.state(as_of))
+    found = next_schedule(memory)
+    if call.format == "json":
+        render.document(call, found, "", run=history.run_id, as_of=where(as_of))
+        return
+    if call.format == "table" and call.output is None:
+        render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
+    if found.causes or call.format != "table":
+        render.rows(call, memory_text.SCHEDULE, [_fields(line) for line in found.causes])
+
+
+@options.command(
+    app,
+    "verify",
+    group="memory",
+    data=_verification,
+    example="""diagevo memory verify
+    diagevo memory verify --deep --json
+    diagevo memory verify --heads kept-elsewhere.jsonl""",
+)
+def verify(
+    call: Call,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="Also every stored text against its digest.")] = False,
+    heads: Annotated[
+        Path | None,
+        typer.Option(
+            "--heads",
+            metavar="FILE",
+            help="Also against chain heads that were kept elsewhere.",
+        ),
+    ] = None,
+) -> None:
+    """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
+    from diagevo.memory.audit.verify import verify as check
+    from diagevo.memory.opening import runs_folder
+
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        folder = runs_folder(history.database) / history.run_id
+        report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
+        as_of = None if report.faults else where(history.end)
+    data = {"ok": report.ok, **render.plain(report)}
+    render.document(
+        call, data, memory_text.verification_text(report, not report.ok), run=history.run_id, as_of=as_of
+    )
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@options.command(
+    app,
+    "heads",
+    group="memory",
+    rows=True,
+    example="""diagevo memory heads
+    diagevo memory heads --format jsonl >> kept-elsewhere.jsonl""",
+)
+def heads(call: Call) -> None:
+    """The chain's head after each commit, to be kept where nobody who can write the database can write.
+
+    As JSON lines it is what `memory verify --heads` takes.
+    """
+    from msgspec import to_builtins
+
+    from diagevo.memory.log.heads import heads_of
+
+    from ..screens import memory as memory_text
+
+    with opened(call) as history:
+        values = [to_builtins(head) for head in heads_of(history.log, history.run_id)]
+        run, as_of = history.run_id, where(history.end)
+    render.rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
+
+
+__all__ = ["app", "diagnosis", "memory_bundle", "memory_compare"]

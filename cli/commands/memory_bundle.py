@@ -1,0 +1,218 @@
+"""`diagevo memory query, export, import, rebuild`: the memory in other hands, and its disposable parts
+anew."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..opening import At, Round, app, config_of, opened, where
+from ..options import Call
+from ..render import console as render
+from ..render import rows as row_stream
+from ..render.console import Column
+
+if TYPE_CHECKING:
+    from diagevo.config.models import EmbedderRole
+    from diagevo.memory.memory import Memory
+    from diagevo.memory.transfer.rebuilding import Rebuilding
+
+
+@options.command(
+    app,
+    "query",
+    group="memory",
+    rows=True,
+    example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
+    diagevo memory query --views""",
+)
+def query(
+    call: Call,
+    sql: Annotated[
+        str | None, typer.Argument(metavar="[SQL]", help="One statement that reads; :run is the run's name.")
+    ] = None,
+    *,
+    views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
+) -> None:
+    """Read-only SQL over the v_… views. Writing is refused by the database itself."""
+    from diagevo.memory.audit.query import VIEWS, view_columns
+    from diagevo.memory.audit.query import query as ask
+
+    if views == (sql is not None):
+        raise ConfigError("give a statement, or --views", hint='diagevo memory query "SELECT * FROM v_round"')
+    with opened(call) as history:
+        if views:
+            known = view_columns(history.database)
+            listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
+            render.rows(call, (Column("view"), Column("about"), Column("columns")), listed)
+            return
+        assert sql is not None
+        with ask(history.database, sql, run_id=history.run_id) as answer:
+            names = _unique(answer.columns)
+            rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
+            row_stream.stream(call, [Column(name) for name in names], rows, run=history.run_id)
+
+
+def _unique(names: tuple[str, ...]) -> list[str]:
+    """Column names, a repeated one numbered."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return out
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
+
+
+@options.command(
+    app,
+    "export",
+    group="memory",
+    example="""diagevo memory export bundle
+    diagevo memory export bundle --form parquet --round 3""",
+)
+def export(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    *,
+    form: Annotated[str, typer.Option("--form", help="jsonl or parquet.")] = "jsonl",
+    round: Round = None,
+    at: At = None,
+) -> None:
+    """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
+    from diagevo.memory.transfer.bundle import export_bundle
+    from diagevo.memory.transfer.bundle_files import FORMATS
+
+    if form not in FORMATS:
+        raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        manifest = export_bundle(history, as_of, folder, "jsonl" if form == "jsonl" else "parquet")
+    text = f"{folder}: {manifest.events} events of {manifest.run_id} up to #{as_of.position}\n"
+    text += "".join(f"  {name}: {described['rows']} rows\n" for name, described in manifest.files.items())
+    text += f"  chain head {manifest.head}\n"
+    render.document(call, manifest, text, run=history.run_id, as_of=where(as_of))
+
+
+@options.command(
+    app,
+    "import",
+    group="memory",
+    example="""diagevo memory import bundle
+    diagevo memory import bundle --as copy
+    diagevo memory import bundle --check""",
+)
+def import_(
+    call: Call,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A bundle.")],
+    *,
+    name: Annotated[str | None, typer.Option("--as", metavar="RUN", help="Another name for the run.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
+) -> None:
+    """Read a bundle into a new run, verified on the way: all of it or nothing."""
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+    from diagevo.memory.transfer.bundle import check_bundle, import_bundle
+
+    if check:
+        _tell_strangers(call, folder)
+        manifest = check_bundle(folder)
+        text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"
+        render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
+        return
+    database = Database(call.database)
+    try:
+        prepare(database, create=True)
+        _tell_strangers(call, folder)
+        written = import_bundle(folder, database, name)
+    finally:
+        database.close()
+    text = f"{written.run_id}: {written.events} events, {written.round} rounds\n  chain head {written.hash}\n"
+    render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
+
+
+def _tell_strangers(call: Call, folder: Path) -> None:
+    from diagevo.memory.transfer.bundle import read_manifest, strangers
+
+    if others := strangers(folder, read_manifest(folder)):
+        render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
+
+
+def _rebuilding() -> Any:
+    from diagevo.memory.transfer.rebuilding import Rebuilding
+
+    return Rebuilding
+
+
+@options.command(
+    app,
+    "rebuild",
+    group="memory",
+    data=_rebuilding,
+    example="""diagevo memory rebuild
+    diagevo memory rebuild --embedder
+    diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",
+)
+def rebuild(
+    call: Call,
+    *,
+    embedder: Annotated[
+        bool,
+        typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
+    ] = False,
+) -> None:
+    """Make projections, snapshots and the vector index again; the events stay as they are.
+
+    With --embedder the run goes over to the model that roles.embedder names, in its own configuration or by
+    --set roles.embedder.… or -c FILE: every cause and node is embedded, then an event records the change.
+    Interrupted, it goes on where it stood.
+    """
+    from diagevo.memory.opening import open_memory
+    from diagevo.memory.transfer.rebuilding import rebuild as make_again
+
+    with opened(call) as history:
+        run_id = history.run_id
+        role = config_of(call, history).roles.embedder if embedder else None
+        stored = history.configuration().config
+    with open_memory(call.database, run_id, create=False) as memory:
+        if role is not None:
+            _embed_anew(call, memory, role, stored)
+        done = make_again(memory)
+        where_ = (memory.state.round, memory.state.position)
+    render.document(call, done, _rebuilt_text(run_id, done), run=run_id, as_of=where_)
+
+
+def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:
+    from diagevo.diagnosis.embedder import embedder_for, identity
+
+    model = embedder_for(role)
+    if role.engine == "hashing":  # it may carry the name of the engine that gave way
+        role = role.model_copy(update={"model": model.name})
+    config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
+    changed = memory.state.embedder != tuple(identity(model).model_dump().values())
+    memory.change_embedder(
+        identity(model),
+        model.embed,
+        config=config,
+        on_progress=lambda done, total: render.say(call, f"{done:,} of {total:,} texts have their vectors"),
+    )
+    if changed:
+        render.say(
+            call, "θ_dup and θ_merge belong to an embedding model: diagevo memory calibrate proposes new ones"
+        )
+
+
+def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
+    index = f"{done.indexed:,} causes" if done.indexed else "so few causes need none"
+    return (
+        f"{run_id}: projections and snapshots of {done.rounds} rounds written again\n"
+        f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
+        f" {done.embedder.dimension} numbers\n"
+        f"  vector index  {index}\n"
+    )

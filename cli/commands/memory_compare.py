@@ -1,0 +1,143 @@
+"""`diagevo memory diff, blame, what-if`: one memory beside another one."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..opening import At, Ref, Round, app, opened, where
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.history import AsOf, History
+
+_POINTS = "write 2..4, a..b or a@3..b@3"
+_EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
+
+
+@options.command(
+    app,
+    "diff",
+    group="memory",
+    example="""diagevo memory diff 2..4
+    diagevo memory diff a..b
+    diagevo memory diff a@3..b@3 --exit-code""",
+)
+def diff(
+    call: Call,
+    points: Annotated[
+        str,
+        typer.Argument(
+            metavar="A..B", help="Two rounds of the run, or two runs, each with @ROUND if wanted."
+        ),
+    ],
+    *,
+    exit_code: Annotated[bool, _EXIT] = False,
+) -> None:
+    """What changed between two rounds, or what differs between two runs."""
+    from ..screens import compare as compare_text
+    from . import runs
+
+    left, dots, right = points.partition("..")
+    if not dots or not left or not right:
+        raise ConfigError(f"{points} names no two points", hint=_POINTS)
+    if left.isdecimal() != right.isdecimal():
+        number, other = (left, right) if left.isdecimal() else (right, left)
+        raise ConfigError(f"{points}: {number} is a round, {other} is none", hint=_POINTS)
+    if left.isdecimal() and right.isdecimal():
+        from diagevo.memory.audit.compare import diff_memory
+
+        with opened(call) as history:
+            a, b = (_after(history, int(number)) for number in (left, right))
+            found = diff_memory(history, a, b)
+        text = compare_text.memory_diff(history.run_id, found)
+        data: Any = render.plain(found) | {"same": found.same}
+        render.document(call, data, text, run=history.run_id, as_of=where(b))
+        if not call.json and found.causes:
+            render.rows(call, compare_text.CHANGES, compare_text.change_rows(found))
+        same = found.same
+    else:
+        same = runs.compare(call, left, right)
+    if exit_code and not same:
+        raise typer.Exit(1)
+
+
+def _after(history: "History", number: int) -> "AsOf":
+    """After the commit of a round; round 0 is before the first event."""
+    from diagevo.memory.audit.history import AsOf
+
+    return AsOf(0, 0, 0) if number == 0 else history.as_of(number)
+
+
+@options.command(
+    app,
+    "blame",
+    group="memory",
+    rows=True,
+    example="""diagevo memory blame c42
+    diagevo memory blame n7 --round 3""",
+)
+def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
+    """Which event made each field of a cause or a node what it is."""
+    from diagevo.memory.audit.blame import blame as ask
+    from diagevo.memory.audit.references import resolve
+
+    from ..screens import compare as compare_text
+
+    with opened(call) as history:
+        as_of = history.as_of(round, at)
+        found = ask(history, resolve(history, ref, as_of), as_of)
+    values = [{name: getattr(line, name) for name in line.__dataclass_fields__} for line in found]
+    render.rows(call, compare_text.BLAME, values, run=history.run_id, as_of=where(as_of))
+
+
+@options.command(
+    app,
+    "what-if",
+    group="memory",
+    rows=True,
+    example="""diagevo memory what-if --theta-up 0.8
+    diagevo memory what-if --k 0.2 --round 3
+    diagevo memory what-if --drop c42
+    diagevo memory what-if --sweep k=0.2,0.5,1,2
+    diagevo memory what-if --sweep tau""",
+)
+def what_if(
+    call: Call,
+    *,
+    k: Annotated[str | None, typer.Option("--k", metavar="K", help="Balance of free and targeted.")] = None,
+    theta_up: Annotated[
+        str | None, typer.Option("--theta-up", metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
+    ] = None,
+    tau: Annotated[
+        str | None, typer.Option("--tau", metavar="RATIO", help="Ratio by which the majority must lead.")
+    ] = None,
+    p_low: Annotated[str | None, typer.Option("--p-low", metavar="SHARE", help="Below it: too hard.")] = None,
+    p_high: Annotated[
+        str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="REF", help="A cause taken away; may be repeated.")
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            metavar="NAME=VALUES",
+            help="Several values of k, theta_up, tau, p_low or p_high; tau alone: the whole curve.",
+        ),
+    ] = None,
+    round: Annotated[
+        int | None,
+        typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
+    ] = None,
+) -> None:
+    """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun."""
+    from ..screens import whatif as whatif_output
+    from ..screens import whatif_asked
+
+    given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
+    whatif_output.answer(call, whatif_asked.asked(given, drop or [], sweep), round)

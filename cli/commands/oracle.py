@@ -1,0 +1,264 @@
+"""`diagevo eval oracle` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from ..render.console import Column
+from . import evaluate
+from .evaluate_run import Batch, KeyEnv, Seed, measure
+
+if TYPE_CHECKING:
+    from diagevo.evaluation.oracle import LabelAccuracy, Oracle
+    from diagevo.memory.audit.history import History
+
+app = options.group(
+    "oracle", "Reference answers for self-play questions: drawn, proposed, checked by a human."
+)
+
+ACCURACY = (
+    Column("round", align="right"),
+    Column("sampled", align="right"),
+    Column("proposed", align="right"),
+    Column("checked", align="right"),
+    Column("accuracy", align="right"),
+    Column("standard_error", "± s.e.", "right"),
+    Column("source"),
+)
+Rounds = Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")]
+
+
+@dataclass(frozen=True)
+class AccuracyLine:
+    """How many of a round's pseudo-labels are right, as a share; null until some are checked."""
+
+    round: int
+    sampled: int
+    proposed: int
+    """Of those that are not checked: how many have a proposed answer."""
+    checked: int
+    accuracy: float | None
+    standard_error: float | None
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Exported:
+    questions: int
+    file: str
+
+
+def _accuracy_lines() -> Any:
+    return list[AccuracyLine]
+
+
+def _exported() -> Any:
+    return Exported
+
+
+@contextmanager
+def opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
+    from diagevo.evaluation.oracle import Oracle
+    from diagevo.memory.audit.history import open_history
+
+    history = open_history(call.database, call.run)
+    try:
+        yield history, Oracle(history.database, history.run_id)
+    finally:
+        history.close()
+
+
+def _committed(history: "History", named: str) -> list[int]:
+    from .subjects import rounds_named
+
+    return [number for number in rounds_named(history, named) if number]
+
+
+def _accuracy(call: Call, oracle: "Oracle") -> None:
+    from diagevo.answers.equivalence import AnswerChecker
+
+    with AnswerChecker() as checker:
+        lines = oracle.accuracy(checker)
+    render.rows(call, ACCURACY, [_line(line) for line in lines], run=oracle.run_id)
+
+
+def _line(line: "LabelAccuracy") -> dict[str, Any]:
+    known = line.accuracy
+    return asdict(
+        AccuracyLine(
+            round=line.round,
+            sampled=line.sampled,
+            proposed=line.proposed,
+            checked=line.checked,
+            accuracy=None if known is None else known.value,
+            standard_error=None if known is None else known.standard_error,
+            source=line.source,
+        )
+    )
+
+
+@options.command(
+    app,
+    "sample",
+    group="eval oracle",
+    rows=True,
+    data=_accuracy_lines,
+    example="""diagevo eval oracle sample --run a --round all
+    diagevo eval oracle sample --run a --round 3 --questions 200""",
+)
+def sample(
+    call: Call,
+    round: Rounds = "all",
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
+    seed: Seed = 0,
+) -> None:
+    """Draw questions of rounds to be answered. Where the world computes the truth, that is the answer."""
+    with opened(call) as (history, oracle):
+        for number in _committed(history, round):
+            oracle.sample(history, number, questions, seed)
+        _accuracy(call, oracle)
+
+
+@options.command(
+    app,
+    "propose",
+    group="eval oracle",
+    rows=True,
+    data=_accuracy_lines,
+    example="diagevo eval oracle propose --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1",
+)
+def propose(
+    call: Call,
+    model: Annotated[str, typer.Option("--model", help="The model that proposes, as the endpoint names it.")],
+    base_url: Annotated[str, typer.Option("--base-url", help="OpenAI-compatible endpoint.")],
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
+) -> None:
+    """Let a model propose each answer by majority vote. What is proposed already is not asked again."""
+    from diagevo.answers.equivalence import AnswerChecker
+    from diagevo.sampling.sampler import SamplingParams
+    from diagevo.selfplay.questions import PromptTemplates
+
+    from .subjects import endpoint
+
+    with opened(call) as (_, oracle), ExitStack() as stack:
+        checker = stack.enter_context(AnswerChecker())
+        sampler = endpoint(model, base_url, key_env)
+        stack.callback(sampler.close)
+        proposed = oracle.propose(
+            sampler,
+            model,
+            PromptTemplates.load(),
+            checker,
+            params=SamplingParams(1.0, 1.0, max_new_tokens),
+            samples=samples,
+            on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
+        )
+        render.say(call, f"{proposed} answers proposed; next: diagevo eval oracle export FILE.csv")
+        _accuracy(call, oracle)
+
+
+@options.command(
+    app,
+    "export",
+    group="eval oracle",
+    data=_exported,
+    example="diagevo eval oracle export to-check.csv --run a --round 3",
+)
+def export(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE.csv")],
+    round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
+) -> None:
+    """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
+    with opened(call) as (_, oracle), render.writing(file):
+        written = oracle.export(file, round)
+    text = f"{written} questions in {file}; write ok, the right answer or none into `answer`, then import it"
+    render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
+
+
+@options.command(
+    app,
+    "import",
+    group="eval oracle",
+    rows=True,
+    data=_accuracy_lines,
+    example="diagevo eval oracle import checked.csv --run a",
+)
+def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")]) -> None:
+    """Read a checked file and show the accuracy of the pseudo-labels by round."""
+    with opened(call) as (_, oracle):
+        taken, empty = oracle.import_(file)
+        render.say(call, f"{taken} answers read, {empty} rows still empty")
+        _accuracy(call, oracle)
+
+
+@options.command(
+    evaluate.app,
+    "selfplay",
+    group="eval",
+    rows=True,
+    data=evaluate.evaluation_lines,
+    example="""diagevo eval selfplay --solver start --run a
+    diagevo eval selfplay --solver own --run a
+    diagevo eval selfplay --solver own --run free-only --of a""",
+)
+def selfplay(
+    call: Call,
+    solver: Annotated[
+        Literal["start", "own"],
+        typer.Option(
+            "--solver", help="The fixed starting model (difficulty), or each round's (label accuracy)."
+        ),
+    ] = "start",
+    of: Annotated[
+        str | None,
+        typer.Option("--of", metavar="RUN", help="Ask this run's questions, so that runs share them."),
+    ] = None,
+    round: Rounds = "all",
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Most questions a round.")] = 200,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
+    temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
+    seed: Seed = 0,
+    batch: Batch = 64,
+) -> None:
+    """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
+    from diagevo.answers.equivalence import AnswerChecker
+    from diagevo.evaluation.evaluate import procedure_of
+    from diagevo.evaluation.sources import self_play_questions
+    from diagevo.evaluation.store import EvaluationStore
+    from diagevo.memory.audit.history import open_history
+
+    from . import subjects
+
+    with opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
+        asked = history if of is None else open_history(call.database, of)
+        if of is not None:
+            stack.callback(asked.close)
+        store, done = EvaluationStore(history.database), []
+        for number in _committed(history, round):
+            loaded = self_play_questions(
+                asked,
+                number,
+                of=None if asked.run_id == history.run_id else asked.run_id,
+                size=questions,
+                samples=samples,
+                temperature=temperature,
+                seed=seed,
+            )
+            with subjects.checkpoint(call, history, number if solver == "own" else 0) as ready:
+                procedure = procedure_of(
+                    loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
+                )
+                done.append(measure(call, store, ready, loaded, checker, procedure, None))
+        render.rows(
+            call, evaluate.EVALUATIONS, [evaluate.line_of(found) for found in done], run=history.run_id
+        )

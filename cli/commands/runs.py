@@ -1,0 +1,296 @@
+"""`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
+
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.texts import visible
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from ..render.console import Column
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.runs import RunLine, RunStory
+
+app = options.group("runs", "Which runs there are, how they compare, and new ones from a committed round.")
+
+RUNS = (
+    Column("run_id", "run"),
+    Column("rounds", align="right"),
+    Column("now"),
+    Column("events", align="right"),
+    Column("failures", "F", "right"),
+    Column("z", align="right"),
+    Column("epsilon_next", "ε next", "right"),
+    Column("active", "Active", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("nodes", align="right"),
+    Column("last", "last event"),
+    Column("from"),
+)
+ROUNDS = (
+    Column("round", align="right"),
+    Column("failures", "F", "right"),
+    Column("z", align="right"),
+    Column("epsilon_next", "ε next", "right"),
+    Column("active", "Active", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("nodes", align="right"),
+    Column("candidates", align="right"),
+    Column("kept", align="right"),
+    Column("observed", "failures", "right"),
+    Column("promoted", align="right"),
+    Column("reactivated", align="right"),
+    Column("created", "new causes", "right"),
+    Column("position", "#", "right"),
+)
+Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the latest if none is named.")]
+
+
+def _run_story() -> Any:
+    from diagevo.memory.audit.runs import RunStory
+
+    return RunStory
+
+
+def _fields(line: Any) -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return {name: getattr(line, name) for name in line.__dataclass_fields__}
+
+
+def _line(line: "RunLine") -> dict[str, Any]:
+    now = "–" if line.open_round is None else f"r{line.open_round} {line.stage or 'between stages'}"
+    if line.writer is not None:
+        now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
+    origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
+    given = None if line.origin is None else line.origin.model_dump()
+    return _fields(line) | {
+        "origin": given,
+        "now": now,
+        "last": line.last_event[:19].replace("T", " "),
+        "from": origin,
+    }
+
+
+@options.command(
+    app,
+    "list",
+    group="runs",
+    rows=True,
+    example="""diagevo runs list
+    diagevo runs list --db postgresql://host/diagevo --json""",
+)
+def list_(call: Call) -> None:
+    """Every run of the database, the latest first."""
+    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    database = Database(call.database)
+    try:
+        prepare(database, create=False)
+        found = list_runs(database)
+    finally:
+        database.close()
+    if not found:
+        render.say(call, "no runs yet; start one: diagevo train")
+    render.rows(call, RUNS, [_line(line) for line in found])
+
+
+@options.command(
+    app,
+    "show",
+    group="runs",
+    data=_run_story,
+    example="""diagevo runs show
+    diagevo runs show a --json""",
+)
+def show(call: Call, run: Run = None) -> None:
+    """One run: its models, origin and rounds."""
+    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.audit.runs import run_story
+
+    history = open_history(call.database, call.run if run is None else run)
+    try:
+        story = run_story(history)
+        end = history.end
+    finally:
+        history.close()
+    render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
+    if not call.json and story.rounds:
+        render.rows(call, ROUNDS, [_fields(line) for line in story.rounds])
+
+
+def _story_text(story: "RunStory") -> str:
+    line, configuration = story.line, story.configuration
+    lines = [
+        f"{line.run_id}  profile {line.profile or '–'}, diagevo {configuration.version}, {line.events} events"
+    ]
+    for role, model in sorted(configuration.models.items()):
+        named = model.name + (f" @ {model.revision}" if model.revision else "")
+        lines.append(f"  {role:<14} {visible(named, one_line=True)}")
+    embedder = configuration.embedder
+    lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
+    if line.origin is not None:
+        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
+    if story.configurations > 1:
+        lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
+    lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
+    lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
+    if line.open_round is not None:
+        lines.append(f"  {'open':<14} round {line.open_round}, {line.stage or 'between stages'}")
+    if line.writer is not None:
+        lines.append(f"  {'writer':<14} {line.writer}")
+    return "\n".join(lines) + "\n"
+
+
+@options.command(
+    app,
+    "diff",
+    group="runs",
+    example="""diagevo runs diff a b
+    diagevo runs diff a@3 b@3 --exit-code""",
+)
+def diff(
+    call: Call,
+    a: Annotated[str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another run, with @ROUND if wanted.")],
+    *,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
+    ] = False,
+) -> None:
+    """Where two runs first differ, and which causes are shared, unique, or differ in timing."""
+    if not compare(call, a, b) and exit_code:
+        raise typer.Exit(1)
+
+
+def compare(call: Call, left: str, right: str) -> bool:
+    """Print how two runs differ; whether they are the same."""
+    from diagevo.memory.audit.compare_runs import diff_runs
+    from diagevo.memory.audit.history import open_history
+
+    from ..screens import compare as compare_text
+
+    names = [_point(left), _point(right)]
+    opened = [open_history(call.database, name) for name, _ in names]
+    try:
+        a, b = opened
+        at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
+        threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
+        found = diff_runs(a, b, at_a, at_b, threshold=threshold)
+    finally:
+        for history in opened:
+            history.close()
+    data = render.plain(found) | {"same": found.same}
+    render.document(call, data, compare_text.runs_diff(found))
+    if not call.json:
+        matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
+        if matched:
+            render.rows(call, compare_text.MATCHED, matched)
+        if alone:
+            render.rows(call, compare_text.ALONE, alone)
+    return found.same
+
+
+def _point(text: str) -> tuple[str, int | None]:
+    """A run, and the round behind its @."""
+    name, at, round_ = text.rpartition("@")
+    if at and round_.isdecimal():
+        return name, int(round_)
+    return text, None
+
+
+@options.command(
+    app,
+    "fork",
+    group="runs",
+    example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
+    diagevo runs fork a --round 3 --name b""",
+)
+def fork(
+    call: Call,
+    run: Run = None,
+    *,
+    round: Annotated[
+        int, typer.Option("--round", metavar="N", min=1, help="The committed round to go on from.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
+    ] = None,
+) -> None:
+    """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
+    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.transfer.fork import fork as make
+
+    history = open_history(call.database, call.run if run is None else run)
+    try:
+        stored = history.configuration(history.commit(round).as_of).config
+        config = _reconfigured(call.config_in_log(history, stored), call.settings)
+        taken = Log(history.database).runs()
+        free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
+        made = make(history, round, free, config)
+    finally:
+        history.close()
+    text = f"{free}: {made.written.events} events, forked from {made.origin.run} after round {round}\n"
+    if made.changed:
+        text += f"  changed: {', '.join(made.changed)}\n"
+    if made.files:
+        text += f"  files: {len(made.files)} of the run's stages\n"
+    again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
+    text += f"go on with: {again}\n"
+    render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
+    if made.missing:
+        render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")
+
+
+def _free_name(wanted: str, taken: list[str]) -> str:
+    number = 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+    """The stored configuration with the values of `--set`, checked as a whole."""
+    from pydantic import ValidationError
+
+    from diagevo.config import Config
+    from diagevo.config.sources import from_settings
+    from diagevo.errors import ConfigError
+
+    if not settings:
+        return stored
+    merged = _merged(stored, from_settings(settings).nested())
+    try:
+        return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
+    except ValidationError as error:
+        if "roles" not in stored:  # configured by a trainer of its own: only what it gave
+            return merged
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
+
+
+def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
+    """The checked values of the keys that were given: a key that is new since the run is no change."""
+    return {
+        key: _like(value, checked[key])
+        if isinstance(value, dict) and isinstance(checked[key], dict)
+        else checked[key]
+        for key, value in given.items()
+    }
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        inner = merged.get(key)
+        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+    return merged

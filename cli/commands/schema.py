@@ -1,0 +1,83 @@
+"""`diagevo schema COMMAND`: the JSON Schema of what a command prints with `--json`."""
+
+from typing import Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "schema",
+        example="""diagevo schema memory why
+        diagevo schema memory replay""",
+    )(schema)
+
+
+def schema(
+    call: Call,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help='The command, e.g. "memory why".')],
+) -> None:
+    """The JSON Schema of a command's --json.
+
+    It covers the envelope and, where the command states its type, the data.
+    """
+    path = " ".join(" ".join(command).split())
+    if path not in options.SCHEMAS:
+        known = ", ".join(sorted(options.SCHEMAS))
+        raise ConfigError(f"there is no schema of {path!r}", hint=f"one of: {known}")
+    name, data = options.SCHEMAS[path]
+    render.text(call, render.dump(of_envelope(name, data())))
+
+
+EXACT = {
+    "type": "object",
+    "properties": {"exact": {"type": "string"}, "value": {"type": "number"}},
+    "required": ["exact", "value"],
+    "additionalProperties": False,
+}
+"""A fraction, as `render.plain` writes it."""
+
+
+def of_envelope(name: str, data: Any) -> dict[str, Any]:
+    """The schema of the envelope around `data`, a Python type (None: any JSON)."""
+    place = {
+        "type": "object",
+        "properties": {"round": {"type": "integer"}, "position": {"type": "integer"}},
+        "required": ["round", "position"],
+    }
+    inner: dict[str, Any] = {} if data is None else _of_type(data)
+    definitions = inner.pop("$defs", {})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": name,
+        "type": "object",
+        "properties": {
+            "schema": {"const": name},
+            "run": {"type": ["string", "null"]},
+            "as_of": {"anyOf": [place, {"type": "null"}]},
+            "data": inner,
+        },
+        "required": ["schema", "run", "as_of", "data"],
+    } | ({"$defs": definitions} if definitions else {})
+
+
+def _of_type(data: Any) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    return _exact(TypeAdapter(data).json_schema(mode="serialization"))
+
+
+def _exact(node: Any) -> Any:
+    """Fractions are objects in our JSON, not the text that pydantic would write."""
+    if isinstance(node, dict):
+        if node.get("type") == "string" and node.get("format") == "fraction":
+            return EXACT | {k: v for k, v in node.items() if k in ("title", "description")}
+        return {key: _exact(value) for key, value in node.items()}
+    return [_exact(item) for item in node] if isinstance(node, list) else node

@@ -1,0 +1,161 @@
+"""What an evaluation measures: a checkpoint of a run, a model folder, or a model behind an endpoint."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diagevo.errors import ConfigError, NotFoundError
+
+from ..options import Call
+
+if TYPE_CHECKING:
+    from diagevo.config import Config
+    from diagevo.evaluation.evaluate import Subject
+    from diagevo.memory.audit.history import History
+    from diagevo.sampling.sampler import Sampler
+    from diagevo.selfplay.questions import PromptTemplates
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model ready to be asked, with the prompts and limits that it is asked under."""
+
+    sampler: "Sampler"
+    templates: "PromptTemplates"
+    subject: "Subject"
+    top_p: float
+    max_new_tokens: int
+    served: bool = False
+    """Whether it is a server's, which takes questions one by one and batches them itself."""
+
+
+def rounds_named(history: "History", named: str) -> list[int]:
+    """`3`, `1,3`, `all` (0 and every committed one) or `best` (highest validation accuracy)."""
+    committed = [commit.round for commit in history.commits]
+    if named == "all":
+        return [0, *committed]
+    if named == "best":
+        return [_best(history)]
+    try:
+        rounds = [int(part) for part in named.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"not a round: {named}", hint="give numbers, `all` or `best`") from error
+    for number in rounds:
+        if number:
+            history.commit(number)
+    return rounds
+
+
+def _best(history: "History") -> int:
+    from diagevo.evaluation.protocol import best_round
+    from diagevo.memory.audit.history import expect
+    from diagevo.memory.events import CheckpointEvaluated
+
+    metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
+    scores = {
+        recorded.round: event.metrics[metric]
+        for recorded in history.events(CheckpointEvaluated)
+        if (event := expect(recorded, CheckpointEvaluated)).benchmark == "validation"
+        and recorded.round
+        and metric in event.metrics
+    }
+    if not scores:
+        raise NotFoundError(
+            f"no round of run {history.run_id} has been validated", hint="name a round: --round N"
+        )
+    return best_round(scores)
+
+
+def stored_config(history: "History") -> "Config":
+    """The configuration the run was started with."""
+    from diagevo.config.loading import of_run
+
+    return of_run(history.configuration().config, history.run_id).config
+
+
+@contextmanager
+def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]:
+    """The solver of a run after a round; 0 is the model it started from."""
+    from diagevo.config.loading import of_run
+    from diagevo.evaluation.evaluate import Subject
+    from diagevo.evaluation.sources import checkpoint_of
+    from diagevo.memory.opening import runs_folder
+    from diagevo.roles import Roles
+    from diagevo.stages import sha256_of
+
+    config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
+    run_folder = runs_folder(history.database) / history.run_id
+    roles = Roles(config, run_folder / "logs")
+    path = checkpoint_of(history, "solver", round)
+    folder = roles.solver if path is None else run_folder / path
+    if not folder.is_dir():
+        raise NotFoundError(
+            f"the solver of round {round} is gone: {folder}",
+            hint="round.keep_checkpoints removes old ones; evaluate another round",
+        )
+    name = config.roles.solver.model if path is None else f"{history.run_id}/{path}"
+    sampler = roles.open_sampler(folder)
+    try:
+        yield Measured(
+            sampler,
+            roles.templates,
+            Subject(name, sha256_of(folder), history.run_id, round),
+            config.sampling.top_p,
+            config.sampling.max_new_tokens,
+        )
+    finally:
+        sampler.close()
+
+
+@contextmanager
+def model(
+    name: str, base_url: str | None, key_env: str, prompts: Path | None, max_new_tokens: int | None
+) -> Iterator[Measured]:
+    """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
+    from diagevo.evaluation.evaluate import Subject
+    from diagevo.selfplay.questions import PromptTemplates
+
+    templates = PromptTemplates.load(prompts)
+    longest = 4096 if max_new_tokens is None else max_new_tokens
+    if base_url is not None:
+        sampler, revision = endpoint(name, base_url, key_env), base_url
+    else:
+        from diagevo.sampling.model_folder import check_model_folder
+        from diagevo.sampling.transformers_sampler import TransformersSampler
+        from diagevo.stages import sha256_of
+
+        folder = Path(name).expanduser()
+        if name == "builtin:arithmetic":
+            from diagevo.arithmetic import PROMPTS, WEIGHTS
+
+            folder, templates = WEIGHTS, PromptTemplates.load(prompts or PROMPTS)
+            if max_new_tokens is None:
+                from diagevo.config.loading import resolve
+
+                longest = resolve(profile="embedded").config.sampling.max_new_tokens
+        sampler, revision = TransformersSampler(check_model_folder(folder)), sha256_of(folder)
+    try:
+        yield Measured(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
+    finally:
+        sampler.close()
+
+
+def endpoint(name: str, base_url: str, key_env: str) -> "Sampler":
+    """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
+    from diagevo.redaction import holds_secret, is_variable, key_from
+    from diagevo.sampling.openai_sampler import OpenAISampler
+
+    if not is_variable(key_env):
+        raise ConfigError(
+            "the name of an environment variable is needed, never the key itself",
+            hint="export KEY=…, then name it: --key-env KEY (--judge-key-env for a judge)",
+        )
+    if holds_secret([name, base_url]):
+        raise ConfigError(
+            "a model's name and its endpoint's URL must not hold a password, key or token:"
+            " they are stored with what is measured",
+            hint=f"put the key into the environment: {key_env}",
+        )
+    return OpenAISampler(base_url, name, api_key=key_from(key_env) or "none")

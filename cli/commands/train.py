@@ -1,0 +1,287 @@
+"""`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
+
+from contextlib import closing
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
+from diagevo.progress import STAGES, RoundSummary, StopFlag
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from ..screens.display import Kind, display_for
+from .stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+    from diagevo.config.sources import KeyPath
+    from diagevo.run import Until
+
+ROUNDS = (
+    render.Column("round", align="right"),
+    render.Column("kept", align="right"),
+    render.Column("label_truth", "labels true", "right"),
+    render.Column("mean_at_k", "mean@k", "right"),
+    render.Column("greedy", align="right"),
+    render.Column("failures", "F", "right"),
+    render.Column("z", align="right"),
+    render.Column("epsilon_next", "next ε", "right"),
+    render.Column("active", "Active", "right"),
+    render.Column("mastered", "Mastered", "right"),
+    render.Column("nodes", align="right"),
+    render.Column("seconds", "time", "right", digits=0),
+)
+
+
+def register(app: typer.Typer) -> None:
+    options.command(
+        app,
+        "train",
+        example="""diagevo train --rounds 3
+        diagevo train --profile qwen3-8b --run first --plan
+        diagevo train --run first --resume --display plain""",
+    )(train)
+
+
+def train(
+    call: Call,
+    *,
+    plan: Annotated[bool, typer.Option("--plan", help="Print what a run would do, and run nothing.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where a run stood (default: the latest).")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", metavar="N", min=1, help="Rounds in all; may extend a run.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="ROUND[:STAGE]", help="Stop safely after this round or stage."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    max_hours: Annotated[
+        float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after so many hours.")
+    ] = None,
+    display: Annotated[
+        Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
+    ] = None,
+) -> None:
+    """Play rounds, or go on with a run.
+
+    A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
+    at the next safe point with exit code 75, the second at once.
+    """
+    if resume and (not _only_reaching(call) or call.config or call.profile or seed is not None):
+        raise _cannot_change()
+    settings = call.settings
+    if seed is not None:
+        settings = (*settings, f"seed={seed}")
+    if rounds is not None and not resume:
+        settings = (*settings, f"round.rounds={rounds}")
+    config = None if resume else replace(call, settings=settings).load_config()
+    if plan:
+        _plan(call, config)
+        return
+    until_ = None if until is None else _until(until)
+    run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
+    run_id = run_id or _free_name(call, config.profile if config is not None else "run")
+
+    _need_the_training_stack()
+    from diagevo import run
+    from diagevo.memory.opening import check_name
+
+    check_name(run_id)
+    said = _said_again(call, run_id) if resume else {}
+    root = _runs_folder(call)
+    view = display_for(display, call, run_id)
+    stop = StopFlag()
+    if config is not None:
+        _keep_config(root / run_id, config)
+    try:
+        with stopped_by_signals(stop), view.showing():
+            last = run.train(
+                config,
+                database=call.database,
+                run_id=run_id,
+                root=root,
+                resume=resume,
+                said=said,
+                observer=view,
+                stop=stop,
+                rounds=rounds,
+                until=until_,
+                max_seconds=None if max_hours is None else max_hours * 3600,
+            )
+    finally:
+        if display in (None, "live", "plain") and not call.json and view.board.history:
+            render.rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
+    render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+
+
+def _cannot_change() -> ConfigError:
+    return ConfigError(
+        "a resumed run uses the configuration in its log; options cannot change it",
+        hint="leave them out, or start another run with: diagevo runs fork",
+    )
+
+
+def _only_reaching(call: Call) -> bool:
+    """Whether `--set` names nothing but what a run from outside must be told again."""
+    if not call.settings:
+        return True
+    from diagevo.config.outside import REACHING
+    from diagevo.config.sources import from_settings
+
+    return from_settings(call.settings).values.keys() <= set(REACHING)
+
+
+def _said_again(call: Call, run_id: str) -> "dict[KeyPath, Any]":
+    """The user's own words, for a run from outside. Raises ConfigError for `--set` and a run of one's own."""
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.log.migrate import prepare
+
+    with closing(Database(call.database)) as database:
+        prepare(database, create=False)
+        if Log(database).imported(run_id) is not None:
+            return call.own_words()
+    if call.settings:
+        raise _cannot_change()
+    return {}
+
+
+def _need_the_training_stack() -> None:
+    """Find out before anything is written. Raises MissingDependencyError."""
+    absent = [
+        name for name in ("torch", "transformers", "trl", "accelerate", "datasets") if find_spec(name) is None
+    ]
+    if absent:
+        raise MissingDependencyError(
+            f"training needs {', '.join(absent)}, not installed here",
+            hint="run: pip install torch==2.13.0, then pip install 'diagevo[train]'",
+        )
+
+
+def _plan(call: Call, config: "Config | None") -> None:
+    from ..screens.plan import print_plan
+
+    run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
+    stored = None if run_id is None or run_id not in _run_names(call) else stored_config(call, run_id)
+    config = config or stored
+    if config is None:
+        raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
+    print_plan(call, config, run_id, _measured(call, config))
+
+
+def stored_config(call: Call, run_id: str) -> "Config":
+    """The configuration that a run has in its log."""
+    from diagevo.config.loading import of_run
+    from diagevo.memory.audit.history import open_history
+
+    history = open_history(call.database, run_id)
+    try:
+        return of_run(history.configuration().config, history.run_id).config
+    finally:
+        history.close()
+
+
+def _measured(call: Call, config: "Config") -> dict[str, float]:
+    """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds."""
+    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.events import StageCompleted
+
+    def same(other: "Config") -> bool:
+        plain = {"seed": 0, "validation": config.validation, "profile": ""}
+        play = config.round.model_copy(update={"rounds": 1})
+        return other.model_copy(
+            update={**plain, "round": other.round.model_copy(update={"rounds": 1})}
+        ) == config.model_copy(update={**plain, "round": play})
+
+    for run_id in _run_names(call):
+        try:
+            comparable = same(stored_config(call, run_id))
+        except ConfigError:  # another trainer's run
+            continue
+        if not comparable:
+            continue
+        history = open_history(call.database, run_id)
+        try:
+            found = [r.event for r in history.events(StageCompleted) if isinstance(r.event, StageCompleted)]
+        finally:
+            history.close()
+        times = {stage: [e.seconds for e in found if e.stage == stage and e.seconds] for stage in STAGES}
+        return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items() if seconds}
+    return {}
+
+
+def _row(done: RoundSummary) -> dict[str, object]:
+    """A round as a row of the table that `train` ends with."""
+    row = {column.key: getattr(done, column.key, None) for column in ROUNDS}
+    return row | {"kept": done.verdicts.get("kept", 0), "seconds": sum(done.stage_seconds.values())}
+
+
+def _until(text: str) -> "Until":
+    """Read ROUND[:STAGE]."""
+    from diagevo.run import Until
+
+    number, _, stage = text.partition(":")
+    if not number.isdecimal() or int(number) < 1 or (stage and stage not in STAGES):
+        raise ConfigError(
+            f"--until {text}: not a round or a stage of one",
+            hint=f"ROUND or ROUND:STAGE; stages: {', '.join(STAGES)}",
+        )
+    return Until(int(number), stage or None)
+
+
+def _runs_folder(call: Call) -> Path:
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.opening import runs_folder
+
+    return runs_folder(Database(call.database))
+
+
+def _run_names(call: Call) -> list[str]:
+    """The runs of the database, the one that was written to last first; none where there is no database."""
+    from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    database = Database(call.database)
+    if database.file is not None and not database.file.exists():
+        return []
+    prepare(database, create=True)
+    return [line.run_id for line in list_runs(database)]
+
+
+def _latest(call: Call) -> str:
+    names = _run_names(call)
+    if not names:
+        raise NotFoundError("there is no run to resume", hint="start one: diagevo train")
+    return names[0]
+
+
+def _free_name(call: Call, profile: str) -> str:
+    """The first of embedded-1, embedded-2, … that no run has."""
+    taken = set(_run_names(call))
+    return next(name for number in range(1, len(taken) + 2) if (name := f"{profile}-{number}") not in taken)
+
+
+def _keep_config(folder: Path, config: "Config") -> None:
+    """Put the resolved configuration beside the run's weights, for people; the log has its own."""
+    from diagevo.config.writing import to_yaml
+    from diagevo.private import private, private_folder
+
+    try:
+        private_folder(folder)
+        if not (folder / "config.yaml").exists():
+            with open(folder / "config.yaml", "w", encoding="utf-8", opener=private) as file:
+                file.write(to_yaml(config))
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to the run's folder {folder}: {error.strerror}",
+            hint="choose another place: DIAGEVO_HOME=/path or --db sqlite:////path/diagevo.db",
+        ) from error

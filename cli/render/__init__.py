@@ -1,0 +1,1 @@
+"""How anything is printed: a console, rows, tables, layout. Options come in, nothing that knows a memory."""

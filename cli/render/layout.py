@@ -1,0 +1,97 @@
+"""Screens of labelled lines: a label, words that may wrap under themselves, and the position of the event."""
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .console import visible
+
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+def sub(number: int) -> str:
+    """A number as a subscript: ε₄."""
+    return str(number).translate(_SUBSCRIPTS)
+
+
+def percent(value: Fraction | float) -> str:
+    return f"{100 * float(value):.1f}%"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """ "1 failure", "2 failures"."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def listed(words: Sequence[str], most: int = 8) -> str:
+    """Names with commas, the rest as a number."""
+    left = len(words) - most
+    return ", ".join(words[:most]) + (f" and {left} more" if left > 0 else "")
+
+
+def width() -> int | None:
+    """Columns of the terminal; None in a pipe, where nothing is wrapped."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a story. `depth` 1 is evidence under the line above."""
+
+    label: str
+    text: str
+    position: int | None = None
+    depth: int = 0
+
+
+def lay(lines: Iterable[Line], columns: int | None) -> str:
+    """Lines with labels and positions in columns. Words wrap under themselves where `columns` is given."""
+    listed_ = list(lines)
+    labels = max((_cells(line.label) + line.depth * 2 for line in listed_), default=0)
+    marks = [f"#{line.position}" if line.position is not None else "" for line in listed_]
+    mark = max((len(m) for m in marks), default=0)
+    longest = max((_cells(line.text) for line in listed_), default=0)
+    room = longest if columns is None else max(24, min(longest, columns - labels - mark - 6))
+    out: list[str] = []
+    for line, position in zip(listed_, marks, strict=True):
+        label = " " * (1 + 2 * line.depth) + line.label
+        for index, piece in enumerate(_wrapped(visible(line.text, one_line=True), room)):
+            head = label if index == 0 else ""
+            tail = position if index == 0 else ""
+            gap = " " * (room - _cells(piece) + 2 + mark - len(tail)) if tail else ""
+            out.append(f"{head}{' ' * (labels + 3 - _cells(head))}{piece}{gap}{tail}".rstrip())
+    return "\n".join(out) + "\n"
+
+
+def wrapped(text: str, indent: str, columns: int | None) -> str:
+    """A text of a model: its own lines kept, each indented, and wrapped where `columns` is given."""
+    out = []
+    for line in visible(text).split("\n"):
+        pieces = [line] if columns is None else _wrapped(line, max(24, columns - len(indent)))
+        out += [f"{indent}{piece}".rstrip() for piece in pieces]
+    return "\n".join(out) + "\n"
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut anywhere."""
+    from rich.cells import chop_cells
+
+    pieces, line = [], ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if _cells(joined) <= room:
+            line = joined
+            continue
+        if line:
+            pieces.append(line)
+        *full, line = chop_cells(word, room) or [""]
+        pieces += full
+    return [*pieces, line]

@@ -1,0 +1,172 @@
+"""The screens of `memory diff`, `memory blame` and `runs diff`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..render.console import Column, number
+from ..render.layout import Line, count, lay, listed
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.compare import MemoryDiff
+    from diagevo.memory.audit.compare_runs import InRun, RunsDiff, Side
+
+CHANGES = (
+    Column("cause"),
+    Column("what"),
+    Column("state"),
+    Column("frequency", "f"),
+    Column("probability", "p"),
+    Column("node"),
+    Column("description"),
+)
+BLAME = (
+    Column("field"),
+    Column("value"),
+    Column("type", "event"),
+    Column("round", align="right"),
+    Column("position", "#", "right"),
+    Column("note"),
+)
+MATCHED = (
+    Column("a"),
+    Column("b"),
+    Column("confidence", align="right"),
+    Column("by"),
+    Column("timing"),
+    Column("f", "f a, b"),
+    Column("description"),
+)
+ALONE = (Column("run"), Column("cause"), Column("state"), Column("f", align="right"), Column("description"))
+
+
+def _arrow(before: Any, after: Any) -> str:
+    if before is None:
+        return f"{after}"
+    return f"{before} → {after}" if before != after else f"{after}"
+
+
+def memory_diff(run: str, found: "MemoryDiff") -> str:
+    """The figures of both points, and the nodes."""
+    a, b = found.rounds
+    lines = [
+        Line("F", _arrow(*found.failures)),
+        Line("z", _arrow(*(number(z) for z in found.z))),
+        Line("ε next", _arrow(*(number(e) for e in found.epsilon_next))),
+        Line("Active", _arrow(*found.active)),
+        Line("Mastered", _arrow(*found.mastered)),
+        Line("nodes", _arrow(*found.nodes)),
+        *(
+            Line(node.what, f"{node.node_id} “{node.label}” {node.detail}".rstrip())
+            for node in found.node_changes
+        ),
+    ]
+    head = f"{run}: after round {a} (#{found.positions[0]}) → after round {b} (#{found.positions[1]})\n"
+    changed = count(len(found.causes), "cause") if found.causes else "no cause"
+    return head + lay(lines, None) + f"{changed} changed\n"
+
+
+def change_rows(found: "MemoryDiff") -> list[dict[str, Any]]:
+    """A row a changed cause."""
+    return [
+        {
+            "cause": change.cause_id,
+            "what": ", ".join(change.what),
+            "state": _arrow(*change.state),
+            "frequency": _arrow(*change.frequency),
+            "probability": _arrow(*(number(p) for p in change.probability)),
+            "node": _arrow(*change.node),
+            "description": change.description,
+        }
+        for change in found.causes
+    ]
+
+
+def runs_diff(found: "RunsDiff") -> str:
+    """Configuration, first divergence, and how many causes are shared."""
+    a, b = _points(found)
+    lines = [Line("config", f"{d.key}: {d.a} | {d.b}") for d in found.configuration]
+    lines += _divergence(found)
+    until = "" if found.rounds[0] == found.rounds[1] else f" up to round {found.common_round}"
+    lines.append(
+        Line(
+            "causes",
+            f"{len(found.shared)} shared alike, {len(found.timing)} shared with other timing{until}, "
+            f"{len(found.only_a)} only in {a}, {len(found.only_b)} only in {b}",
+        )
+    )
+    run_a, run_b = found.runs
+    head = f"{run_a} after round {found.rounds[0]} | {run_b} after round {found.rounds[1]}\n"
+    return head + lay(lines, None)
+
+
+def _points(found: "RunsDiff") -> tuple[str, str]:
+    """The names of the two, with their rounds where both are of one run."""
+    a, b = found.runs
+    return (a, b) if a != b else (f"{a}@{found.rounds[0]}", f"{b}@{found.rounds[1]}")
+
+
+def _divergence(diff: "RunsDiff") -> list[Line]:
+    (a, b), found = _points(diff), diff.divergence
+    if found is None:
+        on = {"a": f"{a} goes on where {b} ends", "b": f"{b} goes on where {a} ends"}.get(
+            diff.further or "", ""
+        )
+        return [Line("events", f"equal, as far as both go{'; ' if on else ''}{on}")]
+    common = (
+        f"equal up to round {found.last_common_round}" if found.last_common_round else "from the first round"
+    )
+    lines = [Line("diverges", f"in round {found.round} ({common})")]
+    for run, side in ((a, found.a), (b, found.b)):
+        if side is None:
+            lines.append(Line(run, "has no such event", depth=1))
+        else:
+            lines.append(Line(run, _side(side, found.fields), side.position, depth=1))
+    return lines
+
+
+def _side(side: "Side", fields: Sequence[str]) -> str:
+    shown = {name: side.payload.get(name) for name in fields} if fields else side.payload
+    text = ", ".join(f"{name} {value}" for name, value in shown.items())
+    return f"{side.type}: {text if len(text) <= 160 else text[:159] + '…'}"
+
+
+def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
+    """A row a shared cause of other timing or other wording. Those that are simply the same are a number
+    above, and rows of --json."""
+    until = found.common_round
+    told = [(pair, f"{_life(pair.a, until)} | {_life(pair.b, until)}") for pair in found.timing]
+    told += [(pair, "alike") for pair in found.shared if pair.by != "text"]
+    return [
+        {
+            "a": pair.a.id,
+            "b": pair.b.id,
+            "confidence": pair.confidence,
+            "by": pair.by,
+            "timing": timing,
+            "f": f"{pair.a.frequency}, {pair.b.frequency}",
+            "description": pair.a.description
+            if pair.a.description == pair.b.description
+            else f"{pair.a.description} | {pair.b.description}",
+        }
+        for pair, timing in told
+    ]
+
+
+def _life(cause: "InRun", until: int) -> str:
+    """created r1, promoted r3, reactivated r4: as far as both runs go."""
+    created, promoted, reactivated = cause.timing(until)
+    turns = [f"created r{created}"]
+    if promoted:
+        turns.append(f"promoted {listed([f'r{r}' for r in promoted])}")
+    if reactivated:
+        turns.append(f"reactivated {listed([f'r{r}' for r in reactivated])}")
+    return ", ".join(turns)
+
+
+def alone_rows(found: "RunsDiff") -> list[dict[str, Any]]:
+    """A row a cause that only one of the runs has."""
+    return [
+        {"run": run, "cause": c.id, "state": c.state, "f": c.frequency, "description": c.description}
+        for run, causes in zip(_points(found), (found.only_a, found.only_b), strict=True)
+        for c in causes
+    ]

@@ -1,0 +1,116 @@
+"""One line an event, for `memory log`."""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from diagevo.redaction import redacted
+
+from ..render.console import visible
+
+if TYPE_CHECKING:
+    from diagevo.memory.events.records import Recorded
+
+_SUBJECT = 14
+
+
+def row(recorded: "Recorded") -> dict[str, Any]:
+    """An event with its envelope as plain values."""
+    return {
+        "position": recorded.position,
+        "sequence": recorded.sequence,
+        "round": recorded.round,
+        "type": recorded.type,
+        "cause_id": recorded.cause_id,
+        "event_id": recorded.event_id,
+        "causation_id": recorded.causation_id,
+        "recorded_at": recorded.recorded_at,
+        "schema_version": recorded.schema_version,
+        "payload": _shown(recorded),
+        "hash": recorded.hash,
+    }
+
+
+def _shown(recorded: "Recorded") -> Any:
+    """The payload; of a configuration that holds a secret, as an old or imported one may, without it."""
+    payload = json.loads(recorded.payload)
+    return redacted(payload) if recorded.type == "RunConfigured" else payload
+
+
+def lines(events: Iterable["Recorded"]) -> Iterator[str]:
+    """Aligned lines: position, round, type, subject, what it says. Streams: widths are fixed."""
+    for recorded in events:
+        payload = json.loads(recorded.payload)
+        subject = _subject(recorded.type, payload)
+        text = visible(_says(recorded.type, payload), one_line=True)
+        mark = f"#{recorded.position}"
+        yield f"{mark:>8}  r{recorded.round:<3} {recorded.type:<19} {subject:<{_SUBJECT}} {text}".rstrip()
+
+
+def _subject(type_: str, p: dict[str, Any]) -> str:
+    match type_:
+        case "NodePairJudged":
+            return " ".join(p["nodes"])
+        case "NodesMerged":
+            return p["survivor"]
+        case "RunConfigured" | "RoundOpened" | "RoundCommitted":
+            return ""
+        case "CheckpointEvaluated":
+            return p["role"]
+        case "CauseMatched" | "CausePromoted" | "CauseReactivated" | "CauseCreated":
+            return p["cause_id"]
+    return p.get("failure_id") or p.get("question_id") or p.get("stage") or p.get("node_id") or ""
+
+
+def _says(type_: str, p: dict[str, Any]) -> str:
+    match type_:
+        case "RunConfigured":
+            origin = p.get("origin")
+            model = p["embedder"]
+            told = f"version {p['version']}, embeddings {model['name']} ({model['dimension']} numbers)"
+            return told + (f", forked from {origin['run']} at #{origin['position']}" if origin else "")
+        case "RoundOpened":
+            return f"ε = {p['epsilon']}, F = {p['failures']}, {len(p['weights'])} Active, seed {p['seed']}"
+        case "StageStarted":
+            return f"attempt {p['attempt']}"
+        case "StageCompleted":
+            took = "" if p.get("seconds") is None else f", {p['seconds']:.1f} s"
+            return f"attempt {p['attempt']}{took}"
+        case "StageAbandoned":
+            return f"attempt {p['attempt']}: what it observed after step {p['after_step']} is void"
+        case "CandidateScored":
+            aim = {"free": "free", "targeted": p["cause_id"]}.get(
+                p["mode"], f"{p['cause_id']} + {p['stitched_cause_id']}"
+            )
+            return f"{p['verdict']}: {aim}, {p['first']} and {p['second']} of {p['responses']}"
+        case "CausePromoted":
+            return f"mean p₁ {p['consistency']} ≥ {p['threshold']}, closed f = {p['closed_frequency']}"
+        case "FailureObserved":
+            return f"{p['stage']}, attempt {p['attempt']}, step {p['step']}"
+        case "FailureDiagnosed":
+            return f"{p['verdict']}: {p['cause_id'] or p['description'] or ''}".rstrip(": ")
+        case "DuplicateJudged":
+            return f"the same as {p['cause_id']}" if p["duplicate"] else "no duplicate"
+        case "NodeAssigned":
+            return p["node_id"] or f"a new node: {p['new_label']}"
+        case "NodeCreated":
+            return p["label"]
+        case "CauseCreated":
+            return f"{p['failure_id']} under {p['node_id']}: {p['description']}"
+        case "CauseMatched":
+            near = "" if p["similarity"] is None else f" at {p['similarity']:.2f}"
+            return f"{p['failure_id']} by {p['via']}{near}"
+        case "CauseReactivated":
+            return f"{p['failure_id']} undoes its promotion"
+        case "NodePairJudged":
+            return f"cosine {p['similarity']:.2f}: " + ("one skill" if p["merge"] else "two skills")
+        case "NodesMerged":
+            return f"{p['absorbed']} is part of it now: {p['label']}"
+        case "RoundCommitted":
+            return (
+                f"F = {p['failures']}, ε next = {p['epsilon_next']}, {p['active']} Active, "
+                f"{p['mastered']} Mastered, {p['nodes']} nodes"
+            )
+        case "CheckpointEvaluated":
+            return f"{p['benchmark']}: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(p["metrics"].items()))
+    return ""

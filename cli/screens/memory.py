@@ -1,0 +1,228 @@
+"""The screens of `memory show`, `replay` and `schedule`: the paper's arithmetic in words and figures."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ..render.console import Column, number, visible
+from ..render.layout import count, sub, wrapped
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
+    from diagevo.memory.audit.verify import Verification
+
+_TERMS = 12
+"""Summands that a sum shows."""
+
+CAUSES = (
+    Column("id", "cause"),
+    Column("node"),
+    Column("state"),
+    Column("frequency", "f", "right"),
+    Column("probability", "p", "right"),
+    Column("description"),
+)
+STEPS = (
+    Column("position", "#", "right"),
+    Column("type", "event"),
+    Column("subject"),
+    Column("before"),
+    Column("after"),
+    Column("failures", "F", "right"),
+)
+HEADS = (
+    Column("round", align="right"),
+    Column("sequence", align="right"),
+    Column("position", align="right"),
+    Column("hash"),
+)
+SCHEDULE = (
+    Column("cause"),
+    Column("frequency", "f", "right"),
+    Column("sum", "p = f/F", "right"),
+    Column("probability", "p", "right"),
+    Column("drawn", "(1 − ε)·p", "right", 4),
+    Column("partners", "stitched to one of", "right"),
+    Column("description"),
+)
+
+
+def sums(memory: "Rebuilt") -> list[str]:
+    """F, F₁, z and ε of the next round, each with its numbers put in. Equation 1."""
+    t = memory.open_round or memory.round
+    r = memory.reference_round
+    terms = [str(c.frequency) for c in memory.causes if c.state == "active"]
+    shown = " + ".join(terms[:_TERMS]) + (f" + … ({len(terms)} in all)" if len(terms) > _TERMS else "")
+    over = f"F{sub(t)} = Σ f{sub(t)}(e) over {count(memory.active, 'Active cause')}"
+    lines = [f"{over} = {shown} = {memory.failures}" if len(terms) > 1 else f"{over} = {memory.failures}"]
+    if r is None or memory.reference_failures is None:
+        lines.append("F₁ is not there yet: no round had F > 0")
+    else:
+        if r != t:
+            first = "" if r == 1 else " (the first round with F > 0 stands for F₁)"
+            lines.append(f"F{sub(r)} = {memory.reference_failures}{first}")
+        z = memory.z
+        lines.append(
+            f"z{sub(t)} = F{sub(t)}/F{sub(r)} = {memory.failures}/{memory.reference_failures} = {number(z)}"
+        )
+    return [*lines, _epsilon(memory, t)]
+
+
+def _epsilon(memory: "Rebuilt", t: int) -> str:
+    e, value = f"ε{sub(t + 1)}", memory.epsilon_next
+    if memory.failures == 0:
+        return f"{e} = 1, because F{sub(t)} = 0: free exploration alone, and no p"
+    if memory.policy != "frequency":
+        return f"{e} = {value}, held by schedule.policy = {memory.policy}"
+    r, k = memory.reference_failures, memory.k
+    assert r is not None
+    assert memory.reference_round is not None
+    f1, ft = f"F{sub(memory.reference_round)}", f"F{sub(t)}"
+    sum_ = f"{r}/{r + memory.failures / k}"
+    reduced = "" if str(value) == sum_ else f" = {value}"
+    put_in = f"{r}/({r} + {memory.failures}/({k}))"
+    return f"{e} = {f1}/({f1} + {ft}/k) = {put_in} = {sum_}{reduced} = {number(value)}"
+
+
+def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
+    """Rows of causes: what is aimed at first, then by number."""
+    order = sorted(causes, key=lambda c: (-c.frequency, int(c.id[1:])))
+    return [
+        {
+            "id": c.id,
+            "description": c.description,
+            "node": c.node,
+            "node_label": c.node_label,
+            "state": c.state,
+            "frequency": c.frequency,
+            "probability": c.probability,
+            "created_round": c.created_round,
+        }
+        for c in order
+    ]
+
+
+def headline(run: str, memory: "Rebuilt") -> str:
+    """One line: where the memory stands."""
+    where = f"after round {memory.round}" if memory.round else "before the first commit"
+    if memory.open_round is not None:
+        where = f"inside round {memory.open_round}"
+    t = sub((memory.open_round or memory.round) + 1)
+    so_far, if_now = ("", "") if memory.open_round is None else (" so far", ", if it ended now")
+    return (
+        f"{run} {where}: {memory.active} Active, {memory.mastered} Mastered under "
+        f"{count(memory.nodes, 'node')}; F = {memory.failures}{so_far}, "
+        f"ε{t} = {number(memory.epsilon_next)}{if_now}"
+    )
+
+
+def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
+    """The head of `memory replay`."""
+    source = f"rebuilt from {count(memory.events, 'event')} up to #{position}, nothing else read"
+    head = f"{headline(run, memory)}\n{source}\n\n"
+    t = memory.open_round or memory.round
+    lines = sums(memory)
+    if memory.failures:
+        lines.append(f"p{sub(t + 1)}(e) = f{sub(t)}(e)/F{sub(t)}, below")
+    return head + "".join(f"  {line}\n" for line in lines) + f"\n  state hash {memory.state_hash}\n"
+
+
+def tree(memory: "Rebuilt", columns: int | None) -> str:
+    """Nodes with their causes below them."""
+    by_id = {c.id: c for c in memory.causes}
+    out = []
+    for node in sorted(memory.skill_nodes, key=lambda n: (-n.failures, int(n.id[1:]))):
+        out.append(f"{node_line(node)}\n")
+        for index, cause_id in enumerate(node.causes):
+            c = by_id[cause_id]
+            last = index == len(node.causes) - 1
+            p = "" if c.probability is None else f", p = {number(c.probability)}"
+            mark = f"{c.id} {'Active' if c.state == 'active' else 'Mastered'}, f = {c.frequency}{p}: "
+            text = wrapped(mark + c.description.replace("\n", " "), "│    ", columns)
+            if last:
+                text = text.replace("│ ", "  ")
+            out.append(("└─ " if last else "├─ ") + text[5:].lstrip("│ "))
+    return "".join(out) or "no causes yet\n"
+
+
+def node_line(node: "NodeLine") -> str:
+    label = visible(node.label, one_line=True)
+    return f"{node.id}  {label}  ({node.active} Active, {node.mastered} Mastered, f = {node.failures})"
+
+
+def schedule_text(run: str, memory: "Rebuilt") -> str:
+    """The head of `memory schedule`."""
+    lines = sums(memory)
+    e = memory.epsilon_next
+    t = sub(memory.round + 1)
+    if memory.failures:
+        split = f"of 1000 prompts about {round(1000 * e)} are free and {round(1000 * (1 - e))} aim at a cause"
+        lines.append(f"1 − ε{t} = {1 - e} = {number(1 - e)}: {split}")
+    return (
+        f"schedule of round {memory.round + 1} of {run}, as committed after round {memory.round}\n\n"
+        + "".join(f"  {line}\n" for line in lines)
+    )
+
+
+def verification_text(report: "Verification", fail: bool) -> str:
+    """What `memory verify` found."""
+    checked = [
+        count(report.events, "event"),
+        f"{count(report.rounds, 'commit')} replayed against the projections",
+        f"{count(report.heads, 'chain head')} outside the database",
+    ]
+    if report.copied:
+        checked.append(f"{count(report.copied, 'chain head')} of the copy")
+    if report.texts:
+        checked.append(f"{count(report.texts, 'text')} against their digests")
+    lines = [
+        f"{report.run_id}: {'FAULTS FOUND' if fail else 'as it was written'}",
+        f"  checked: {', '.join(checked)}",
+    ]
+    lines.append(f"  chain head {report.head}")
+    for fault in report.faults:
+        named = [f"#{fault.position}" if fault.position else "", fault.event_id or ""]
+        where = f" [{' '.join(filter(None, named))}]" if any(named) else ""
+        lines.append(f"  FAULT {fault.check}: {fault.message}{where}")
+    lines += [f"  note: {note}" for note in report.notes]
+    return "\n".join(lines) + "\n"
+
+
+def check_text(memory: "Rebuilt", differences: Sequence[str]) -> str:
+    """What `replay --check` found."""
+    if not memory.round:
+        return "  check: no commit to compare with\n"
+    if memory.open_round is not None:
+        return f"  check: round {memory.open_round} is open, there is no commit to compare with\n"
+    if not differences:
+        return f"  check: equal to the commit of round {memory.round} and to its projection rows\n"
+    return "".join(f"  check: DIFFERS, {line}\n" for line in differences)
+
+
+def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
+    """One cause as it stands."""
+    p = (
+        ""
+        if cause.probability is None
+        else f", p{sub(round + 1)} = {cause.probability} = {number(cause.probability)}"
+    )
+    partners = ""
+    if cause.state == "active":
+        others = count(cause.partners, "Mastered cause")
+        partners = f"\nstitched to one of {others}, if drawn" if cause.partners else ""
+    state = "Active" if cause.state == "active" else "Mastered"
+    return (
+        wrapped(visible(f"{cause.id}  {cause.description}", one_line=True), "", columns)
+        + f"{state}, f = {cause.frequency}{p}\n"
+        + f"under {cause.node}  {visible(cause.node_label, one_line=True)}\n"
+        + f"created in round {cause.created_round}{partners}\n"
+        + f"the evidence: diagevo memory why {cause.id}\n"
+    )
+
+
+def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
+    """One node with its causes."""
+    by_id = {c.id: c for c in memory.causes}
+    rows = cause_rows([by_id[c] for c in node.causes])
+    from ..render.console import aligned
+
+    return f"{node_line(node)}\n\n{aligned(CAUSES, rows)}"

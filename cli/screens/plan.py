@@ -1,0 +1,145 @@
+"""`train --plan`: what a run would do, before it does it."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+
+STAGE = (
+    render.Column("stage"),
+    render.Column("steps", "steps ≤", "right"),
+    render.Column("completions", "completions ≤", "right"),
+    render.Column("calls", "calls ≤", "right"),
+    render.Column("seconds", "s measured", "right", digits=0),
+    render.Column("about", ""),
+)
+
+
+def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str, float]) -> None:
+    """Stages of a round with their rollouts and calls, then the whole: disk, devices, time."""
+    from diagevo.config.workload import workload
+
+    rows = [render.plain(work) for work in workload(config, measured)]
+    whole: dict[str, Any] = {**_whole(config, rows), "launch": _launch(config, run)}
+    if call.json:
+        render.document(call, {"stages": rows, **whole}, "", run=run)
+        return
+    amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
+    lines = [
+        f"profile {config.profile}, {config.round.rounds} rounds; each round at most:",
+        "",
+        render.aligned(STAGE, rows),
+    ]
+    if whole["gpus"]:
+        lines += ["GPUs, stage by stage:", "", render.aligned(_gpu_columns(config), whole["gpus"])]
+    lines += [
+        f"whole run     at most {amount}",
+        f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
+        f"devices       {whole['devices']}",
+        *(f"{name:<14}{command}" for name, command in whole["launch"].items()),
+        f"time          {_time(whole['seconds'])}",
+    ]
+    render.document(call, None, "\n".join(lines))
+
+
+def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
+    from diagevo.config.workload import gpu_schedule
+
+    rounds, hardware = config.round.rounds, config.hardware
+    machines = f"{hardware.machines} machines with each " if hardware.machines > 1 else ""
+    trained = f"{machines}{hardware.processes} × {hardware.device}"
+    if hardware.colocate_vllm:
+        trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
+    served = ", beside it a vLLM server" if hardware.serve == "vllm" else ""
+    known = all(row["seconds"] is not None for row in rows)
+    return {
+        "rounds": rounds,
+        "completions": rounds * sum(row["completions"] for row in rows),
+        "calls": rounds * sum(row["calls"] for row in rows),
+        "disk_bytes": disk_bytes(config),
+        "devices": trained + served,
+        "gpus": [render.plain(use) for use in gpu_schedule(config)],
+        "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
+    }
+
+
+def _launch(config: "Config", run: str | None) -> dict[str, str]:
+    """What starts the ranks of a phase here, and what is to be run on each other machine."""
+    from diagevo.training.ranks import accelerate_command, worker_command
+
+    hardware, job = config.hardware, Path("JOB")
+    if hardware.accelerate_config is not None:
+        [python, *command] = accelerate_command(hardware, job, 0, (hardware.address or "127.0.0.1", 0))
+    elif hardware.ranks > 1:
+        [python, *command] = worker_command(job)
+    else:
+        return {}
+    joins = {
+        f"machine {n}": f"diagevo join --run {run or 'RUN'} --machine {n}"
+        for n in range(1, hardware.machines)
+    }
+    return {"launch": shlex.join([Path(python).name, *command])} | joins
+
+
+def _gpu_columns(config: "Config") -> tuple[render.Column, ...]:
+    hardware = config.hardware
+    training = hardware.train_gpus or tuple(range(hardware.processes))
+    serving = hardware.serve_gpus if hardware.serve == "vllm" else training[:1]
+    named = ", ".join(map(str, serving)) if serving else "every one"
+    return (
+        render.Column("stage"),
+        render.Column("train", f"on {', '.join(map(str, training))}"),
+        render.Column("serve", f"on {named}"),
+    )
+
+
+def disk_bytes(config: "Config") -> int | None:
+    """Bytes that the weights of a whole run take at most; None where a model's size is not known.
+
+    Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
+    can hold. A resumable checkpoint adds AdamW's two moments; one is written before the oldest is removed.
+    """
+    from diagevo.training.checkpoints import KEEP
+
+    numbers = _parameters(config)
+    if numbers is None:
+        return None
+    rounds, keep = config.round.rounds, config.round.keep_checkpoints
+    policies = 2 if config.round.train_challenger else 1
+    kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
+    return 4 * numbers * (kept + 3 * (KEEP + 1))
+
+
+def _parameters(config: "Config") -> int | None:
+    """Numbers in one policy: from its weight files, or from the size in a hub id's name."""
+    from importlib.resources import files
+
+    model = config.roles.solver.model
+    folder = Path(model).expanduser()
+    if model == "builtin:arithmetic":
+        folder = Path(str(files("diagevo.arithmetic") / "weights"))
+    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
+    if weights:
+        dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
+        return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)
+    named = re.search(r"(\d+(?:\.\d+)?)B\b", model)
+    return None if named is None else int(float(named[1]) * 1e9)
+
+
+def gigabytes(size: int | None) -> str:
+    if size is None:
+        return "unknown (the model is not here)"
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "not known: no earlier run of these settings has measured a round here"
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"

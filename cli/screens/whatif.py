@@ -1,0 +1,252 @@
+"""The answers of `memory what-if`: rows that say how far each can be trusted."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from diagevo.errors import ConfigError
+
+from ..opening import opened, where
+from ..options import Call
+from ..render import console as render
+from ..render.console import Column, fraction
+from ..render.layout import listed, percent
+from . import whatif_rerun
+from .whatif_asked import FILTERED, Asked, Values
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.audit.retention import Point
+    from diagevo.memory.audit.timeline.rounds import Observed
+
+REPLAY = (
+    Column("change"),
+    Column("round", align="right"),
+    Column("status"),
+    Column("failures", "F", "right"),
+    Column("was_failures", "was", "right"),
+    Column("epsilon_next", "ε next", "right"),
+    Column("was_epsilon_next", "was", "right"),
+    Column("active", "Active", "right"),
+    Column("was_active", "was", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("was_mastered", "was", "right"),
+    Column("promoted"),
+    Column("reactivated"),
+)
+RETENTION = (
+    Column("change"),
+    Column("round", align="right"),
+    Column("status"),
+    Column("candidates", align="right"),
+    Column("kept", align="right"),
+    Column("was_kept", "was", "right"),
+    Column("share", align="right"),
+    Column("label_truth", "labels true", "right"),
+)
+CURVE = (
+    Column("tau", "τ up to"),
+    Column("status"),
+    Column("kept", align="right"),
+    Column("share", align="right"),
+    Column("label_truth", "labels true", "right"),
+    Column("bar", ""),  # for a person: a picture of the share, no figure of its own
+)
+_BAR = 40
+_TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
+
+
+def answer(call: Call, asked: Asked, round_: int | None) -> None:
+    """Ask the log, print the rows."""
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.audit.timeline.rounds import observations
+
+    with opened(call) as history:
+        as_of = history.as_of(round_) if round_ is not None else history.end
+        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in asked.drop)
+        observed = observations(history, as_of)
+        if not observed:
+            raise ConfigError(f"run {history.run_id} has no committed round to ask about")
+        if asked.curve:
+            _curve(call, history, as_of, observed if round_ is None else observed[-1:], asked.values)
+            return
+        rows = [
+            row for values in asked.each() for row in _rows(call, history, observed, values, dropped, round_)
+        ]
+    _print(call, history, as_of, rows)
+
+
+def _rows(
+    call: Call,
+    history: "History",
+    observed: Sequence["Observed"],
+    values: Values,
+    dropped: frozenset[str],
+    round_: int | None,
+) -> list[dict[str, Any]]:
+    """The rows of one set of changes: retention where the filter changes, and the replay."""
+    from diagevo.memory.audit.retention import first_changed, retention
+    from diagevo.memory.audit.whatif import Changes, what_if
+
+    change = _named(values, dropped)
+    rows: list[dict[str, Any]] = []
+    rerun = command = None
+    missing: list[str] = []
+    filtered = _filtered(values)
+    if filtered:
+        kept = retention(observed if round_ is None else observed[-1:], filtered)
+        rerun = first_changed(kept)
+        if rerun is not None:
+            command = whatif_rerun.line(call, history, observed, rerun, values)
+            missing = whatif_rerun.missing(history, rerun) if rerun > 1 else []
+        rows += [
+            {
+                "kind": "retention",
+                "change": change,
+                "round": r.round,
+                "status": "exact",
+                "candidates": r.candidates,
+                "kept": r.kept,
+                "was_kept": r.recorded,
+                "kept_both": r.both,
+                "share": r.share,
+                "label_truth": r.label_truth,
+            }
+            for r in kept
+        ]
+    replayed = {name: values[name].value for name in ("k", "theta_up") if name in values}
+    told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
+    for r in told.rounds:
+        if round_ is not None and r.round != round_:
+            continue
+        row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
+        if rerun is not None and r.round >= rerun:
+            row |= {"status": "needs a rerun", "command": command, "missing": missing}
+        else:
+            row |= {
+                "failures": r.failures,
+                "z": r.z,
+                "epsilon_next": r.epsilon_next,
+                "active": r.active,
+                "mastered": r.mastered,
+                "promoted": list(r.promoted),
+                "reactivated": list(r.reactivated),
+                "frequencies": dict(r.frequencies),
+                "diverges": told.diverges,
+            }
+        row |= {
+            "was_failures": r.recorded_failures,
+            "was_epsilon_next": r.recorded_epsilon_next,
+            "was_active": r.recorded_active,
+            "was_mastered": r.recorded_mastered,
+        }
+        rows.append(row)
+    return rows
+
+
+def _filtered(values: Values) -> dict[str, Fraction]:
+    return {name: values[name].value for name in FILTERED if name in values}
+
+
+def _named(values: Values, dropped: frozenset[str]) -> str:
+    words = [f"{name} = {given.text}" for name, given in values.items()]
+    words += [f"without {cause}" for cause in sorted(dropped, key=lambda c: int(c[1:]))]
+    return ", ".join(words)
+
+
+def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
+    place = {"run": history.run_id, "as_of": where(as_of)}
+    if call.format != "table":
+        render.rows(call, (*RETENTION, *REPLAY[3:]), rows, **place)
+        return
+    for kind, columns in (("retention", RETENTION), ("replay", REPLAY)):
+        chosen = [row for row in rows if row["kind"] == kind]
+        if chosen:
+            render.rows(call, columns, [_shown(row) for row in chosen])
+    for line in _remarks(rows):
+        render.say(call, line)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Lists of causes for a person: how many, and the first of them; a dash for none."""
+    return {
+        key: (f"{len(value)}: {listed(value, 4)}" if value else None) if isinstance(value, list) else value
+        for key, value in row.items()
+    }
+
+
+def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the statuses mean here: once a change, at the first round that it concerns."""
+    remarks = []
+    told: set[tuple[str, str]] = set()
+    for row in rows:
+        if (row["change"], row["status"]) in told:
+            continue
+        told.add((row["change"], row["status"]))
+        if row["status"] == "open-loop":
+            first = row["diverges"]
+            since = (
+                f"from round {first} on the run would have drawn other questions"
+                if first
+                else "a cause is missing"
+            )
+            remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
+        elif row["status"] == "needs a rerun":
+            remarks.append(
+                f"{row['change']}: from round {row['round']} on the solver would have trained on other"
+                f" questions; {_anew(row)}"
+            )
+    return remarks
+
+
+def _anew(row: dict[str, Any]) -> str:
+    if row["command"] is None:
+        return "`train` cannot play it: the configuration in the log is another trainer's"
+    first = f"put back {', '.join(row['missing'])}, then " if row["missing"] else ""
+    return f"{first}run: {row['command']}"
+
+
+def _curve(
+    call: Call, history: "History", as_of: "AsOf", observed: Sequence["Observed"], values: Values
+) -> None:
+    """Retention as a function of τ, whole."""
+    from diagevo.memory.audit.retention import retention_by_tau
+
+    points = retention_by_tau(observed, _filtered(values))
+    rows = [_point(point) for point in points]
+    columns = CURVE[:-1]
+    if call.format == "table":
+        render.say(call, _recorded(observed, values, points[0].candidates))
+        columns = CURVE
+        rows = [row | {"bar": _bar(point)} for row, point in zip(rows, points, strict=True)]
+    render.rows(call, columns, rows, run=history.run_id, as_of=where(as_of))
+
+
+def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:
+    """What the curve is drawn over, beside the filter that the rounds had; a fork may have several."""
+    from diagevo.memory.audit.retention import by_round, filters, span
+
+    numbers = [round_.round for round_ in observed]
+    bands = [
+        f"p₁ from {fraction(f.p_low)} to {fraction(f.p_high)}" for f in filters(observed, _filtered(values))
+    ]
+    taus = [_TAU[f.variant].format(float(f.tau)) for f in filters(observed, {})]
+    return (
+        f"{span(numbers)}: {questions} questions, {by_round(numbers, bands)};"
+        f" recorded with {by_round(numbers, taus)}"
+    )
+
+
+def _point(point: "Point") -> dict[str, Any]:
+    return {
+        "tau": "any" if point.tau is None else point.tau,
+        "status": "exact",
+        "kept": point.kept,
+        "candidates": point.candidates,
+        "share": point.share,
+        "label_truth": point.label_truth,
+    }
+
+
+def _bar(point: "Point") -> str:
+    return "█" * round(_BAR * float(point.share)) + f" {percent(point.share)}"
