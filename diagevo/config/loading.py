@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from diagevo.config.models import Config, EmbedderRole, Section
 from diagevo.config.sources import (
@@ -155,20 +153,6 @@ def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
         ) from error
 
 
-class _LayerSource(PydanticBaseSettingsSource):
-    """One layer, as pydantic-settings takes it."""
-
-    def __init__(self, settings_cls: type[BaseSettings], layer: Layer) -> None:
-        super().__init__(settings_cls)
-        self._layer = layer
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self._layer.nested().get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self._layer.nested()
-
-
 def _defaults() -> Layer:
     """The defaults of whole sections, so that a file may give one key of a section alone."""
     layer = Layer()
@@ -180,23 +164,17 @@ def _defaults() -> Layer:
 
 def _resolved(layers: Sequence[Layer]) -> Resolved:
     """Lay the layers over one another, highest first, and validate."""
-
-    class Settings(Config, BaseSettings):
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: Any, **__: Any
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return tuple(_LayerSource(settings_cls, layer) for layer in [*layers, _defaults()])
-
+    written = Layer()
+    for layer in reversed([*layers, _defaults()]):
+        written.values |= layer.values
     sources = {
         path: next((layer.sources[path] for layer in layers if path in layer.sources), _DEFAULT)
         for path in keys()
     }
     try:
-        settings = Settings()  # pyright: ignore[reportCallIssue]  (its sources give every field)
+        config = Config.model_validate(written.nested())
     except ValidationError as error:
         raise _explained(error, sources) from error
-    config = Config.model_validate({name: getattr(settings, name) for name in Config.model_fields})
     refuse_secrets(config, sources)
     refuse_unused_model(config, layers)
     return Resolved(config, sources)

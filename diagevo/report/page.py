@@ -1,10 +1,10 @@
 """The report as one HTML page that opens from disk: JavaScript, data and pictures are all inside."""
 
 import csv
-import html
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +18,14 @@ from diagevo.report.tables import Table, TableName
 from diagevo.texts import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
-DRAW = """
-window.drawn = {};
-window.drawReport = async function (specs) {
-  for (const [name, spec] of Object.entries(specs)) {
-    const target = document.getElementById("figure-" + name);
-    try {
-      const options = {actions: false, renderer: "svg"};
-      window.drawn[name] = await vegaEmbed(target, spec, options);
-    } catch (error) {
-      target.textContent = "This figure could not be drawn: " + error;
-      console.error(name, error);
-    }
-  }
-  document.body.dataset.drawn = Object.keys(window.drawn).length;
-  document.body.dataset.drawnAfterMs = Math.round(performance.now());
-};
-"""
-CSS = """
-:root { color-scheme: light; }
-body { font: 15px/1.5 Helvetica, Arial, sans-serif; color: #222; background: #fff; margin: 0 auto;
-  max-width: 1020px; padding: 2rem 1.5rem 4rem; }
-h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2.6rem 0 .6rem; }
-.note { color: #555; } figure { margin: 0; overflow-x: auto; }
-figcaption { max-width: 46rem; color: #333; font-size: .92rem; margin-top: .5rem; }
-table { border-collapse: collapse; font-size: .86rem; margin: .6rem 0; }
-.wide { overflow-x: auto; }
-th, td { text-align: left; padding: .2rem .7rem .2rem 0; border-bottom: 1px solid #e3e3e3; }
-td { vertical-align: top; }
-th { font-weight: 600; } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-details { margin-top: .4rem; font-size: .86rem; } summary { cursor: pointer; color: #0b3c5d; }
-nav a { color: #0b3c5d; margin-right: .9rem; white-space: nowrap; }
-code { background: #f3f3f3; padding: 0 .25em; }
-@media print { nav, details { display: none; } figure { break-inside: avoid; } }
-"""
+SHOWN_ROWS = 200
+"""Of a figure's data on the page; its CSV file has all."""
+
+Cell = tuple[str, bool]
+"""What stands in a cell of a table, and whether it is a number."""
+Grid = list[list[Cell]]
+"""A table as its template takes it: the head, then the rows."""
+
 EVIDENCE: Mapping[str, str] = {
     "cause_id": "cause",
     "description": "description",
@@ -125,61 +99,58 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
 
 
 def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, Table]) -> str:
-    """The whole page."""
+    """The whole page, from `templates/`. Whatever a template is given is made visible and escaped."""
+    with extra("report", "a page"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup
+    templates = Environment(
+        loader=PackageLoader("diagevo.report"),
+        autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     figures = {d.entry.name: d.result for d in drawn if isinstance(d.result, Figure)}
-    bundle = converter().javascript_bundle(
-        snippet="window.vegaEmbed = vegaEmbed;" + DRAW, vl_version=VEGA_LITE
+    snippet = (
+        "window.vegaEmbed = vegaEmbed;\n" + files("diagevo.report").joinpath("templates/draw.js").read_text()
     )
+    bundle = converter().javascript_bundle(snippet=snippet, vl_version=VEGA_LITE)
     specs = json_text({name: themed(figure.chart) for name, figure in figures.items()})
-    sections = [(d.entry.name, d.entry.title) for d in drawn]
-    sections += [(f"table-{name}", content.title) for name, content in tables.items()]
-    body = [
-        f"<h1>DiagEvo: run {_text(material.run_id)}</h1>",
-        f'<p class="note">{_text(_about(material))}</p>',
-        "<nav>" + " ".join(f'<a href="#{name}">{_text(title)}</a>' for name, title in sections) + "</nav>",
-        "<h2>Rounds</h2>",
-        html_table(_rounds(material)) if material.rounds else "<p>No round is committed yet.</p>",
-    ]
-    for each in drawn:
-        body.append(f'<h2 id="{each.entry.name}">{_text(each.entry.title)}</h2>')
-        body.append(_section(each))
-    for name, content in tables.items():
-        body.append(f'<h2 id="table-{name}">{_text(content.title)}</h2>{_table(content)}')
-    return "\n".join(
-        (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width">',
-            '<link rel="icon" href="data:,">',
-            f"<title>DiagEvo: run {_text(material.run_id)}</title><style>{CSS}</style></head><body>",
-            *body,
-            f'<script type="application/json" id="specs">{_json(specs)}</script>',
-            f'<script type="module">{_code(bundle)}\n'
-            'window.drawReport(JSON.parse(document.getElementById("specs").textContent));</script>',
-            "</body></html>\n",
-        )
+    return templates.get_template("page.html").render(
+        run=material.run_id,
+        about=_about(material),
+        rounds=_grid(_rounds(material)),
+        figures=[_section(each) for each in drawn],
+        tables=[
+            {"name": f"table-{name}", "title": content.title, "grid": _figures(content), "note": content.note}
+            for name, content in tables.items()
+        ],
+        # JSON inside a script element: a model's text must not end the element, and `<` may be written so.
+        specs=Markup(specs.replace("<", "\\u003c")),
+        # JavaScript inside one; in its strings and patterns the escaped slash means the same.
+        code=Markup(bundle.replace("</script", "<\\/script")),
     )
 
 
-def _section(each: Drawn) -> str:
+def _section(each: Drawn) -> dict[str, Any]:
+    """A figure as its template takes it."""
     name, result = each.entry.name, each.result
+    section = {"name": name, "title": each.entry.title}
     if isinstance(result, Missing):
-        return (
-            f'<p class="note">Not drawn: {_text(result.reason)}. Supply it with'
-            f" <code>{_text(result.command)}</code>.</p>"
-        )
+        return section | {"missing": result}
     if name == "reactivations":
-        evidence = result.rows[:SHOWN_REACTIVATIONS]
-        shown = html_table([{title: row[key] for key, title in EVIDENCE.items()} for row in evidence])
-    else:
-        shown = f"<details><summary>Data</summary>{html_table(result.rows[:200])}</details>"
-        if len(result.rows) > 200:
-            shown += (
-                f'<p class="note">The first 200 of {len(result.rows)} rows; figures/{name}.csv has all.</p>'
-            )
-    return (
-        f'<figure><div id="figure-{name}" role="img" aria-label="{_text(each.entry.title)}"></div>'
-        f"<figcaption>{_text(result.caption)}</figcaption></figure>{shown}"
-    )
+        evidence = [
+            {title: row[key] for key, title in EVIDENCE.items()} for row in result.rows[:SHOWN_REACTIVATIONS]
+        ]
+        return section | {"caption": result.caption, "evidence": _grid(evidence)}
+    return section | {
+        "caption": result.caption,
+        "data": _grid(result.rows[:SHOWN_ROWS]),
+        "left_out": len(result.rows) > SHOWN_ROWS,
+        "rows": len(result.rows),
+    }
 
 
 def _about(material: Material) -> str:
@@ -214,46 +185,21 @@ def _exact(value: Any) -> str:
     return str(value) if value.denominator == 1 else f"{value} = {float(value):.3f}"
 
 
-def _table(content: Table) -> str:
+def _figures(content: Table) -> Grid:
     """A paper's table; its text is the one of its other formats."""
-    head, *body = cells(content)
-    lines = "".join(
-        f"<tr><td>{_text(label)}</td>"
-        + "".join(f"<td class=n>{_text(text)}</td>" for text in values)
-        + "</tr>"
-        for label, *values in body
-    )
-    heads = f"<th>{_text(head[0])}</th>" + "".join(f"<th class=n>{_text(text)}</th>" for text in head[1:])
-    return (
-        f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
-        f'<p class="note">{_text(content.note)}</p>'
-    )
+    return [[(text, place > 0) for place, text in enumerate(row)] for row in cells(content)]
 
 
-def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
+def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """Rows with every column that any of them has; a column is headed as its first cell is set."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-
-    def cell(tag: str, value: Any) -> str:
-        number = isinstance(value, int | float)
-        shown = f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
-        return f"<{tag}{' class=n' if number else ''}>{_text(shown)}</{tag}>"
-
     first = rows[0] if rows else {}
-    numbers = {name for name in names if isinstance(first.get(name), int | float)}
-    head = "".join(f"<th{' class=n' if name in numbers else ''}>{_text(name)}</th>" for name in names)
-    lines = "".join("<tr>" + "".join(cell("td", row.get(name)) for name in names) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    return [
+        [(name, isinstance(first.get(name), int | float)) for name in names],
+        *([_cell(row.get(name)) for name in names] for row in rows),
+    ]
 
 
-def _text(value: str) -> str:
-    return html.escape(visible(value))
-
-
-def _json(content: str) -> str:
-    """JSON inside a script element: a model's text must not end the element, and `<` may be written so."""
-    return content.replace("<", "\\u003c")
-
-
-def _code(content: str) -> str:
-    """JavaScript inside a script element; in its strings and patterns the escaped slash means the same."""
-    return content.replace("</script", "<\\/script")
+def _cell(value: Any) -> Cell:
+    shown = f"{value:.4g}" if isinstance(value, float) else "–" if value is None else str(value)
+    return shown, isinstance(value, int | float)

@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
+
 from diagevo.diagnosis.embedder import Embedder, HashingEmbedder
 from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import (
@@ -71,6 +73,25 @@ def distinct_pairs(questions: Sequence[str]) -> float:
     return 100 * len(set(pairs)) / len(pairs) if pairs else 0.0
 
 
+def principal_axes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors (n, d) in the plane of their two principal components, (n, 2) float64 and centred, and the
+    share of the variance on each, in percent.
+
+    A component's sign is arbitrary; here its entry of largest magnitude is positive, so that a figure does
+    not flip from one run or library to the next. A component that does not exist (n = 1, d = 1) is zero.
+    """
+    points = np.asarray(vectors, dtype=np.float64)
+    plane, shares = np.zeros((len(points), 2)), np.zeros(2)
+    centred = points - points.mean(axis=0)
+    _, singular, components = np.linalg.svd(centred, full_matrices=False)
+    components = components[:2]
+    largest = np.abs(components).argmax(axis=1)
+    components *= np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)[:, None]
+    plane[:, : len(components)] = centred @ components.T
+    shares[: len(components)] = 100 * singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)
+    return plane, shares
+
+
 def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
     by_round = {
         (material.run_id, facts.round): [q.text for q in material.questions(facts.round)]
@@ -110,8 +131,6 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
             )
         embedder = HashingEmbedder(known.dimension)
     alt = altair()
-    import numpy as np
-
     chosen: list[Candidate] = []
     for facts in material.rounds[-SHOWN_ROUNDS:]:
         questions = material.questions(facts.round)
@@ -120,11 +139,7 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
         return Missing(
             "fewer than three readable questions", f"diagevo train --run {material.run_id} --resume"
         )
-    vectors = embedder.embed([c.text for c in chosen]).astype(np.float64)
-    centred = vectors - vectors.mean(axis=0)
-    left, singular, _ = np.linalg.svd(centred, full_matrices=False)
-    points = left[:, :2] * singular[:2]
-    explained = 100 * singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)
+    points, explained = principal_axes(embedder.embed([c.text for c in chosen]))
     rows = [
         {
             "round": c.round,

@@ -62,6 +62,13 @@ def test_the_page_has_the_tables_and_says_what_is_missing(built: Path) -> None:
     assert "<code>diagevo eval oracle sample --run played</code>" in text
 
 
+def test_what_a_model_wrote_stands_on_the_page_as_text(built: Path) -> None:
+    text = built.read_text(encoding="utf-8")
+    shown = "&lt;/script&gt;&lt;script&gt;window.broken = true&lt;/script&gt;&lt;!-- \\u2028 &lt;img src=x"
+    assert shown in text  # the separator of lines, which no screen shows, by its number
+    assert "<img src=x" not in text
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 def test_the_page_draws_every_figure_in_a_browser_without_an_error(built: Path, tmp_path: Path) -> None:
     assert CHROMIUM is not None
