@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from diagevo.errors import MissingDependencyError, extra
 
@@ -31,6 +31,13 @@ class Outcome(Enum):
     CRASH = "crash"
 
 
+class Compared(NamedTuple):
+    """What came of a comparison, and the CPU seconds that it took or, where a process died, may have."""
+
+    outcome: Outcome
+    seconds: float
+
+
 class AlgebraWorker:
     """One worker process, started by its first comparison and again after each death. Not thread-safe."""
 
@@ -40,13 +47,13 @@ class AlgebraWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
 
-    def compare(self, a: str, b: str) -> Outcome:
+    def compare(self, a: str, b: str) -> Compared:
         """Ask; a process that dies of something other than its time limit is replaced and asked once more."""
         for _ in range(2):
-            outcome = self._ask(a, b)
-            if outcome is not Outcome.CRASH:
-                return outcome
-        return Outcome.CRASH
+            compared = self._ask(a, b)
+            if compared.outcome is not Outcome.CRASH:
+                return compared
+        return Compared(Outcome.CRASH, 2 * self.seconds)
 
     def close(self) -> None:
         """End the process: it leaves at the end of its input, and is killed if it does not."""
@@ -88,7 +95,7 @@ class AlgebraWorker:
             )
         return process
 
-    def _ask(self, a: str, b: str) -> Outcome:
+    def _ask(self, a: str, b: str) -> Compared:
         process = self._process or self._start()
         try:
             stdin = cast(IO[bytes], process.stdin)
@@ -97,15 +104,15 @@ class AlgebraWorker:
             reply = self._line(self.seconds * PATIENCE)
         except BrokenPipeError:
             reply = b""
-        if reply == b"1":
-            return Outcome.AGREE
-        if reply == b"0":
-            return Outcome.DIFFER
+        if reply:
+            verdict, spent = reply.split()
+            return Compared(Outcome.AGREE if verdict == b"1" else Outcome.DIFFER, float(spent))
         still_busy = reply is None
         process.kill()
         status = process.wait()
         self.close()
-        return Outcome.TIMEOUT if still_busy or status == -signal.SIGPROF else Outcome.CRASH
+        timed_out = still_busy or status == -signal.SIGPROF
+        return Compared(Outcome.TIMEOUT if timed_out else Outcome.CRASH, self.seconds)
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line; b"" at the end of the stream, None where `seconds` of wall time pass without one."""
@@ -132,7 +139,7 @@ class AlgebraPool:
         self._all = tuple(self._idle)
         self._free = threading.Condition()
 
-    def compare(self, a: str, b: str) -> Outcome:
+    def compare(self, a: str, b: str) -> Compared:
         """Compare on the next free worker. Raises MissingDependencyError where none can be started."""
         with self._free:
             while not self._idle:

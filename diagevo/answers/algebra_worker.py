@@ -1,8 +1,9 @@
 """The process that asks math-verify about two expressions: `python -m diagevo.answers.algebra_worker`.
 
-It reads one JSON line a comparison and writes "1" or "0". math-verify cannot be trusted to end, so before
-each comparison the process arms a timer of its own CPU time, whose signal the kernel answers by ending the
-process, whatever it is doing; a busy machine does not shorten the limit. The parent sees it gone (`algebra`).
+It reads one JSON line a comparison and writes "1" or "0" and the CPU seconds that it took. math-verify cannot
+be trusted to end, so before each comparison the process arms a timer of its own CPU time, whose signal the
+kernel answers by ending the process, whatever it is doing; a busy machine does not shorten the limit. The
+parent sees it gone (`algebra`).
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -63,13 +65,14 @@ def main() -> None:
     print("ready", file=replies, flush=True)
     for line in sys.stdin:
         a, b, seconds = json.loads(line)
+        began = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             same = agree(a, b)
         except (Exception, MemoryError, RecursionError):
             same = False  # what cannot be read or compared is not equal
         signal.setitimer(signal.ITIMER_PROF, 0)
-        print(int(same), file=replies, flush=True)
+        print(int(same), time.process_time() - began, file=replies, flush=True)
 
 
 if __name__ == "__main__":

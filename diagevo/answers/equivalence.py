@@ -1,7 +1,8 @@
 r"""Which answers agree: decided here where numbers and simple terms decide it, by math-verify for the rest.
 
 `agree` is symmetric, deterministic and bounded in time. What a worker process cannot settle within its CPU
-time, and what is too large to be handed to one, is "not equal" and counted. The rules, where graders differ:
+time, and what is too large to be handed to one, is "not equal" and counted; so is, in a vote, what would be
+asked after its pairs together have taken `QUESTION` times that. The rules, where graders differ:
 
 - A text with a box states its last box; boxes before it count where only signs, or one "and"/"or" and a few
   words, stand between. A text that is one formula states it, whatever its delimiters hold, line breaks too.
@@ -37,6 +38,7 @@ from typing import TypeVar
 from diagevo.answers.algebra import AlgebraPool, Outcome
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
+from diagevo.answers.remembered import brief
 from diagevo.answers.votes import Votes, count
 
 __all__ = ["AnswerChecker", "agree", "extract_boxed", "extract_choice"]
@@ -46,6 +48,9 @@ Result = TypeVar("Result")
 
 CACHED_PAIRS = 500_000
 """Pairs remembered before the oldest are forgotten; a round asks for some hundred thousand at most."""
+
+QUESTION = 6
+"""Comparisons' worth of CPU time that the pairs of one question may take; honest ones take less than one."""
 
 
 class _NeedsAlgebra(Exception):
@@ -63,7 +68,8 @@ class AnswerChecker:
         """`workers`: processes, by default one a core, eight at most. `seconds`: CPU time of a comparison."""
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.seconds = seconds
-        self._verdicts: dict[tuple[str, str], bool] = {}
+        self._verdicts: dict[tuple[str, str], tuple[bool, float]] = {}
+        """With the CPU seconds that each took: a vote comes out the same where its pairs are known."""
         self._lock = threading.Lock()
         self._pool = AlgebraPool(self.workers, seconds)
         self._process = os.getpid()
@@ -81,7 +87,7 @@ class AnswerChecker:
 
     @property
     def timeouts(self) -> int:
-        """Pairs called "not equal" because their comparison ran out of time."""
+        """Pairs called "not equal" because their comparison, or their question, ran out of time."""
         return len(self._unsettled[Outcome.TIMEOUT])
 
     @property
@@ -101,19 +107,27 @@ class AnswerChecker:
 
     def agree(self, a: str, b: str) -> bool:
         """Whether two answers are the same. Symmetric. The rules stand at the head of this module."""
-        return self._agree(a, b, wait=True)
+        return self._agree(a, b, wait=True)[0]
 
     def agree_many(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
         """`agree` for each pair, in order, on all workers at once."""
         pairs = list(pairs)
-        return self._each(pairs, lambda pair, wait: self._agree(*pair, wait=wait))
+        return self._each(pairs, lambda pair, wait: self._agree(*pair, wait=wait)[0])
 
     def group(self, answers_per_question: Sequence[Sequence[str | None]]) -> list[Votes]:
         """The votes of each question from its extracted answers in sample order (None: no box, no vote)."""
-        return self._each(
-            answers_per_question,
-            lambda answers, wait: count(answers, lambda a, b: self._agree(a, b, wait=wait)),
-        )
+        return self._each(answers_per_question, self._vote)
+
+    def _vote(self, answers: Sequence[str | None], wait: bool) -> Votes:
+        left = QUESTION * self.seconds
+
+        def same(a: str, b: str) -> bool:
+            nonlocal left
+            verdict, seconds = self._agree(a, b, wait=wait, spent=left <= 0)
+            left -= seconds
+            return verdict
+
+        return count(answers, same)
 
     def _each(self, items: Sequence[Item], work: Callable[[Item, bool], Result]) -> list[Result]:
         """`work` on each item: at once where no worker process is needed, else side by side."""
@@ -132,36 +146,44 @@ class AnswerChecker:
                 results.update(zip(later, threads.map(lambda i: work(items[i], True), later), strict=True))
         return [results[i] for i in range(len(items))]
 
-    def _agree(self, a: str, b: str, *, wait: bool) -> bool:
+    def _agree(self, a: str, b: str, *, wait: bool, spent: bool = False) -> tuple[bool, float]:
+        """The verdict and the CPU seconds of a worker that it took. `spent`: it may take none."""
         if a == b:
-            return bool(a.strip())
+            return bool(a.strip()), 0.0
         pair = (a, b) if a < b else (b, a)
-        verdict = self._verdicts.get(pair)
-        if verdict is None:
+        key = (brief(pair[0]), brief(pair[1]))
+        known = self._verdicts.get(key)
+        if known is None:
             verdict = decide(*pair)
-            if verdict is None:
-                if not wait:
-                    raise _NeedsAlgebra
-                verdict = self._ask(*pair)
-            with self._lock:
-                self._verdicts[pair] = verdict
-                if len(self._verdicts) > CACHED_PAIRS:
-                    del self._verdicts[next(iter(self._verdicts))]
-        return verdict
+            if verdict is None and not wait:
+                raise _NeedsAlgebra
+            known = None if verdict is None else (verdict, 0.0)
+        if spent and (known is None or known[1]):
+            self._count(Outcome.TIMEOUT, key)
+            return False, 0.0
+        if known is None:
+            known = self._ask(pair, key)
+        with self._lock:
+            self._verdicts[key] = known
+            if len(self._verdicts) > CACHED_PAIRS:
+                del self._verdicts[next(iter(self._verdicts))]
+        return known
 
-    def _ask(self, a: str, b: str) -> bool:
-        texts = expressions(a, b)
-        if texts is None:
-            outcome = None
-        else:
+    def _count(self, outcome: Outcome | None, key: tuple[str, str]) -> None:
+        with self._lock:
+            self._unsettled[outcome].add(key)
+
+    def _ask(self, pair: tuple[str, str], key: tuple[str, str]) -> tuple[bool, float]:
+        outcome, seconds = None, 0.0
+        texts = expressions(*pair)
+        if texts is not None:
             if self._process != os.getpid():  # a fork: the parent's pipes are not ours
                 self._process = os.getpid()
                 self._pool = AlgebraPool(self.workers, self.seconds)
-            outcome = self._pool.compare(*texts)
+            outcome, seconds = self._pool.compare(*texts)
         if outcome in self._unsettled:
-            with self._lock:
-                self._unsettled[outcome].add((a, b))
-        return outcome is Outcome.AGREE
+            self._count(outcome, key)
+        return outcome is Outcome.AGREE, seconds
 
 
 _shared: AnswerChecker | None = None

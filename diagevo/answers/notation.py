@@ -1,7 +1,8 @@
 r"""One spelling for an answer: LaTeX and Unicode variants, spacing, wrappers, currency and percent signs."""
 
 import re
-from functools import lru_cache
+
+from diagevo.answers.remembered import remembered
 
 MAX_ANSWER = 1_000
 """Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""
@@ -172,7 +173,7 @@ def strip_wrappers(text: str) -> str:
             return text
 
 
-@lru_cache(maxsize=65_536)
+@remembered
 def normalise(text: str) -> str:
     r"""The spelling that answers are compared in: no spacing commands, one name a command, words of \text.
 

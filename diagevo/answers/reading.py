@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from diagevo.answers.extraction import boxed_answer
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, strip_wrappers
+from diagevo.answers.remembered import remembered
 from diagevo.answers.units import is_unit, is_word, split_unit
 from diagevo.answers.values import closed
 
@@ -163,7 +163,7 @@ def has_word(text: str) -> bool:
     return any(is_word(word) for word in _WORDS.findall(_COMMANDS.sub(" ", text)))
 
 
-@lru_cache(maxsize=65_536)
+@remembered
 def stated(text: str) -> Opaque | str:
     """The answer that a text states: its box, or itself without math delimiters; prose where it is hidden.
 
@@ -186,7 +186,7 @@ def stated(text: str) -> Opaque | str:
     return text
 
 
-@lru_cache(maxsize=65_536)
+@remembered
 def readings(text: str) -> tuple[Answer, ...]:
     """What an answer may mean, the likeliest first: `1,22` is a decimal with a comma, or a list of two."""
     answer = stated(text)

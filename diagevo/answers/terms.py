@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
+
+from diagevo.answers.remembered import remembered
 
 Term = tuple[Any, ...]
 
@@ -299,7 +300,7 @@ def _name(name: str) -> Term:
     return {"e": ("e",), "i": ("i",)}.get(name, ("s", name))
 
 
-@lru_cache(maxsize=65_536)
+@remembered
 def parse(text: str) -> Term | None:
     """The tree of a term, or None where this module does not know it for certain."""
     if not text or len(text) > MAX_CHARACTERS:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from diagevo.answers import algebra, equivalence
-from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Outcome
+from diagevo.answers import algebra, equivalence, reading
+from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Compared, Outcome
 from diagevo.answers.comparison import decide, expressions
-from diagevo.answers.equivalence import AnswerChecker, agree
+from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
 from diagevo.answers.values import same_value
 from diagevo.errors import MissingDependencyError
@@ -194,14 +194,52 @@ def test_a_comparison_over_its_time_is_killed_counted_and_not_equal(monkeypatch)
         assert fresh.agree("x+y=3", "2x+2y=6")  # a new process took over
 
 
+def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monkeypatch):
+    """Each of the 66 pairs would take its 5 seconds."""
+    asked = []
+
+    def out_of_time(self, a, b):
+        asked.append((a, b))
+        return Compared(Outcome.TIMEOUT, self.seconds)
+
+    monkeypatch.setattr(AlgebraWorker, "compare", out_of_time)
+    hostile = [rf"\mathbb{{Q}}_{{{n}}}" for n in range(12)]
+    with AnswerChecker(workers=1, seconds=5.0) as fresh:
+        votes = fresh.group([hostile])
+        assert len(votes[0].votes) == 12
+        assert len(asked) == QUESTION == 6
+        assert fresh.timeouts == 66
+        assert fresh.group([hostile]) == votes
+        assert len(asked) == 6  # known pairs count as before
+        fresh.group([hostile[3:5]])
+        assert len(asked) == 7  # what one question had no time for, another may ask
+
+
+def test_a_worker_tells_the_time_that_it_took():
+    worker = AlgebraWorker(5.0)
+    outcome, seconds = worker.compare("$x+y=3$", "$2x+2y=6$")
+    worker.close()
+    assert outcome is Outcome.AGREE
+    assert 0 < seconds < 5
+
+
+def test_long_texts_are_remembered_by_digest_and_few_of_them(monkeypatch):
+    long = ["x" * 100_000 + str(n) for n in range(200)]
+    reading.stated.cache_clear()
+    with AnswerChecker(workers=1) as fresh:
+        assert fresh.agree_many([(text, "y" * 300) for text in long]) == [False] * 200
+        assert max(len(text) for pair in fresh._verdicts for text in pair) == 64
+    assert (reading.stated.long.cache_info().currsize, reading.stated.brief.cache_info().currsize) == (128, 0)
+
+
 def test_a_worker_that_is_killed_from_outside_is_replaced():
     worker = AlgebraWorker(5.0)
-    assert worker.compare("$x+y=3$", "$2x+2y=6$") is Outcome.AGREE
+    assert worker.compare("$x+y=3$", "$2x+2y=6$").outcome is Outcome.AGREE
     process = worker._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert worker.compare("$x+y=3$", "$x+y=4$") is Outcome.DIFFER
+    assert worker.compare("$x+y=3$", "$x+y=4$").outcome is Outcome.DIFFER
     worker.close()
 
 
@@ -222,7 +260,7 @@ def test_a_worker_that_never_answers_is_killed_by_the_clock(tmp_path, monkeypatc
     monkeypatch.setattr(algebra.sys, "executable", str(sleeping))
     monkeypatch.setattr(algebra, "PATIENCE", 2.0)
     worker = AlgebraWorker(0.1)
-    assert worker.compare("$1$", "$2$") is Outcome.TIMEOUT
+    assert worker.compare("$1$", "$2$").outcome is Outcome.TIMEOUT
     worker.close()
 
 
@@ -242,7 +280,7 @@ def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
     assert process is not None
     worker.close()
     assert process.returncode is not None
-    assert worker.compare("$x+y=3$", "$y+x=3$") is Outcome.AGREE
+    assert worker.compare("$x+y=3$", "$y+x=3$").outcome is Outcome.AGREE
     worker.close()
 
 
