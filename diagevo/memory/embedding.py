@@ -137,7 +137,9 @@ class EmbeddedRun(RunWriter):
             if state.config is None:
                 raise OutOfOrderError(f"run {self.run_id} has no configuration yet")
             texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
-            vectors = Vectors(self.database, embedder.name, embedder.dimension, embedder.revision)
+            vectors = Vectors(
+                self.database, self.run_id, embedder.name, embedder.dimension, embedder.revision
+            )
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
                 if on_progress is not None:

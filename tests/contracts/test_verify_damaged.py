@@ -151,7 +151,7 @@ def test_a_stored_reply_without_its_text_is_found_by_the_deep_check(played: Stor
 
 def test_what_has_no_digest_is_said_to_be_unchecked_and_its_form_is_checked(played: Store) -> None:
     with played.log() as log:
-        Vectors(log.database, "hand", 8, "1").embed([QUESTION], embed)
+        Vectors(log.database, "a", "hand", 8, "1").embed([QUESTION], embed)
     report = _verified(played)
     assert report.ok
     assert report.notes == ["outside the chain, types checked and not values (rows of): 1 vector"]
@@ -214,7 +214,7 @@ def test_a_reader_refuses_what_is_damaged_and_says_the_next_step(
 
 def test_a_damaged_vector_is_refused(in_sqlite: Store) -> None:
     with in_sqlite.log() as log:
-        Vectors(log.database, "hand", 8, "1").embed([QUESTION], embed)
+        Vectors(log.database, "a", "hand", 8, "1").embed([QUESTION], embed)
     in_sqlite.tamper("UPDATE vector SET vector = X'0000'")
     with in_sqlite.log() as log, pytest.raises(DamagedError, match="the vector hand@1/8 of"):
-        Vectors(log.database, "hand", 8, "1").of([QUESTION])
+        Vectors(log.database, "a", "hand", 8, "1").of([QUESTION])

@@ -18,6 +18,7 @@ from diagevo.memory.events import NodeAssigned
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
+from diagevo.memory.log.vectors import Vectors, text_hash
 from diagevo.memory.transfer.bundle import (
     check_bundle,
     export_bundle,
@@ -26,6 +27,7 @@ from diagevo.memory.transfer.bundle import (
     strangers,
 )
 from diagevo.memory.transfer.bundle_files import ROWS, read_rows
+from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.forging import (
     Rows,
@@ -302,6 +304,32 @@ def test_a_parquet_file_of_other_columns_is_refused(tmp_path: Path) -> None:
         write_parquet(tmp_path, "texts", [row])
         with pytest.raises(StoreError, match="its columns are not those of texts: digest, content"):
             next(read_rows(tmp_path, "texts", "parquet", 1))
+
+
+def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alone(
+    bundle: Path, empty: Database, tmp_path: Path
+) -> None:
+    """Events and files of a bundle may agree and be forged as a whole."""
+    reply, vector = rows_of(bundle, "replies")[0], rows_of(bundle, "vectors")[0]
+    name, _, about = vector["model"].rpartition("@")
+    revision, _, dimension = about.rpartition("/")
+    payloads = [json.loads(row["payload"]) for row in rows_of(bundle, "events")]
+    said = [text for p in payloads for text in (p.get("description"), p.get("label")) if text]
+    text = next(text for text in said if text_hash(text) == vector["text_hash"])
+    import_bundle(bundle, empty, "theirs", root=tmp_path)
+    history = History(empty, "theirs")
+    fork(history, 1, "on", history.configuration().config, root=tmp_path)
+    for run, served in (("theirs", True), ("on", True), ("mine", False), (None, False)):
+        recalled = Artifacts(empty, run).recall_reply(reply["model"], reply["request"])
+        assert (recalled is not None) == served, run
+        stored = Vectors(empty, run or "other", name, int(dimension), revision).stored([text])
+        assert (text in stored) == served, run
+    Artifacts(empty, "mine").remember_reply(reply["model"], reply["request"], Reply("my own", 1, 1))
+    mine = Artifacts(empty, "mine").recall_reply(reply["model"], reply["request"])
+    assert mine == Reply("my own", 1, 1)
+    export_bundle(history, history.end, tmp_path / "again")
+    for kind in ("replies", "vectors"):
+        assert sorted(map(str, rows_of(tmp_path / "again", kind))) == sorted(map(str, rows_of(bundle, kind)))
 
 
 def test_a_text_that_is_wrong_in_the_database_is_repaired_by_an_import(bundle: Path, empty: Database) -> None:

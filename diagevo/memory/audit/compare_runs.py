@@ -293,8 +293,12 @@ def _similarity(
     """(n, m): cosines of the stored vectors where one model made them all, else shares of common words."""
     if (embedder := state_a.embedder) is not None and embedder == state_b.embedder:
         name, dimension, revision = embedder
-        found_a = Vectors(a.database, name, dimension, revision).stored([c.description for c in left])
-        found_b = Vectors(b.database, name, dimension, revision).stored([c.description for c in right])
+        found_a = Vectors(a.database, a.run_id, name, dimension, revision).stored(
+            [c.description for c in left]
+        )
+        found_b = Vectors(b.database, b.run_id, name, dimension, revision).stored(
+            [c.description for c in right]
+        )
         if len(found_a) == len({c.description for c in left}) and len(found_b) == len(
             {c.description for c in right}
         ):

@@ -96,6 +96,7 @@ def _wrong_vectors(connection: Connection) -> Iterator[Fault]:
         whole = isinstance(model, str) and isinstance(content, bytes) and len(content) % 4 == 0
         if whole:
             numbers = np.frombuffer(content, dtype="<f4")
+            model = model.partition("\n")[0]
             whole = model.rpartition("/")[2] in ("0", str(len(numbers))) and np.isfinite(numbers).all()
         if not whole:
             yield Fault("vectors", f"the vector {str(text_hash)[:12]}… of {model} is damaged")

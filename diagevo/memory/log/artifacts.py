@@ -10,7 +10,7 @@ from sqlalchemy import Executable, select
 
 from diagevo.errors import DamagedError, NotFoundError
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.tables import ArtifactRow, ReplyRow, table
+from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
 from diagevo.texts import utf8
 
 ARTIFACT = table(ArtifactRow)
@@ -55,8 +55,10 @@ class Artifacts:
     """Writes are transactions of their own: a text without an event harms nobody, an event without its text
     does."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, run_id: str | None = None) -> None:
+        """`run_id`: the run that replies which came with an import are recalled for."""
         self._database = database
+        self._run_id = run_id
         self._put = put_right(database)
         self._remember = insert_missing(database, REPLY)
 
@@ -112,13 +114,11 @@ class Artifacts:
 
     def recall_reply(self, model: str, request: str) -> Reply | None:
         """The reply that `model` gave to this request (a digest) before."""
-        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens).where(
-            REPLY.c.model == model, REPLY.c.request == request
-        )
+        models = [model] if self._run_id is None else [model, brought(model, self._run_id)]
+        query = select(REPLY.c.text, REPLY.c.input_tokens, REPLY.c.output_tokens)
+        query = query.where(REPLY.c.model.in_(models), REPLY.c.request == request)
         with self._database.read() as connection:
-            row = connection.execute(
-                query.where(REPLY.c.model == model, REPLY.c.request == request)
-            ).one_or_none()
+            row = connection.execute(query.order_by(REPLY.c.model == models[-1]).limit(1)).one_or_none()
         return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
 
     def remember_reply(self, model: str, request: str, reply: Reply) -> None:

@@ -106,7 +106,7 @@ class ArtifactRow(SQLModel, table=True):
 
 
 class ReplyRow(SQLModel, table=True):
-    """A language model's reply by model and request: never asked twice."""
+    """A language model's reply by model (`brought`) and request: never asked twice."""
 
     __tablename__ = "reply"  # pyright: ignore[reportAssignmentType]
     model: str = Field(primary_key=True)
@@ -117,7 +117,7 @@ class ReplyRow(SQLModel, table=True):
 
 
 class VectorRow(SQLModel, table=True):
-    """An embedding as little-endian float32 bytes, by model and text."""
+    """An embedding as little-endian float32 bytes, by model (`brought`) and text."""
 
     __tablename__ = "vector"  # pyright: ignore[reportAssignmentType]
     model: str = Field(primary_key=True)
@@ -208,6 +208,12 @@ class SnapshotRow(SQLModel, table=True):
     version: int
     state_hash: str
     state: bytes = Field(sa_type=LargeBinary)
+
+
+def brought(model: str, run_id: str) -> str:
+    """What a model's replies and vectors are kept under that came with an imported run: they serve that run,
+    and no other one believes them. A run's name has no line feed."""
+    return f"{model}\n{run_id}"
 
 
 def table(row: type[SQLModel]) -> Table:

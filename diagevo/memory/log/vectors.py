@@ -10,7 +10,7 @@ from sqlalchemy import select
 from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.events import Embedder
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.tables import VectorRow, table
+from diagevo.memory.log.tables import VectorRow, brought, table
 from diagevo.texts import utf8
 
 VECTOR = table(VectorRow)
@@ -30,12 +30,14 @@ def model_of(embedder: Embedder) -> str:
 
 
 class Vectors:
-    """The vectors of one embedding model. `dimension` 0 means: whatever comes first."""
+    """The vectors of one embedding model, and those that came with this run's import. `dimension` 0 means:
+    whatever comes first."""
 
-    def __init__(self, database: Database, name: str, dimension: int, revision: str) -> None:
+    def __init__(self, database: Database, run_id: str, name: str, dimension: int, revision: str) -> None:
         self.embedder = (name, dimension, revision)
         self.model = model_of(Embedder(name=name, dimension=dimension, revision=revision))
         self.dimension = dimension
+        self._models = (brought(self.model, run_id), self.model)
         self._database = database
         self._cache: dict[str, np.ndarray] = {}
         self._insert = insert_missing(database, VECTOR)
@@ -50,9 +52,10 @@ class Vectors:
         with self._database.read() as connection:
             for start in range(0, len(missing), 500):
                 query = select(VECTOR.c.text_hash, VECTOR.c.vector).where(
-                    VECTOR.c.model == self.model, VECTOR.c.text_hash.in_(missing[start : start + 500])
+                    VECTOR.c.model.in_(self._models), VECTOR.c.text_hash.in_(missing[start : start + 500])
                 )
-                for hash_, content in connection.execute(query):
+                # One's own come last, and stay.
+                for hash_, content in connection.execute(query.order_by(VECTOR.c.model == self.model)):
                     if not self._fits(content):
                         raise DamagedError(f"the vector {self.model} of {hashes[hash_]!r} is damaged")
                     vector = np.frombuffer(content, dtype="<f4")

@@ -66,7 +66,7 @@ class Similarity:
         """The vectors of the run's embedding model."""
         embedder = self._memory.state.embedder or ("unnamed", 0, "")
         if self._vectors is None or self._vectors.embedder != embedder:
-            self._vectors = Vectors(self._memory.database, *embedder)
+            self._vectors = Vectors(self._memory.database, self._memory.run_id, *embedder)
             self.reset()
         return self._vectors
 

@@ -25,6 +25,7 @@ from diagevo.memory.log.artifacts import REPLY, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
+from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
@@ -163,9 +164,10 @@ def import_bundle(
     """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
 
     Every file against the manifest's digest; every event against its hash, its predecessor and the fold, the
-    last against the manifest's head; texts against their digests; replies and vectors against what the events
-    name. A text that is wrong in the database becomes right. Raises StoreError where the bundle is damaged,
-    ConflictError where the run exists, ConfigError for a name that a run cannot have.
+    last against the manifest's head; texts against their digests; replies and vectors, which serve this run
+    alone, against what the events name. A text that is wrong in the database becomes right. Raises StoreError
+    where the bundle is damaged, ConflictError where the run exists, ConfigError for a name that a run cannot
+    have.
     """
     manifest = _checked_manifest(folder)
     run_id = manifest.run_id if name is None else name
@@ -193,12 +195,17 @@ def _take(folder: Path, manifest: Manifest, database: Database, run_id: str) -> 
         written = transcript.finish(imported=manifest.head)
         for add, taken in (
             (put_right(database), contents.texts()),
-            (insert_missing(database, REPLY), contents.replies()),
-            (insert_missing(database, VECTOR), contents.vectors()),
+            (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),
+            (insert_missing(database, VECTOR), _brought(contents.vectors(), run_id)),
         ):
             for batch in _batches(taken):
                 connection.execute(add, batch)
     return written
+
+
+def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
+    """Replies and vectors agree with the events, yet are the bundle's word alone for what models said."""
+    return (row | {"model": brought(row["model"], run_id)} for row in rows)
 
 
 def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

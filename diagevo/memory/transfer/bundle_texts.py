@@ -23,6 +23,7 @@ from diagevo.memory.events import (
     RunConfigured,
 )
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
+from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR, model_of, text_hash
 
 PAGE = 400
@@ -113,8 +114,16 @@ def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Ro
 def _fetched(history: History, table: Table, keys: list[Column], page: list[tuple[str, ...]]) -> Rows:
     if not page:
         return
-    chosen = keys[0].in_([k[0] for k in page]) if len(keys) == 1 else tuple_(*keys).in_(page)
+    if len(keys) == 1:
+        chosen = keys[0].in_([k[0] for k in page])
+    else:  # by model: a row that came with the run's import is the run's too
+        chosen = tuple_(*keys).in_([*page, *((brought(model, history.run_id), *of) for model, *of in page)])
     with history.database.read() as connection:
         rows = connection.execute(select(table).where(chosen).order_by(*keys)).mappings().all()
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+        values = {name: bytes(v) if isinstance(v, memoryview) else v for name, v in row.items()}
+        if "model" in values:
+            values["model"] = values["model"].removesuffix(f"\n{history.run_id}")
+        found.setdefault(tuple(values[key.name] for key in keys), values)
+    yield from (found[key] for key in sorted(found))

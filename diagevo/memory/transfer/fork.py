@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection, func, insert, select
+
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import Origin, RunConfigured, StageCompleted
+from diagevo.memory.log.artifacts import REPLY
+from diagevo.memory.log.tables import brought
+from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
 from diagevo.private import private_folder
@@ -64,10 +69,21 @@ def fork(
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = transcript.finish(imported=outside)
+        _copy_brought(connection, history.run_id, name)
     folder = runs_folder(history.database, root)
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)
     return Forked(written, origin, changed, files, missing)
+
+
+def _copy_brought(connection: Connection, old: str, new: str) -> None:
+    """What came with the old run's import is the fork's too: its causes may have no other vectors."""
+    for kept in (REPLY, VECTOR):
+        ends = kept.c.model.endswith(brought("", old), autoescape=True)
+        model = func.substr(kept.c.model, 1, func.length(kept.c.model) - len(old)).concat(new)
+        others = [column for column in kept.c if column.name != "model"]
+        copied = select(model, *others).where(ends)
+        connection.execute(insert(kept).from_select(["model", *(c.name for c in others)], copied))
 
 
 def _embedder(config: Mapping[str, Any]) -> Any:
