@@ -122,7 +122,7 @@ def _fetched(history: History, table: Table, keys: list[Column], page: list[tupl
         rows = connection.execute(select(table).where(chosen).order_by(*keys)).mappings().all()
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        values = {name: bytes(v) if isinstance(v, memoryview) else v for name, v in row.items()}
+        values: dict[str, Any] = {n: bytes(v) if isinstance(v, memoryview) else v for n, v in row.items()}
         if "model" in values:
             values["model"] = values["model"].removesuffix(f"\n{history.run_id}")
         found.setdefault(tuple(values[key.name] for key in keys), values)

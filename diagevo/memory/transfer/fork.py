@@ -78,8 +78,9 @@ def fork(
 
 def _copy_brought(connection: Connection, old: str, new: str) -> None:
     """What came with the old run's import is the fork's too: its causes may have no other vectors."""
+    end = brought("", old)
     for kept in (REPLY, VECTOR):
-        ends = kept.c.model.endswith(brought("", old), autoescape=True)
+        ends = func.substr(kept.c.model, func.length(kept.c.model) - len(end) + 1) == end
         model = func.substr(kept.c.model, 1, func.length(kept.c.model) - len(old)).concat(new)
         others = [column for column in kept.c if column.name != "model"]
         copied = select(model, *others).where(ends)
