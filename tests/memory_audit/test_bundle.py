@@ -161,7 +161,7 @@ def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path)
     export_bundle(history, history.end, tmp_path / "out")
     database = Database(there.url)
     import_bundle(tmp_path / "out", database, root=there.root)
-    assert Artifacts(database).recall_reply("hand-diagnostician", call.request) == reply
+    assert Artifacts(database, "a").recall_reply("hand-diagnostician", call.request) == reply
     with there.open("a") as memory:
 
         def refuse(texts):
