@@ -9,6 +9,14 @@ from hypothesis import settings
 settings.register_profile("deep", max_examples=1000)
 
 RUNS = Path(__file__).parents[1] / "runs"
+REALLY_PLAYED = {"unbroken", "watcher", "trained_home"}
+"""Fixtures that train: half a minute for the first test that asks for one."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function) and REALLY_PLAYED & set(item.fixturenames):
+            item.add_marker("slow")
 
 
 def _written() -> dict[Path, int]:

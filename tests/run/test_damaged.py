@@ -89,6 +89,7 @@ def test_a_policy_that_is_not_what_its_round_left_is_refused(
     history.close()
 
 
+@pytest.mark.slow
 def test_the_best_by_validation_is_kept_and_of_equals_the_earlier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,13 +148,14 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
     assert [summary.round for summary in watcher.rounds] == [1, 2]
 
 
+@pytest.mark.slow
 def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NothingRetainedAfter(Watcher):
         def round_finished(self, round: int, summary: RoundSummary) -> None:
             super().round_finished(round, summary)
-            monkeypatch.setattr("diagevo.round.verdict", lambda votes, settings: "contested")
+            monkeypatch.setattr("diagevo.round.verdict", lambda *judged: "contested")
 
     monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason
     config = small_config(round={"keep_checkpoints": 1, "candidates": 24}, challenger_grpo={"max_steps": 1})
@@ -164,6 +165,7 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     assert left == {Path("001/solver"), Path("003/challenger")}
 
 
+@pytest.mark.slow
 def test_the_same_seed_plays_the_same_run(
     home: Path, watcher: Watcher, tmp_path: Path, history: History
 ) -> None:
