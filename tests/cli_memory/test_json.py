@@ -18,7 +18,7 @@ def data(ask: Ask, *arguments: str):
 
 def test_replay_gives_the_figures_that_others_rely_on(ask: Ask) -> None:
     told = data(ask, "memory", "replay", "--round", "3")
-    assert (told["schema"], told["run"]) == ("diagevo.memory.audit.replay/1", "played")
+    assert (told["schema"], told["run"]) == ("diagevo.memory.replay/1", "played")
     assert told["as_of"] == {"round": 3, "position": 116}
     found = told["data"]
     assert (found["round"], found["failures"], found["reference_failures"]) == (3, 5, 4)
