@@ -17,6 +17,9 @@ from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, Trai
 __all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "logs_folder", "train"]
 
 
+_ONE_RANK_READS = ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING")
+
+
 def train(
     start: Path,
     rows: Sequence[TrainingRow],
@@ -43,6 +46,7 @@ def train(
     hardware = hardware or HardwareConfig()
     check_model_folder(start)
     _check_rows(rows, settings)
+    _refuse_an_empty_reference(settings)
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
@@ -169,7 +173,11 @@ def trl_settings(
         run_name=str(work),
         dataloader_pin_memory=False,
         remove_unused_columns=False,
-        model_init_kwargs={"dtype": "float32", "attn_implementation": hardware.attention},
+        model_init_kwargs={
+            "dtype": "float32",
+            "attn_implementation": hardware.attention,
+            "device_map": None,  # TRL's "auto" would spread the reference over the GPUs that FSDP shards on
+        },
         **device,
     )
 
@@ -216,6 +224,17 @@ def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
         raise ConfigError("a phase needs at least one row and one step.", hint="Skip the phase instead.")
     if len({row.row_id for row in rows}) != len(rows):
         raise ConfigError("two training rows have the same row_id.", hint="Give every row an id of its own.")
+
+
+def _refuse_an_empty_reference(settings: GRPOConfig) -> None:
+    """With this option of FSDP only rank 0 reads the weights, and only the policy's are sent on."""
+    on = {name: os.environ.get(name, "false").lower() == "true" for name in _ONE_RANK_READS}
+    if all(on.values()) and settings.beta > 0:
+        raise ConfigError(
+            "fsdp_cpu_ram_efficient_loading is true in the file of accelerate: the KL reference would hold no"
+            " weights on any rank but the first.",
+            hint="set it to false there, or train without a reference: beta 0",
+        )
 
 
 def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: SamplingConfig) -> None:

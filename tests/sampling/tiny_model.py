@@ -41,6 +41,7 @@ def make_tiny_model(
     chat_template: bool = True,
     width: int = 32,
     scale: float = 0.3,
+    tied: bool = True,
 ) -> Path:
     """Write the model folder. Larger `scale`: more peaked next-token distributions."""
     import torch
@@ -60,7 +61,7 @@ def make_tiny_model(
         head_dim=width // 4,
         max_position_embeddings=512,
         initializer_range=scale,
-        tie_word_embeddings=True,
+        tie_word_embeddings=tied,
         eos_token_id=1,
         pad_token_id=0,
         bos_token_id=None,

@@ -1,0 +1,88 @@
+"""A phase on two ranks of the CPU under FSDP2, which accelerate turns on for GPUs alone.
+
+`python -m tests.training.sharded START FOLDER` is one rank, in torchrun's environment. With SHARDED set it
+plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL as in `phase`.
+"""
+
+import os
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from diagevo.config.models import HardwareConfig
+from diagevo.training import checkpoints, grpo
+from diagevo.training.rollouts import TrainingSummary
+from diagevo.training.worker import _let_ranks_load_each_others_files
+from tests.training import phase
+
+
+def _shard_on_the_cpu() -> None:
+    """Let accelerate take the CPU for a device that FSDP shards on."""
+    from accelerate.state import AcceleratorState, PartialState
+    from accelerate.utils import DistributedType
+
+    begin = AcceleratorState.__init__
+
+    def begin_sharded(self: Any, *given: Any, fsdp_plugin: Any = None, **named: Any) -> None:
+        begin(self, *given, fsdp_plugin=fsdp_plugin, **named)
+        if fsdp_plugin is not None:
+            self.distributed_type = DistributedType.FSDP
+            self.fsdp_plugin = fsdp_plugin
+            PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+
+    AcceleratorState.__init__ = begin_sharded
+
+
+def play(start: Path, folder: Path) -> TrainingSummary:
+    import torch
+    from accelerate import PartialState
+
+    torch.set_num_threads(1)
+    _let_ranks_load_each_others_files()
+    if "SHARDED" in os.environ:
+        _shard_on_the_cpu()
+    PartialState(cpu=True, timeout=timedelta(seconds=120))
+
+    from diagevo.training import trainer
+
+    build = trainer.PhaseTrainer.__init__
+
+    def build_with_trls_sampling(self: Any, **given: Any) -> None:
+        build(self, **given)
+        self._own_loop = False  # as under FSDP, so that both play the same rollouts
+
+    trainer.PhaseTrainer.__init__ = build_with_trls_sampling
+    killed_at = int(os.environ.get("KILL", "0"))
+
+    def on_step(step: int, rollouts: Any, rewards: Any) -> None:
+        if killed_at and step > killed_at:
+            assert checkpoints.find(folder / "work").step == killed_at
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return grpo.train(
+        start,
+        phase.ROWS,
+        phase.LetterReward(),
+        phase.SETTINGS,
+        phase.SAMPLING,
+        output=folder / "final",
+        work=folder / "work",
+        seed=phase.SEED,
+        on_step=on_step,
+        resume="RESUME" in os.environ,
+        hardware=HardwareConfig(device="cpu", processes=2, threads=1),
+    )
+
+
+def main() -> None:
+    summary = play(Path(sys.argv[1]), Path(sys.argv[2]))
+    if os.environ["RANK"] == "0":
+        kls = [entry["kl"] for entry in summary.log]
+        print("KL", *kls, flush=True)
+    os._exit(0)  # gloo's threads would be waited for
+
+
+if __name__ == "__main__":
+    main()

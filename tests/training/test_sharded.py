@@ -1,0 +1,98 @@
+"""FSDP2 for real, on two ranks of the CPU: the reference, the weights and a resumed phase."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from diagevo.errors import ConfigError
+from diagevo.training.ranks import accelerate_file
+from tests.sampling.tiny_model import make_tiny_model
+from tests.training import phase
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+
+
+def _as_the_file_says() -> dict[str, str]:
+    """What `accelerate launch` hands on of our own file."""
+    said = yaml.safe_load(accelerate_file(Path("fsdp")).read_text())["fsdp_config"]
+    handed = {name.upper(): str(value).lower() for name, value in said.items()}
+    handed["FSDP_AUTO_WRAP_POLICY"] = said["fsdp_auto_wrap_policy"]
+    handed["FSDP_STATE_DICT_TYPE"] = said["fsdp_state_dict_type"]
+    return handed | {"ACCELERATE_USE_FSDP": "true", "SHARDED": "1"}
+
+
+def play(start: Path, folder: Path, **more: str) -> list[float]:
+    """KL of each step. Raises CalledProcessError where a rank did not end well."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
+    played = subprocess.run(
+        [*command, "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-m", "tests.training.sharded",
+         str(start), str(folder)],
+        env=environment, capture_output=True, text=True, timeout=400, cwd=ROOT,
+    )  # fmt: skip
+    if played.returncode:
+        raise subprocess.CalledProcessError(played.returncode, command, played.stdout, played.stderr)
+    [line] = [line for line in played.stdout.splitlines() if line.startswith("KL ")]
+    return [float(word) for word in line.split()[1:]]
+
+
+def apart(a: Path, b: Path) -> float:
+    """The largest difference of weights. A sharded phase saves tied weights under both of their names."""
+    from safetensors.torch import load_file
+
+    first, second = (load_file(folder / "final/model.safetensors") for folder in (a, b))
+    for weights in (first, second):
+        weights.setdefault("lm_head.weight", weights["model.embed_tokens.weight"])
+    assert first.keys() == second.keys()
+    return max(float((first[name] - second[name]).abs().max()) for name in first)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[float]]:
+    """A model with tied weights, a sharded phase from it, and the phase's KL."""
+    folder = tmp_path_factory.mktemp("sharded")
+    start = make_tiny_model(folder / "model")
+    return start, folder / "played", play(start, folder / "played", **_as_the_file_says())
+
+
+def test_the_reference_is_the_starting_weights_on_every_rank(
+    played: tuple[Path, Path, list[float]], tmp_path: Path
+) -> None:
+    start, sharded, kls = played
+    alone = play(start, tmp_path / "whole")
+    assert len(kls) == len(alone) == 3
+    assert abs(kls[0]) < 1e-6, "the policy of the first step is its own reference"
+    assert abs(alone[0]) < 1e-6
+    assert kls[2] > 1e-3, "it moved"
+    assert kls == pytest.approx(alone, abs=1e-4)
+    assert apart(sharded, tmp_path / "whole") < 1e-6
+
+
+def test_the_reference_of_a_model_with_a_head_of_its_own_is_right_too(tmp_path: Path) -> None:
+    start = make_tiny_model(tmp_path / "model", tied=False)
+    assert abs(play(start, tmp_path / "sharded", **_as_the_file_says())[0]) < 1e-6
+
+
+def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(
+    played: tuple[Path, Path, list[float]], tmp_path: Path
+) -> None:
+    start, straight, _ = played
+    with pytest.raises(subprocess.CalledProcessError):
+        play(start, tmp_path / "killed", **_as_the_file_says(), KILL="2")
+    assert not (tmp_path / "killed/final").exists()
+    play(start, tmp_path / "killed", **_as_the_file_says(), RESUME="1")
+    assert apart(tmp_path / "killed", straight) == 0.0
+
+
+def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
+) -> None:
+    for name in ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING"):
+        monkeypatch.setenv(name, "true")
+    with pytest.raises(ConfigError, match="fsdp_cpu_ram_efficient_loading is true"):
+        phase.play(tiny_model, tmp_path, resume=False)
