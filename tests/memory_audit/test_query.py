@@ -2,9 +2,11 @@
 
 import pytest
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.query import VIEWS, query, view_columns
+from diagevo.memory.log.database import Database
+from tests.contracts.databases import Store
 
 WRITES = [
     "DELETE FROM cause",
@@ -126,3 +128,20 @@ def test_rows_are_read_as_they_are_asked_for(history: History) -> None:
         assert [next(answer.rows)[0] for _ in range(3)] == (
             [1, 2, 3] if "RECURSIVE" in endless else [1, 1, 1]
         )
+
+
+def test_a_damaged_page_under_a_query_is_the_files_fault_and_not_the_statements(mine: Store) -> None:
+    database = Database(mine.url)
+    assert database.file is not None
+    with database.read() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        size = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+        page = connection.exec_driver_sql(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'event'"
+        ).scalar_one()
+    database.close()
+    with database.file.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    with query(database, "SELECT * FROM event") as answer, pytest.raises(DamagedError, match="malformed"):
+        list(answer.rows)

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.query import query
 from diagevo.memory.audit.query_postgres import with_parameter
 from diagevo.memory.log.check import check
@@ -244,3 +244,24 @@ def _wait_until_it_runs(url: str) -> None:
             if connection.execute(asked).fetchone() == (1,):
                 return
     pytest.fail("it never began")
+
+
+def test_a_server_that_goes_in_the_middle_of_a_query_is_lost_and_refuses_nothing(
+    played_postgres: Store,
+) -> None:
+    database = Database(played_postgres.url)
+
+    def read() -> None:
+        with query(database, "SELECT g FROM generate_series(1, 100000) AS g") as answer:
+            assert next(answer.rows) == (1,)
+            with psycopg.connect(played_postgres.url, autocommit=True) as other:
+                other.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            list(answer.rows)
+
+    with pytest.raises(StoreError, match="was lost in the middle of the query: terminating conn") as lost:
+        read()
+    assert lost.value.exit_code == 5
+    database.close()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from diagevo.errors import ConfigError, StoreError
+from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
 
@@ -29,10 +29,13 @@ VIEWS: dict[str, str] = {
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""
 
+REFUSED = "the database refuses it: "
 NO_ROWS = "it returns no rows"
 HINT = "one statement that reads, over the views: diagevo memory query --views"
 STEPS = 100_000
 """Of SQLite's machine between two looks at the keyboard: some milliseconds."""
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+"""Errors that are the file's, and not the statement's."""
 _ALLOWED = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 )
@@ -86,11 +89,13 @@ def executed(execute: Any, failure: type[Exception]) -> Any:
     except (failure, ValueError) as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
             raise KeyboardInterrupt from None  # it came to `_heard`, and SQLite put this in its place
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE:
+            raise DamagedError(f"the database cannot be read: {error}") from error
         raise refused(str(error).strip()) from error
 
 
 def refused(said: str) -> ConfigError:
-    return ConfigError(f"the database refuses it: {said.splitlines()[0]}", hint=HINT)
+    return ConfigError(f"{REFUSED}{said.splitlines()[0]}", hint=HINT)
 
 
 def _heard() -> int:

@@ -20,9 +20,11 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn
 from psycopg.types.string import TextLoader
 
-from diagevo.errors import ConfigError
-from diagevo.memory.audit.query import HINT, NO_ROWS, Answer, executed, refused, rows_of
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit.query import HINT, NO_ROWS, REFUSED, Answer, executed, refused, rows_of
 from diagevo.memory.log.database import PAGE, Database
+from diagevo.memory.log.location import shown
+from diagevo.redaction import masked
 
 NOT_READING = "only SELECT, VALUES, TABLE and WITH are run, and nothing in them may write"
 TEXT = postgres.types["text"].oid
@@ -83,6 +85,14 @@ def ask(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
                 rows = _rows(cursor, statement, run_id, types)
                 first = executed(lambda: next(rows, None), Error)
                 yield Answer(names, rows_of([] if first is None else chain([first], rows), Error))
+        except (ConfigError, Error) as error:
+            if not connection.broken:
+                raise
+            said = masked(str(error).splitlines()[0].removeprefix(REFUSED))
+            raise StoreError(
+                f"the database {shown(database.url)} was lost in the middle of the query: {said}",
+                hint="ask again; is the server running?",
+            ) from error
         finally:
             if not connection.closed:
                 connection.rollback()
