@@ -268,4 +268,5 @@ def compare(
         f"  {result.better} questions better, {result.worse} worse; exact sign test p = {result.p_value:.3g}",
         "they differ in: " + (", ".join(differ) or "nothing"),
     ]
-    render.document(call, {"paired": result, "conditions": differ}, "\n".join(text))
+    shown = "\n".join(visible(line, one_line=True) for line in text)
+    render.document(call, {"paired": result, "conditions": differ}, shown)

@@ -47,6 +47,7 @@ DOCUMENTS = (
     ("memory", "verify", "--deep"),
     ("runs", "show", "a"),
     ("eval", "show", "e"),
+    ("eval", "compare", "e", "e"),
     ("config", "show"),
     ("db", "current"),
 )
@@ -68,7 +69,7 @@ ELSEWHERE = {
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads"),
     "ask a model or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
     "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
-    "two runs or two evaluations": ("runs diff", "runs fork", "eval compare"),
+    "two runs": ("runs diff", "runs fork"),
     "of drawn questions": ("eval selfplay", "eval oracle"),
     "of plans": ("ablate",),
 }
