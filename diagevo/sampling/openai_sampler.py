@@ -128,12 +128,14 @@ class OpenAISampler:
                 (storable(unkeyed(choice.message.content or "")), choice.finish_reason)
                 for choice in reply.choices[:n]
             ]
+            total = reply.usage.completion_tokens if reply.usage is not None else 0
+            if not isinstance(total, int):
+                raise TypeError("the tokens are counted in no whole number")
         except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
             raise ServiceError(
                 f"{self._url} gave a reply that is no chat completion: {masked(str(reply))[:80]!r}",
                 hint="Is base_url right? It ends in /v1 on most servers.",
             ) from error
-        total = reply.usage.completion_tokens if reply.usage is not None else 0
         shares = _shared_out(total, [len(text) + 1 for text, _ in choices])
         return [
             Completion(text=text, tokens=tokens, truncated=reason != "stop")
