@@ -15,6 +15,11 @@ def private_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def open_to_others(path: Path) -> bool:
+    """Whether others may read what is there, as of a version that did not close it."""
+    return path.exists() and bool(path.stat().st_mode & 0o077)
+
+
 def private(path: str | os.PathLike[str], flags: int) -> int:
     """Open a file, as `opener` of `open`: a new one for this user alone."""
     return os.open(path, flags, 0o600)

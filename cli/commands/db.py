@@ -101,7 +101,10 @@ def check(call: Call) -> None:
     from diagevo.memory.log.check import check as findings
 
     with _database(call) as database:
-        found = [render.plain(finding) for finding in findings(database)]
+        found = [
+            render.plain(finding) | ({"detail": f"{finding.detail}; {finding.mend}"} if finding.mend else {})
+            for finding in findings(database)
+        ]
     render.rows(call, FINDINGS, found)
     if not all(finding["ok"] for finding in found):
         raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 import shutil
 import socket
 import sys
@@ -25,6 +26,7 @@ from ..screens.plan import disk_bytes, gigabytes
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.memory.log.database import Database
 
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["well", "note", "missing"]
@@ -119,6 +121,7 @@ def _store(call: Call) -> Iterator[Finding]:
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.location import shown
     from diagevo.memory.log.migrate import prepare
+    from diagevo.private import open_to_others
 
     database = Database(call.database)
     where = shown(database.url)
@@ -128,7 +131,11 @@ def _store(call: Call) -> Iterator[Finding]:
         else:
             prepare(database, create=False)
             for found in check(database):
-                yield Finding(f"database: {found.check}", "well" if found.ok else "missing", found.detail)
+                state = "missing" if not found.ok else "note" if found.mend else "well"
+                yield Finding(f"database: {found.check}", state, found.detail, found.mend)
+            if opened := [f for f in _folders(database) if open_to_others(f)]:
+                again = shlex.join(["chmod", "-R", "go=", *map(str, opened)])
+                yield Finding("runs", "note", f"others may read {', '.join(map(str, opened))}", again)
     except DiagEvoError as error:
         yield Finding("database", "missing", error.message, (error.hint or "").removeprefix("run: "))
     finally:
@@ -141,6 +148,15 @@ def _store(call: Call) -> Iterator[Finding]:
         yield Finding("disk", "note" if few else "well", f"{free / 1e9:.1f} GB free at {folder}", mend)
     else:
         yield Finding("disk", "missing", f"{folder} cannot be written", "set DIAGEVO_HOME to another folder")
+
+
+def _folders(database: "Database") -> list[Path]:
+    """The folders of the runs that have one."""
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.opening import runs_folder
+
+    folders = [runs_folder(database) / run for run in Log(database).runs()]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def _existing(folder: Path) -> Path:

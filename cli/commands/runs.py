@@ -66,12 +66,13 @@ def _line(line: "RunLine") -> dict[str, Any]:
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
+    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
     given = None if line.origin is None else line.origin.model_dump()
     return _fields(line) | {
         "origin": given,
         "now": now,
         "last": line.last_event[:19].replace("T", " "),
-        "from": origin,
+        "from": ", ".join(filter(None, (bundle, origin))) or None,
     }
 
 
@@ -136,6 +137,8 @@ def _story_text(story: "RunStory") -> str:
     lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
     if line.origin is not None:
         lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
+    if line.imported is not None:
+        lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
         lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")

@@ -1,5 +1,6 @@
 """What holds a run is its owner's alone, whatever the umask; what somebody else made keeps its rights."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,3 +74,16 @@ def test_what_is_there_already_keeps_its_rights(tmp_path: Path) -> None:
         pass
     modes = [oct((tmp_path / name).stat().st_mode)[-3:] for name in ("shared", "shared/run", "shared/run/x")]
     assert modes == ["755", "700", "600"]
+
+
+def test_what_others_may_read_is_noted_and_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "diagevo.db"
+    said = {"DIAGEVO_HOME": str(tmp_path)}
+    assert invoke("init", env=said).exit_code == 0
+    closed = invoke("db", "check", "--db", str(file), env=said)
+    assert "nobody else may read it" in closed.output
+    file.chmod(0o644)
+    opened = invoke("db", "check", "--db", str(file), "--format", "csv", env=said)
+    assert (opened.exit_code, f"others may read {file}; chmod go= {file}" in opened.output) == (0, True)
+    rows = json.loads(invoke("doctor", "--db", str(file), "--json", env=said).stdout)
+    assert f"others may read {file}" in json.dumps(rows)

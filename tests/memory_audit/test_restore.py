@@ -1,5 +1,6 @@
 """What a restore leaves beside: chain heads that the backup does not have, and writers that may be alive."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -103,3 +104,25 @@ def test_a_trigger_that_was_switched_off_is_found(store: Store) -> None:
     [finding] = [f for f in check(database) if f.check == "triggers"]
     assert (finding.ok, "event_no_update" in finding.detail) == (False, True)
     database.close()
+
+
+@pytest.mark.parametrize("step", ["link", "replace"])
+def test_a_crash_while_heads_are_trimmed_leaves_them_all_or_the_trimmed_ones_and_never_late_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    for number in (1, 2, 3):
+        heads.append(tmp_path, heads.ChainHead(number, 10 * number, 10 * number, "0" * 64))
+    before = heads.read(tmp_path / heads.NAME).heads
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, step, crash)
+    with pytest.raises(KeyboardInterrupt):
+        heads.keep_only(tmp_path, before[:2], tmp_path / "aside")
+    assert heads.read(tmp_path / heads.NAME).heads == before
+    monkeypatch.undo()
+    (tmp_path / "aside").unlink(missing_ok=True)
+    heads.keep_only(tmp_path, before[:2], tmp_path / "aside")
+    assert heads.read(tmp_path / heads.NAME).heads == before[:2]
+    assert heads.read(tmp_path / "aside").heads == before

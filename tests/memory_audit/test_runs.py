@@ -8,15 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diagevo.errors import ConfigError, ConflictError, InconsistentError, NotFoundError
+from diagevo.errors import ConfigError, ConflictError, DamagedError, InconsistentError, NotFoundError
 from diagevo.memory.audit.compare_runs import diff_runs
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
 from diagevo.memory.events.records import event_id
+from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
+from diagevo.memory.state.configured import configured
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
+from diagevo.memory.transfer.transcribe import keep_heads, refuse_other_heads
+from tests.cli.program import invoke
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
 
@@ -292,3 +297,49 @@ def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
         (2, 2, 1, 4),
         (1, 1, 0, 2),
     ]
+
+
+def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(
+    my_history: History, tmp_path: Path
+) -> None:
+    export_bundle(my_history, my_history.end, tmp_path / "bundle")
+    other = heads.ChainHead(1, 5, 5, "0" * 64)
+    for name in ("forked", "brought"):
+        heads.append(tmp_path / name, other)
+    with pytest.raises(ConflictError, match=r"line 1 of .* is the chain head of another run"):
+        fork(my_history, 1, "forked", root=tmp_path)
+    with pytest.raises(ConflictError, match=r"line 1 of .* is the chain head of another run"):
+        import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
+    assert Log(my_history.database).runs() == [my_history.run_id]
+    assert heads.read(tmp_path / "brought" / heads.NAME).heads == [other]
+
+
+def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
+    my_history: History, tmp_path: Path
+) -> None:
+    made = fork(my_history, 1, "forked", root=tmp_path).written
+    keep_heads(tmp_path / "forked", made)
+    refuse_other_heads(tmp_path / "forked", made)
+    assert heads.read(tmp_path / "forked" / heads.NAME).heads == list(made.heads)
+
+
+def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History, tmp_path: Path) -> None:
+    manifest = export_bundle(my_history, my_history.end, tmp_path / "bundle")
+    import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
+    lines = {line.run_id: line.imported for line in list_runs(my_history.database)}
+    assert lines == {"brought": manifest.head, my_history.run_id: None}
+    url = str(my_history.database.file)
+    shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"imported       from the bundle that ends in {manifest.head}" in shown.output
+    listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"bundle {manifest.head[:12]}…" in listed.output
+    assert "imported" not in invoke("runs", "show", my_history.run_id, "--db", url).output
+
+
+@pytest.mark.parametrize(
+    "section", [{"filter": {"p_low": "1/0"}}, {"filter": 7}, {"memory": {"theta_dup": "x"}}]
+)
+def test_a_stored_configuration_that_cannot_be_read_is_damage(section: dict[str, object]) -> None:
+    with pytest.raises(DamagedError, match="a stored configuration cannot be read") as damaged:
+        configured(section)
+    assert damaged.value.exit_code == 5

@@ -36,6 +36,8 @@ class RunLine:
     nodes: int
     profile: str | None
     origin: Origin | None
+    imported: str | None
+    """Of a run that came in a bundle: the bundle's head."""
     began: str
     last_event: str
     position: int
@@ -78,6 +80,7 @@ def _line(database: Database, run_id: str) -> RunLine:
         event.nodes if event else 0,
         configuration.config.get("profile") if configuration else None,
         _origin(log, run_id),
+        log.imported(run_id),
         began,
         last.recorded_at,
         last.position,

@@ -1,7 +1,9 @@
 """`db check`: whether a database is one of this version, with what keeps its log append-only. Reads alone."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
@@ -9,6 +11,7 @@ from sqlalchemy import Connection
 from diagevo.memory.log import reader
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import HEAD, revision
+from diagevo.private import open_to_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,8 @@ class Finding:
     check: str
     ok: bool
     detail: str
+    mend: str = ""
+    """What to do where all is well, but could be better."""
 
 
 TRIGGERS = {
@@ -35,6 +40,8 @@ def check(database: Database) -> list[Finding]:
             return findings
         findings.append(triggers(connection, database.dialect))
         findings.append(integrity(connection, database.dialect))
+        if database.file is not None:
+            findings.append(_rights(database.file))
         findings += _counts(connection)
         if database.dialect == "postgresql":
             findings.append(_reader(connection))
@@ -64,6 +71,13 @@ def integrity(connection: Connection, dialect: str) -> Finding:
         )
     said = [row[0] for row in connection.exec_driver_sql("PRAGMA integrity_check")]
     return Finding("integrity", said == ["ok"], "; ".join(said[:3]))
+
+
+def _rights(file: Path) -> Finding:
+    """Who may read the file, which holds every text."""
+    if not open_to_others(file):
+        return Finding("rights", True, "nobody else may read it")
+    return Finding("rights", True, f"others may read {file}", f"chmod go= {shlex.quote(str(file))}")
 
 
 def _reader(connection: Connection) -> Finding:

@@ -1,12 +1,14 @@
 """A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
 because another trainer may have written only what is its own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from diagevo.config.models import FilterConfig, MemoryConfig, ScheduleConfig
 from diagevo.equations.settings import Filter, Settings
+from diagevo.errors import DamagedError
 from diagevo.exact import fraction
 
 
@@ -22,12 +24,24 @@ class Configured:
     """Above this cosine the diagnostician is asked about duplicates."""
 
 
+@contextmanager
+def _reading() -> Iterator[None]:
+    """A stored configuration holds whatever somebody wrote: another trainer, or who could reach the file."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:  # pydantic's is the first
+        said = "; ".join(str(error).splitlines()[:3])
+        raise DamagedError(f"a stored configuration cannot be read: {said}") from error
+
+
 def configured(config: Mapping[str, Any]) -> Configured:
     """Read a stored configuration."""
-    theta_dup = config.get("memory", {}).get("theta_dup", MemoryConfig.model_fields["theta_dup"].default)
-    return Configured(config, settings_of(config), filter_of(config), float(theta_dup))
+    with _reading():
+        theta_dup = config.get("memory", {}).get("theta_dup", MemoryConfig.model_fields["theta_dup"].default)
+        return Configured(config, settings_of(config), filter_of(config), float(theta_dup))
 
 
+@_reading()
 def settings_of(config: Mapping[str, Any]) -> Settings:
     """What the schedule and the promotions are made with."""
     memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
@@ -44,6 +58,7 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     )
 
 
+@_reading()
 def filter_of(config: Mapping[str, Any]) -> Filter:
     """What the candidates are judged by."""
     section, fields = config.get("filter", {}), FilterConfig.model_fields

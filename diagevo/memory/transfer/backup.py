@@ -302,7 +302,7 @@ def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str)
             continue
         old = folder / f"{heads.NAME}.before-restore-{stamp}"
         try:
-            os.replace(folder / heads.NAME, old)
+            heads.keep_only(folder, [line for line in lines if line.sequence <= last], old)
         except OSError as error:
             raise StoreError(
                 f"the database is restored, but {folder / heads.NAME} names rounds that it does not have, and"
@@ -310,7 +310,4 @@ def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str)
                 hint="move it aside yourself (chattr -a first, where it may only be added to)",
             ) from error
         aside.append(old)
-        for line in lines:
-            if line.sequence <= last:
-                heads.append(folder, line)
     return aside

@@ -40,7 +40,7 @@ from diagevo.memory.transfer.bundle_files import (
     writer,
 )
 from diagevo.memory.transfer.bundle_texts import texts_of
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
+from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import close_to_others, private_folder
 
 FORMAT = "diagevo.bundle/1"
@@ -172,13 +172,16 @@ def import_bundle(
     manifest = _checked_manifest(folder)
     run_id = manifest.run_id if name is None else name
     check_name(run_id)
-    written = _take(folder, manifest, database, run_id)
-    keep_heads(runs_folder(database, root) / run_id, written)
+    place = runs_folder(database, root) / run_id
+    written = _take(folder, manifest, database, run_id, place)
+    keep_heads(place, written)
     return written
 
 
-def _take(folder: Path, manifest: Manifest, database: Database, run_id: str) -> Written:
-    """All rows, in one transaction."""
+def _take(
+    folder: Path, manifest: Manifest, database: Database, run_id: str, place: Path | None = None
+) -> Written:
+    """All rows, in one transaction. `place`: the folder of the new run, where it will have one."""
     rows = {kind: manifest.files[f"{kind}.{manifest.form}"]["rows"] for kind in ROWS}
     with (
         closing(Contents(folder, manifest.form, manifest.run_id, rows)) as contents,
@@ -193,6 +196,8 @@ def _take(folder: Path, manifest: Manifest, database: Database, run_id: str) -> 
             ) from error
         _check_end(folder, manifest, contents)
         written = transcript.finish(imported=manifest.head)
+        if place is not None:
+            refuse_other_heads(place, written)
         for add, taken in (
             (put_right(database), contents.texts()),
             (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),

@@ -16,7 +16,7 @@ from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.opening import check_name, runs_folder
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
+from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import private_folder
 
 
@@ -62,6 +62,7 @@ def fork(
     origin = Origin(run=history.run_id, position=as_of.position)
     number = before.number + 1
     configured = before.model_copy(update={"config": values, "origin": origin, "number": number})
+    folder = runs_folder(history.database, root)
     with history.database.write() as connection:
         transcript = Transcript(connection, history.log, name)
         transcript.copy(history.events(as_of=as_of))
@@ -69,8 +70,8 @@ def fork(
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = transcript.finish(imported=outside)
+        refuse_other_heads(folder / name, written)
         _copy_brought(connection, history.run_id, name)
-    folder = runs_folder(history.database, root)
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)
     return Forked(written, origin, changed, files, missing)

@@ -159,7 +159,23 @@ class Transcript:
         )
 
 
+def refuse_other_heads(folder: Path, written: Written) -> None:
+    """Raises ConflictError where the new run's folder has chain heads that are not its own: `memory verify`
+    would hold it against them."""
+    own = {head.sequence: head.hash for head in written.heads}
+    kept = heads.read(folder / heads.NAME)
+    for number, head in kept.lines:
+        if own.get(head.sequence) != head.hash:
+            raise ConflictError(
+                f"line {number} of {kept.file} is the chain head of another run, or of another history"
+                f" of {written.run_id}",
+                hint="give the new run another name, or move that file aside",
+            )
+
+
 def keep_heads(folder: Path, written: Written) -> None:
-    """The chain heads of a new run, in its folder."""
+    """The chain heads of a new run, in its folder, but for those that are there."""
+    there = {head.sequence for head in heads.read(folder / heads.NAME).heads}
     for head in written.heads:
-        heads.append(folder, head)
+        if head.sequence not in there:
+            heads.append(folder, head)
