@@ -38,7 +38,7 @@ class Call:
     format: RowFormat = "table"
     output: Path | None = None
     schema: str = field(default="", compare=False)
-    """Name of the JSON the command prints, e.g. `diagevo.memory.audit.why/1`."""
+    """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
 
     @property
     def home(self) -> Path:

@@ -25,7 +25,7 @@ sys.stdin.read()
 
 def _holder(store: Store) -> subprocess.Popen:
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, store.url, str(store.root)],
+        [sys.executable, "-P", "-c", HOLD, store.url, str(store.root)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -150,4 +150,4 @@ diagevo.open({str(tmp_path / "log.db")!r}, run="a").open_round(1).draw(3, seed=1
 heavy = {{"torch", "transformers", "trl", "vllm", "lancedb", "polars"}} & set(sys.modules)
 assert not heavy, heavy
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)

@@ -87,7 +87,7 @@ while number < 100_000:
 
 @contextmanager
 def _holder(url: str, idle_seconds: int, how: str) -> Iterator[subprocess.Popen[str]]:
-    arguments = [sys.executable, "-c", HOLDER, url, str(idle_seconds), how]
+    arguments = [sys.executable, "-P", "-c", HOLDER, url, str(idle_seconds), how]
     with subprocess.Popen(arguments, text=True, stdout=subprocess.PIPE) as process:
         try:
             assert _line(process) == "ready"

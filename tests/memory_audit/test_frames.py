@@ -70,5 +70,5 @@ from diagevo.memory.transfer import backup, bundle, fork
 from diagevo.memory.audit import compare_runs, frames, query, whatif, why
 print([m for m in ("polars", "pyarrow", "lancedb", "torch") if m in sys.modules])
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
