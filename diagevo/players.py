@@ -23,7 +23,7 @@ from diagevo.private import private
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, logs_folder, train, uses_cpu
-from diagevo.training.job import RewardSpec
+from diagevo.training.launch_spec import RewardSpec
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 

@@ -24,7 +24,7 @@ from diagevo.players import ChallengerReward, Kit, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
-from diagevo.training.job import RewardSpec
+from diagevo.training.launch_spec import RewardSpec
 
 BUILTIN = "builtin:arithmetic"
 BENCHMARK = "benchmark:"

@@ -2,7 +2,7 @@
 
 Memory on a GPU is given back because the processes end. A rank that dies or hangs ends the phase with its
 name. FSDP and DeepSpeed go through `accelerate launch` with the configured file. Other machines start ranks
-of their own for the same job (machines.py): they need the run's folder on a disk that all see.
+of their own for the same launch (machines.py): they need the run's folder on a disk that all see.
 """
 
 import queue
@@ -21,7 +21,7 @@ from diagevo import errors
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
 from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.training.job import NAME, Job, RewardSpec, free_port
+from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec, free_port
 from diagevo.training.ranks import log_of, start_ranks
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
@@ -52,11 +52,11 @@ def train_in_processes(
     with the rank and its log where it died or hung.
     """
     key, host = secrets.token_bytes(32), hardware.address or "127.0.0.1"
-    job_file = logs / NAME
+    spec_file = logs / NAME
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
         address = str(Path(folder) / "ranks") if hardware.machines == 1 else (host, 0)
         with Listener(address, authkey=key) as listener:
-            job = Job(
+            spec = LaunchSpec(
                 start=start,
                 rows=tuple(rows),
                 reward=reward,
@@ -68,15 +68,15 @@ def train_in_processes(
                 resume=resume,
                 hardware=hardware,
                 address=listener.address,
-                meeting=(host, free_port(host)),
+                rendezvous=(host, free_port(host)),
                 key=key.hex(),
             )
-            job.write(job_file)
-            ranks = start_ranks(job_file, job, machine=0)
+            spec.write(spec_file)
+            ranks = start_ranks(spec_file, spec, machine=0)
             try:
-                return _Supervision(listener, ranks, job_file, hardware, on_step, keep_up).run()
+                return _Supervision(listener, ranks, spec_file, hardware, on_step, keep_up).run()
             finally:
-                job_file.unlink(missing_ok=True)
+                spec_file.unlink(missing_ok=True)
                 for rank in ranks:
                     rank.stop()
 
@@ -88,14 +88,14 @@ class _Supervision:
         self,
         listener: Listener,
         processes: Sequence[SupervisedProcess],
-        job_file: Path,
+        spec_file: Path,
         hardware: HardwareConfig,
         on_step: OnStep,
         keep_up: Callable[[], None],
     ) -> None:
         self._listener = listener
         self._processes = processes
-        self._job_file = job_file
+        self._job_file = spec_file
         self._hardware = hardware
         self._ranks = hardware.ranks
         self._on_step = on_step

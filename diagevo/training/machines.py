@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagevo.errors import ConfigError
 from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.training.job import NAME, Job
+from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.ranks import start_ranks
 
 _LOOK = 0.5  # seconds between two looks for a new phase
@@ -29,22 +29,23 @@ def join(
             waited = True
         time.sleep(2 * _LOOK)
     while is_played() is not False:
-        found = _newest_job(folder)
+        found = _newest(folder)
         if found is None or found[1].key == seen:
             time.sleep(_LOOK)
             continue
-        job_file, job = found
-        seen = job.key
-        if machine >= job.hardware.machines:
+        spec_file, spec = found
+        seen = spec.key
+        if machine >= spec.hardware.machines:
             raise ConfigError(
-                f"there is no machine {machine}: the run trains on machines 0 to {job.hardware.machines - 1}",
+                f"there is no machine {machine}: the run trains on machines 0 to"
+                f" {spec.hardware.machines - 1}",
                 hint="hardware.machines of the run says how many",
             )
-        phase = job_file.parent.relative_to(folder)
+        phase = spec_file.parent.relative_to(folder)
         say(f"joining {phase}")
-        ranks = start_ranks(job_file, job, machine)
+        ranks = start_ranks(spec_file, spec, machine)
         try:
-            _wait(ranks, job_file)
+            _wait(ranks, spec_file)
             for rank in ranks:
                 if (status := rank.status()) != 0:
                     how = "had to be ended" if status is None else ending(status)
@@ -54,7 +55,7 @@ def join(
                 rank.stop()
 
 
-def _newest_job(folder: Path) -> tuple[Path, Job] | None:
+def _newest(folder: Path) -> tuple[Path, LaunchSpec] | None:
     """The phase that is being played, from the file that lies there meanwhile (see launch.py)."""
     files: list[tuple[float, Path]] = []
     for file in folder.glob(f"rounds/*/*/{NAME}"):
@@ -66,16 +67,16 @@ def _newest_job(folder: Path) -> tuple[Path, Job] | None:
         return None
     _, newest = max(files)
     try:
-        return newest, Job.read(newest)
+        return newest, LaunchSpec.read(newest)
     except FileNotFoundError:
         return None
 
 
-def _wait(ranks: list[SupervisedProcess], job_file: Path) -> None:
+def _wait(ranks: list[SupervisedProcess], spec_file: Path) -> None:
     """Until all ranks have ended, or a while after the phase is over or one of them has failed."""
     leave: float | None = None
     while any(rank.status() is None for rank in ranks):
-        over = not job_file.exists() or any(rank.status() not in (None, 0) for rank in ranks)
+        over = not spec_file.exists() or any(rank.status() not in (None, 0) for rank in ranks)
         if over and leave is None:
             leave = time.monotonic() + _LEAVE
         if leave is not None and time.monotonic() > leave:

@@ -7,28 +7,28 @@ from pathlib import Path
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
 from diagevo.sampling.supervised import SupervisedProcess, only_gpus
-from diagevo.training.job import Job
+from diagevo.training.launch_spec import LaunchSpec
 
 
-def start_ranks(job_file: Path, job: Job, machine: int) -> list[SupervisedProcess]:
+def start_ranks(spec_file: Path, spec: LaunchSpec, machine: int) -> list[SupervisedProcess]:
     """The ranks of `machine` (from 0): a process each, or accelerate's launcher as the only one."""
-    hardware = job.hardware
+    hardware = spec.hardware
     gpus = only_gpus(hardware.train_gpus)
     if hardware.accelerate_config is not None:
         return [
             SupervisedProcess(
-                accelerate_command(hardware, job_file, machine, job.meeting),
-                log=log_of(job_file, hardware, machine * hardware.processes),
+                accelerate_command(hardware, spec_file, machine, spec.rendezvous),
+                log=log_of(spec_file, hardware, machine * hardware.processes),
                 env=gpus,
             )
         ]
-    host, port = job.meeting
+    host, port = spec.rendezvous
     threads = hardware.threads or max(1, (os.cpu_count() or 1) // hardware.processes)
     first = machine * hardware.processes
     return [
         SupervisedProcess(
-            worker_command(job_file),
-            log=log_of(job_file, hardware, first + local),
+            worker_command(spec_file),
+            log=log_of(spec_file, hardware, first + local),
             env={
                 **gpus,
                 "RANK": str(first + local),
@@ -44,11 +44,11 @@ def start_ranks(job_file: Path, job: Job, machine: int) -> list[SupervisedProces
     ]
 
 
-def log_of(job_file: Path, hardware: HardwareConfig, rank: int) -> Path:
+def log_of(spec_file: Path, hardware: HardwareConfig, rank: int) -> Path:
     """Where a rank's output goes; under accelerate's launcher, that of all ranks of its machine."""
     if hardware.accelerate_config is None:
-        return job_file.with_name(f"rank-{rank}.log")
-    return job_file.with_name(f"ranks-of-machine-{rank // hardware.processes}.log")
+        return spec_file.with_name(f"rank-{rank}.log")
+    return spec_file.with_name(f"ranks-of-machine-{rank // hardware.processes}.log")
 
 
 def accelerate_file(name: Path) -> Path:
@@ -64,16 +64,16 @@ def accelerate_file(name: Path) -> Path:
     return name
 
 
-def worker_command(job_file: Path) -> list[str]:
-    return [sys.executable, "-m", "diagevo.training.worker", str(job_file)]
+def worker_command(spec_file: Path) -> list[str]:
+    return [sys.executable, "-m", "diagevo.training.worker", str(spec_file)]
 
 
 def accelerate_command(
-    hardware: HardwareConfig, job_file: Path, machine: int, meeting: tuple[str, int]
+    hardware: HardwareConfig, spec_file: Path, machine: int, rendezvous: tuple[str, int]
 ) -> list[str]:
     """`accelerate launch` on one machine. What the file says of machines and processes is overruled."""
     assert hardware.accelerate_config is not None
-    host, port = meeting
+    host, port = rendezvous
     options = {
         "config_file": accelerate_file(hardware.accelerate_config),
         "num_processes": hardware.ranks,
@@ -83,5 +83,5 @@ def accelerate_command(
         "main_process_port": port,
     }
     given = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    python, *worker = worker_command(job_file)
+    python, *worker = worker_command(spec_file)
     return [python, "-m", "accelerate.commands.launch", *given, *worker]

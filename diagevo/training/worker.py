@@ -1,4 +1,4 @@
-"""One rank of a launched phase: `python -m diagevo.training.worker JOB.json`, in torchrun's environment.
+"""One rank of a launched phase: `python -m diagevo.training.worker SPEC`, in torchrun's environment.
 
 `accelerate launch` and `torchrun` start it as well as launch.py does.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.redaction import masked
 from diagevo.training.grpo import train, uses_cpu
-from diagevo.training.job import Job
+from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.rollouts import Reward, Rollout
 
 
@@ -39,21 +39,21 @@ class _Watched:
         return rewards
 
 
-def _play(job: Job, connection: Connection) -> None:
+def _play(spec: LaunchSpec, connection: Connection) -> None:
     import torch
     from accelerate import PartialState
 
-    if job.hardware.threads is not None:
-        torch.set_num_threads(job.hardware.threads)
-    on_cpu = uses_cpu(job.hardware)
+    if spec.hardware.threads is not None:
+        torch.set_num_threads(spec.hardware.threads)
+    on_cpu = uses_cpu(spec.hardware)
     if on_cpu:
         _let_ranks_load_each_others_files()
     # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
-    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=job.hardware.rank_timeout))
+    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=spec.hardware.rank_timeout))
     connection.send(("at", "building the trainer"))
-    if state.num_processes != job.hardware.ranks:
+    if state.num_processes != spec.hardware.ranks:
         raise ConfigError(
-            f"{job.hardware.ranks} training processes were asked for, {state.num_processes} came up.",
+            f"{spec.hardware.ranks} training processes were asked for, {state.num_processes} came up.",
             hint="hardware.processes and hardware.machines say how many; start as many.",
         )
 
@@ -63,17 +63,17 @@ def _play(job: Job, connection: Connection) -> None:
             raise stop
 
     summary = train(
-        job.start,
-        job.rows,
-        _Watched(job.reward.build(), connection),
-        job.settings,
-        job.sampling,
-        output=job.output,
-        work=job.work,
-        seed=job.seed,
+        spec.start,
+        spec.rows,
+        _Watched(spec.reward.build(), connection),
+        spec.settings,
+        spec.sampling,
+        output=spec.output,
+        work=spec.work,
+        seed=spec.seed,
         on_step=on_step,
-        resume=job.resume,
-        hardware=job.hardware,
+        resume=spec.resume,
+        hardware=spec.hardware,
     )
     if state.is_main_process:
         connection.send(("done", summary))
@@ -91,11 +91,11 @@ def _let_ranks_load_each_others_files() -> None:
 
 
 def main() -> int:
-    job = Job.read(Path(sys.argv[1]))
-    connection = Client(job.address, authkey=bytes.fromhex(job.key))
+    spec = LaunchSpec.read(Path(sys.argv[1]))
+    connection = Client(spec.address, authkey=bytes.fromhex(spec.key))
     connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
-        _play(job, connection)
+        _play(spec, connection)
     except Exception as error:  # the parent is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
         hint = error.hint if isinstance(error, DiagEvoError) else None

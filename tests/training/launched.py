@@ -6,8 +6,8 @@ from typing import Any
 
 from diagevo.config.models import HardwareConfig
 from diagevo.training.grpo import Rollout, TrainingSummary
-from diagevo.training.job import RewardSpec
 from diagevo.training.launch import train_in_processes
+from diagevo.training.launch_spec import RewardSpec
 from tests.training import phase
 
 Reports = dict[int, tuple[list[Rollout], list[float]]]

@@ -9,8 +9,8 @@ from diagevo.config.models import HardwareConfig
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.grpo import Rollout, train
-from diagevo.training.job import RewardSpec
 from diagevo.training.launch import train_in_processes
+from diagevo.training.launch_spec import RewardSpec
 from tests.training import phase
 
 pytestmark = [

@@ -10,7 +10,7 @@ from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout
-from diagevo.training.job import RewardSpec
+from diagevo.training.launch_spec import RewardSpec
 from tests.training.launched import LOGS, assert_steps_of_one, launch
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way
 
     summary, reports = launch(tiny_model, tmp_path, two(), resume=True)
     logs = sorted(path.name for path in (tmp_path / LOGS).iterdir())
-    assert logs == ["rank-0.log", "rank-1.log"], "the job is gone once it is done"
+    assert logs == ["rank-0.log", "rank-1.log"], "the launch spec is gone once it is done"
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
     assert_steps_of_one(tiny_model, tmp_path / "one", reports)
     assert_close(tmp_path / "final", tmp_path / "one/final")

@@ -10,9 +10,10 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError
-from diagevo.training.job import NAME, Job, RewardSpec
+from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec
 from diagevo.training.machines import join
 from diagevo.training.ranks import start_ranks
+from diagevo.training.rollouts import TrainingRow
 from tests.training import phase
 from tests.training.launched import LOGS, assert_steps_of_one, launch
 
@@ -63,11 +64,11 @@ def test_two_machines_play_the_phase_of_one_also_when_a_rank_of_the_other_was_ki
     assert_steps_of_one(tiny_model, tmp_path / "one", reports)
 
 
-def a_job(folder: Path, **hardware: Any) -> tuple[Path, Job]:
-    job = Job(
+def a_job(folder: Path, **hardware: Any) -> tuple[Path, LaunchSpec]:
+    spec = LaunchSpec(
         start=folder,
-        rows=(),
-        reward=RewardSpec("a:b"),
+        rows=(TrainingRow("r1.q0", [{"role": "user", "content": "1 + 1 = ?"}]),),
+        reward=RewardSpec("a:b", {"weights": [1, 0.5], "name": None}),
         settings=phase.SETTINGS,
         sampling=phase.SAMPLING,
         output=folder / "solver",
@@ -76,18 +77,18 @@ def a_job(folder: Path, **hardware: Any) -> tuple[Path, Job]:
         resume=False,
         hardware=HardwareConfig.model_validate({"machines": 2, "address": "node0", **hardware}),
         address=("node0", 4001),
-        meeting=("node0", 4002),
+        rendezvous=("node0", 4002),
         key="00",
     )
     file = folder / LOGS / NAME
-    job.write(file)
-    return file, job
+    spec.write(file)
+    return file, spec
 
 
 def test_a_machine_that_the_run_does_not_count_on_is_refused(tmp_path: Path) -> None:
-    file, job = a_job(tmp_path)
+    file, spec = a_job(tmp_path)
     assert file.stat().st_mode & 0o077 == 0, "it holds the key"
-    assert Job.read(file) == job
+    assert LaunchSpec.read(file) == spec
     with pytest.raises(ConfigError, match="there is no machine 2: the run trains on machines 0 to 1"):
         join(tmp_path, 2, is_played=lambda: True, say=print)
 
@@ -100,8 +101,8 @@ def test_each_machine_starts_its_own_ranks_of_all(
     monkeypatch.setattr(
         "diagevo.training.ranks.SupervisedProcess", lambda argv, log, env: started.append((argv, log, env))
     )
-    file, job = a_job(tmp_path, processes=2)
-    start_ranks(file, job, machine)
+    file, spec = a_job(tmp_path, processes=2)
+    start_ranks(file, spec, machine)
     assert [log.name for _, log, _ in started] == [f"rank-{rank}.log" for rank in ranks]
     assert [(env["RANK"], env["LOCAL_RANK"]) for _, _, env in started] == [
         (str(rank), str(local)) for local, rank in enumerate(ranks)

@@ -13,7 +13,7 @@ from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
 from diagevo.training.ranks import accelerate_command, accelerate_file
 
-JOB = Path("/shared/runs/a/rounds/001/solver-logs/job.json")
+SPEC = Path("/shared/runs/a/rounds/001/solver-logs/launch.json")
 
 
 def read(name: str, machine: int) -> Any:
@@ -21,7 +21,7 @@ def read(name: str, machine: int) -> Any:
     hardware = HardwareConfig(
         device="cuda", processes=8, accelerate_config=Path(name), machines=2, address="10.0.0.1"
     )
-    command = accelerate_command(hardware, JOB, machine, ("10.0.0.1", 29400))
+    command = accelerate_command(hardware, SPEC, machine, ("10.0.0.1", 29400))
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
     read: tuple[Any, Any, Any] = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
     arguments, defaults, _ = read
@@ -29,7 +29,7 @@ def read(name: str, machine: int) -> Any:
     arguments.deepspeed_fields_from_accelerate_config = ",".join(defaults.deepspeed_config)
     assert arguments.module
     assert arguments.training_script == "diagevo.training.worker"
-    assert arguments.training_script_args == [str(JOB)]
+    assert arguments.training_script_args == [str(SPEC)]
     return arguments
 
 

@@ -9,20 +9,22 @@ Messages of a rank, each a tuple that begins with its name:
 """
 
 import importlib
-import json
 import os
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from pydantic import BaseModel
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError
 from diagevo.private import private_folder
 from diagevo.training.rollouts import Reward, TrainingRow
 
-NAME = "job.json"  # in the folder of the phase's logs, as long as the phase is played
+NAME = "launch.json"  # in the folder of the phase's logs, as long as the phase is played
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ class RewardSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class LaunchSpec:
+    """What a phase is launched with."""
+
     start: Path
     rows: tuple[TrainingRow, ...]
     reward: RewardSpec
@@ -58,60 +62,34 @@ class Job:
     hardware: HardwareConfig
     address: str | tuple[str, int]
     """Where the launcher listens: a socket's path, or host and port where there are several machines."""
-    meeting: tuple[str, int]
+    rendezvous: tuple[str, int]
     """Host and port at which the ranks find each other."""
     key: str
     """What authenticates a rank to the launcher, in hex. It also tells one launch from another."""
 
     def write(self, path: Path) -> None:
         """Whole or not at all, and for this user alone: it holds the key."""
-        payload = {
-            "start": str(self.start.resolve()),
-            "rows": [asdict(row) for row in self.rows],
-            "reward": asdict(self.reward),
-            "settings": self.settings.model_dump(mode="json"),
-            "sampling": self.sampling.model_dump(mode="json"),
-            "output": str(self.output.resolve()),
-            "work": str(self.work.resolve()),
-            "seed": self.seed,
-            "resume": self.resume,
-            "hardware": self.hardware.model_dump(mode="json"),
-            "address": self.address,
-            "meeting": self.meeting,
-            "key": self.key,
-        }
+        placed = replace(
+            self, start=self.start.resolve(), output=self.output.resolve(), work=self.work.resolve()
+        )
         private_folder(path.parent)
         staging = path.with_name(f".staging-{path.name}")
         staging.unlink(missing_ok=True)
-        with open(
-            os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-        ) as file:
-            json.dump(payload, file, ensure_ascii=False)
+        with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(placed, enc_hook=_plain))
         staging.replace(path)
 
     @classmethod
-    def read(cls, path: Path) -> "Job":
-        payload = json.loads(path.read_text(encoding="utf-8"))
-        return cls(
-            start=Path(payload["start"]),
-            rows=tuple(TrainingRow(**row) for row in payload["rows"]),
-            reward=RewardSpec(**payload["reward"]),
-            settings=GRPOConfig.model_validate(payload["settings"]),
-            sampling=SamplingConfig.model_validate(payload["sampling"]),
-            output=Path(payload["output"]),
-            work=Path(payload["work"]),
-            seed=payload["seed"],
-            resume=payload["resume"],
-            hardware=HardwareConfig.model_validate(payload["hardware"]),
-            address=_pair(payload["address"]) if isinstance(payload["address"], list) else payload["address"],
-            meeting=_pair(payload["meeting"]),
-            key=payload["key"],
-        )
+    def read(cls, path: Path) -> "LaunchSpec":
+        return msgspec.json.decode(path.read_bytes(), type=cls, dec_hook=_made)
 
 
-def _pair(address: list[Any]) -> tuple[str, int]:
-    host, port = address
-    return host, port
+def _plain(part: Any) -> Any:
+    return part.model_dump(mode="json") if isinstance(part, BaseModel) else str(part)
+
+
+def _made(kind: type, value: Any) -> Any:
+    return kind.model_validate(value) if issubclass(kind, BaseModel) else kind(value)
 
 
 def free_port(host: str) -> int:
