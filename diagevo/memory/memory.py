@@ -29,6 +29,7 @@ from diagevo.memory.events import (
     StageAbandoned,
     StageCompleted,
     StageStarted,
+    number_of,
 )
 from diagevo.memory.events.records import event_id
 from diagevo.memory.log import heads
@@ -216,7 +217,7 @@ class Memory(EmbeddedRun):
         """Record diagnoses, in any order, any time after the observation. The same again is fine."""
         with self.atomic():
             now_ = self._round()
-            items = []
+            items: list[Item] = []
             for event in events:
                 observation = now_.failures.get(event.failure_id)
                 stage = "solver" if observation is None else observation.stage
@@ -259,7 +260,8 @@ class Memory(EmbeddedRun):
                 raise OutOfOrderError(f"{failure_id} is counted already")
             _check_settlement(failure_id, diagnosis.verdict, judged, assigned)
             diagnosed = self._id("FailureDiagnosed", f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}")
-            items, cause = [], diagnosed
+            items: list[Item] = []
+            cause = diagnosed
             if judged is not None:
                 items.append(Item(judged, cause))
                 cause = self._id("DuplicateJudged", judged.key())
@@ -325,7 +327,7 @@ class Memory(EmbeddedRun):
 
 def _order(failure_id: str) -> tuple[int, ...]:
     """r3.q318.a5 → (3, 318, 5): by question number and sample."""
-    return tuple(int(part[1:]) for part in failure_id.split("."))
+    return tuple(number_of(part) for part in failure_id.split("."))
 
 
 def _observed(now_: Round, failure_id: str) -> FailureObserved:

@@ -5,7 +5,7 @@ the lease with its first write, so that reading needs none. Thread-safe.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,7 +67,7 @@ class RunWriter:
                 outside.complete(self.log, self.run_id, self.folder)
 
     @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> Generator[None]:
         """Several verbs in one transaction: all or nothing, the state too."""
         with self._lock:
             if self._depth:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from diagevo.memory.events import number_of
 from diagevo.report.figure import Figure, Missing, bottom_legend, data, no_rounds, x_round
 from diagevo.report.material import Material, Reactivation
 from diagevo.report.style import GREY, STATES, WIDTH, altair, colours
@@ -24,7 +25,7 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
         weight[cause.cause_id] = cause.frequency
     for promotion in material.promotions:
         weight[promotion.cause_id] += promotion.closed_frequency
-    chosen = sorted(weight, key=lambda c: (-weight[c], int(c[1:])))[:TOP_CAUSES]
+    chosen = sorted(weight, key=lambda c: (-weight[c], number_of(c)))[:TOP_CAUSES]
     names = {c.cause_id: short(f"{c.cause_id}  {c.description}") for c in material.causes}
     promoted = {(p.round, p.cause_id) for p in material.promotions}
     rows = [

@@ -76,6 +76,8 @@ def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
                 found.set("frequency", change.frequency, by, event.failure_id)
             case CauseMatched() as event if change.state == "active":
                 found.set("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
+            case CauseMatched():
+                pass  # its reactivation comes next, and sets both
     walked = nodes(history, as_of)
     made, node = walked.created[origin]
     found.set("label", node.label, made)

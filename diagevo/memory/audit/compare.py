@@ -6,6 +6,7 @@ from fractions import Fraction
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.replay import Rebuilt, describe
+from diagevo.memory.events import number_of
 from diagevo.memory.state.model import Cause, MemoryState
 
 
@@ -79,7 +80,7 @@ def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
 def _causes(before: MemoryState, after: MemoryState, old: Rebuilt, new: Rebuilt) -> list[CauseChange]:
     p_old = {c.id: c.probability for c in old.causes}
     p_new = {c.id: c.probability for c in new.causes}
-    changes = []
+    changes: list[CauseChange] = []
     for cause_id, now in after.causes.items():
         was = before.causes.get(cause_id)
         what = _what(was, now)
@@ -101,7 +102,7 @@ def _causes(before: MemoryState, after: MemoryState, old: Rebuilt, new: Rebuilt)
 def _what(was: Cause | None, now: Cause) -> tuple[str, ...]:
     if was is None:
         return ("created", "mastered") if now.state == "mastered" else ("created",)
-    what = []
+    what: list[str] = []
     if was.promotion != now.promotion:
         what.append("promoted")
     if now.state == "active" and (was.state == "mastered" or was.promotion != now.promotion):
@@ -125,4 +126,4 @@ def _nodes(before: MemoryState, after: MemoryState) -> list[NodeChange]:
         was = before.nodes.get(node_id)
         if was is not None and was.label != now.label:
             changes.append(NodeChange(node_id, "relabelled", now.label, f"was “{was.label}”"))
-    return sorted(changes, key=lambda change: int(change.node_id[1:]))
+    return sorted(changes, key=lambda change: number_of(change.node_id))

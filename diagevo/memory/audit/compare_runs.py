@@ -12,14 +12,15 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from importlib import import_module
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from diagevo.errors import extra
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.timeline.causes import Life, lives
-from diagevo.memory.events import CauseState
+from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import Cause, MemoryState
@@ -145,7 +146,7 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
+            flat |= _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat
@@ -164,7 +165,8 @@ def _content(recorded: Recorded) -> bytes:
 
 def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
     """The positions (after, until) of each round, the open one included."""
-    after, spans = 0, {}
+    after = 0
+    spans: dict[int, tuple[int, int]] = {}
     for commit in history.commits:
         if commit.recorded.position > as_of.position:
             break
@@ -279,7 +281,7 @@ def _match(
     if rest_a and rest_b:
         by, similar = _similarity(a, b, state_a, state_b, rest_a, rest_b)
         pairs += _assigned(rest_a, rest_b, similar, threshold, by)
-    return sorted(pairs, key=lambda p: int(p.a.id[1:]))
+    return sorted(pairs, key=lambda p: number_of(p.a.id))
 
 
 def _similarity(
@@ -319,9 +321,10 @@ def _assigned(
     by: Literal["vectors", "words"],
 ) -> Iterator[Shared]:
     with extra("eval", "matching the causes of two runs"):
-        from scipy.optimize import linear_sum_assignment
+        optimize: Any = import_module("scipy.optimize")  # it has no types
 
-    rows, columns = linear_sum_assignment(np.where(similar >= threshold, similar, 0.0), maximize=True)
-    for i, j in zip(rows, columns, strict=True):
+    gains = np.where(similar >= threshold, similar, 0.0)
+    pairs: list[list[int]] = np.transpose(optimize.linear_sum_assignment(gains, maximize=True)).tolist()
+    for i, j in pairs:
         if similar[i, j] >= threshold:
             yield Shared(left[i], right[j], float(similar[i, j]), by)

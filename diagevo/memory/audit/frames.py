@@ -136,7 +136,7 @@ def candidates(source: Source, *, round: int | None = None, texts: bool = False)
         "question_digest": "str",
     } | ({"question": "str"} if texts else {})
 
-    def row(round_: int, e: CandidateScored) -> tuple:
+    def row(round_: int, e: CandidateScored) -> tuple[Any, ...]:
         return (
             round_,
             e.question_id,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes
-from diagevo.memory.events import CauseCreated, NodePairJudged
+from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.records import Recorded
 
 
@@ -88,7 +88,7 @@ def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJ
         next(n for n in event.nodes if n != node_id),
         event.similarity,
         event.merge,
-        min(event.nodes, key=lambda n: int(n[1:])) if event.merge else None,
+        min(event.nodes, key=number_of) if event.merge else None,
         event.label,
         asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None,
     )

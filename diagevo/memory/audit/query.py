@@ -5,7 +5,7 @@ PostgreSQL: `query_postgres.py`.
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +50,7 @@ class Answer:
 
 
 @contextmanager
-def query(database: Database, sql: str, *, run_id: str | None = None) -> Iterator[Answer]:
+def query(database: Database, sql: str, *, run_id: str | None = None) -> Generator[Answer]:
     """Run one statement that reads; `:run` in it is the run's name. Rows stream while the context is open.
 
     Raises ConfigError where the database refuses the statement: a write, several statements, bad SQL.
@@ -64,7 +64,7 @@ def query(database: Database, sql: str, *, run_id: str | None = None) -> Iterato
 
 
 @contextmanager
-def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
+def _sqlite(database: Database, sql: str, run_id: str | None) -> Generator[Answer]:
     assert database.file is not None
     try:
         connection = sqlite3.connect(readable(database.file), uri=True, isolation_level=None)
@@ -72,9 +72,7 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Iterator[Answer
         raise StoreError(f"the database {shown(database.url)} cannot be read: {error}") from error
     try:
         connection.execute("PRAGMA query_only = ON")
-        connection.set_authorizer(
-            lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
-        )
+        connection.set_authorizer(_authorized)
         connection.set_progress_handler(_heard, STEPS)
         cursor = executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
         yield Answer(_columns(cursor), rows_of(cursor, sqlite3.Error))
@@ -98,6 +96,10 @@ def refused(said: str) -> ConfigError:
     return ConfigError(f"{REFUSED}{said.splitlines()[0]}", hint=HINT)
 
 
+def _authorized(action: int, *_: str | None) -> int:
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
 def _heard() -> int:
     """Called by SQLite now and then, for Python hears Ctrl-C only in Python."""
     return 0
@@ -119,7 +121,7 @@ def rows_of(rows: Iterable[tuple[Any, ...]], failure: type[Exception]) -> Iterat
 
 def view_columns(database: Database) -> dict[str, tuple[str, ...]]:
     """The columns of each stable view, as the database has them."""
-    found = {}
+    found: dict[str, tuple[str, ...]] = {}
     for view in VIEWS:
         with query(database, f"SELECT * FROM {view} WHERE 1 = 0") as answer:
             found[view] = answer.columns

@@ -7,7 +7,7 @@ what it set or locked.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import chain
@@ -50,7 +50,8 @@ _COMMENT_END = re.compile(r"/\*|\*/")
 
 def with_parameter(sql: str) -> str:
     """`sql` with `$1` for each `:run` that stands outside of literals, names, casts and comments."""
-    out, place = [], 0
+    out: list[str] = []
+    place = 0
     while found := _TOKEN.search(sql, place):
         end = found.end()
         if found["comment"]:
@@ -70,7 +71,7 @@ def _comment_end(sql: str, place: int) -> int:
 
 
 @contextmanager
-def ask(database: Database, sql: str, run_id: str | None) -> Iterator[Answer]:
+def ask(database: Database, sql: str, run_id: str | None) -> Generator[Answer]:
     """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
     if "\0" in sql:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from sqlalchemy import select
 
 from diagevo.equations.schedule import aimed_share, next_epsilon, probabilities, z
 from diagevo.memory.audit.history import AsOf, History
-from diagevo.memory.events import CauseState
+from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import HISTORY
@@ -183,7 +184,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
         memory.z,
         memory.k,
         memory.policy,
-        tuple(sorted(targets, key=lambda t: (-t.frequency, int(t.cause[1:])))),
+        tuple(sorted(targets, key=lambda t: (-t.frequency, number_of(t.cause)))),
     )
 
 
@@ -224,7 +225,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
             if fact.round > round:
                 return
             continue
-        event = fact.event
+        event: Any = fact.event  # a light struct: its type is the tag's
         subject = _subject(fact.type, event)
         before = f"ε = {state.epsilon}" if fact.type == "RunConfigured" else _shown(state, subject)
         advance(state, fact)
@@ -240,10 +241,12 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
                 after = f"{after}, to be reactivated"
             case "NodesMerged":
                 before, after = f"{event.absorbed} apart", f"{event.absorbed} in {event.survivor}"
+            case _:
+                pass  # what it is about is shown as it is
         yield Step(fact.position, fact.type, subject, before, after, state.current_failures)
 
 
-def _subject(type_: str, event) -> str:
+def _subject(type_: str, event: Any) -> str:
     match type_:
         case "NodeCreated":
             return event.node_id
@@ -251,7 +254,8 @@ def _subject(type_: str, event) -> str:
             return event.survivor
         case "RoundOpened" | "RoundCommitted" | "RunConfigured":
             return ""
-    return event.cause_id
+        case _:
+            return event.cause_id
 
 
 def _shown(state: MemoryState, subject: str) -> str:

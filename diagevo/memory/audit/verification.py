@@ -28,8 +28,8 @@ class Verification:
     """Heads of the copy that was given."""
     texts: int = 0
     head: str = GENESIS
-    faults: list[Fault] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list[Fault])
+    notes: list[str] = field(default_factory=list[str])
 
     @property
     def ok(self) -> bool:

@@ -234,9 +234,10 @@ def _check_snapshot(log: Log, report: Verification, state: MemoryState) -> None:
     )
     try:
         with log.database.read() as connection:
-            stored = connection.execute(query).mappings().one_or_none()
+            found = connection.execute(query).mappings().one_or_none()
+        stored = None if found is None else dict(found)
     except DBAPIError:
         stored = {}
-    if stored is not None and dict(stored) != projection.snapshot_row(state):
+    if stored is not None and stored != projection.snapshot_row(state):
         message = f"the snapshot of round {state.round} is not the state; {REBUILD}"
         report.faults.append(Fault("projection", message))

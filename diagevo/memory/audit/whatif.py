@@ -18,7 +18,7 @@ from diagevo.equations.schedule import next_epsilon, probabilities, reference, z
 from diagevo.equations.settings import Settings
 from diagevo.equations.states import counted, provisional
 from diagevo.memory.audit.timeline.rounds import Observed
-from diagevo.memory.events import CauseState
+from diagevo.memory.events import CauseState, number_of
 
 Status = Literal["exact", "open-loop"]
 
@@ -149,7 +149,8 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
     first: int | None = None
     for round_ in observed:
         settings = changes.at(round_.round, round_.settings)
-        promoted, reactivated = [], []
+        promoted: list[str] = []
+        reactivated: list[str] = []
         for cause, tally in round_.scores.items():
             if cause in causes and (now := provisional(*causes[cause], tally, settings)) != causes[cause]:
                 causes[cause] = now
@@ -172,10 +173,6 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             failures,
             first,
             next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
-            tuple(sorted(promoted, key=_number)),
-            tuple(sorted(reactivated, key=_number)),
+            tuple(sorted(promoted, key=number_of)),
+            tuple(sorted(reactivated, key=number_of)),
         )
-
-
-def _number(cause_id: str) -> int:
-    return int(cause_id[1:])

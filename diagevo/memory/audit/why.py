@@ -160,10 +160,10 @@ class _Matches:
     """Matches of a round, in order; `kept` are those that are told one by one."""
 
     round: int = 0
-    via: Counter[str] = field(default_factory=Counter)
+    via: Counter[str] = field(default_factory=Counter[str])
     frequency: int = 0
     position: int = 0
-    kept: list[Recorded] = field(default_factory=list)
+    kept: list[Recorded] = field(default_factory=list[Recorded])
     reactivation: tuple[Recorded, CauseReactivated] | None = None
 
     def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:

@@ -5,7 +5,7 @@ import math
 import uuid
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 from pydantic import BaseModel
@@ -73,7 +73,7 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
 
 _KINDS = get_type_hints(Recorded)
-_ROW = tuple[*_KINDS.values()]  # pyright: ignore[reportInvalidTypeForm]  (a subscript at run time)
+_ROW: Any = cast("Any", tuple)[*_KINDS.values()]
 
 
 def recorded(row: Sequence[Any]) -> Recorded:
@@ -83,7 +83,7 @@ def recorded(row: Sequence[Any]) -> Recorded:
     """
     values = tuple(row)
     try:
-        converted: tuple[Any, ...] = msgspec.convert(values, _ROW)
+        return Recorded(*msgspec.convert(values, _ROW))
     except msgspec.ValidationError as error:
         for (name, kind), value in zip(_KINDS.items(), values, strict=True):
             if not isinstance(value, kind):
@@ -91,7 +91,6 @@ def recorded(row: Sequence[Any]) -> Recorded:
                 message = f"#{values[0]} is damaged: its {name} is {found}"
                 raise DamagedError(message, position=values[0]) from error
         raise
-    return Recorded(*converted)
 
 
 @lru_cache(maxsize=64)
@@ -129,12 +128,12 @@ def _refuse_unrecordable(value: Any, where: str) -> None:
         if not math.isfinite(value):
             raise ConfigError(f"{where} is {value}: a number in the log must be finite")
     elif isinstance(value, dict):
-        for key, inner in value.items():
+        for key, inner in cast("dict[Any, Any]", value).items():
             if not isinstance(key, str):
                 raise ConfigError(f"{where} has the key {key!r}: a key in the log must be text")
             _refuse_unrecordable(inner, f"{where}.{key}")
     elif isinstance(value, list | tuple):
-        for index, inner in enumerate(value):
+        for index, inner in enumerate(cast("Sequence[Any]", value)):
             _refuse_unrecordable(inner, f"{where}[{index}]")
     elif value is not None and not isinstance(value, str | int):
         raise ConfigError(f"{where} is a {type(value).__name__}, which the log does not keep")
@@ -149,9 +148,10 @@ def _storable(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, dict):
-        return {_storable(key): _storable(inner) for key, inner in value.items()}
+        return {_storable(key): _storable(inner) for key, inner in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        return type(value)(_storable(inner) for inner in value)
+        inner = [_storable(each) for each in cast("Sequence[Any]", value)]
+        return inner if isinstance(value, list) else tuple(inner)
     return value
 
 

@@ -8,7 +8,7 @@ nothing may be written. On PostgreSQL writers queue on the row of `log` (see `lo
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -102,7 +102,7 @@ class Database:
         return Path(self.url.database) if self.dialect == "sqlite" and self.url.database else None
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Generator[Connection]:
         """A read transaction: one consistent view, whatever is written meanwhile.
 
         Inside a write transaction of the same thread it joins that one, and sees what it wrote; inside a
@@ -120,7 +120,7 @@ class Database:
             yield connection
 
     @contextmanager
-    def view(self) -> Iterator[None]:
+    def view(self) -> Generator[None]:
         """One moment of the database for all that this thread reads inside. A write there is an error: it
         would end with the view, uncommitted."""
         if self._joined.connection is not None:
@@ -134,7 +134,7 @@ class Database:
                 self._joined.connection, self._joined.viewed = None, False
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Generator[Connection]:
         """A write transaction: committed at the end, rolled back whole on any error.
 
         Inside another one of the same thread it joins that one: all of it is committed or rolled back
@@ -283,7 +283,7 @@ def _postgres(url: URL) -> Engine:
 
 
 @contextmanager
-def _explained(database: Database) -> Iterator[None]:
+def _explained(database: Database) -> Generator[None]:
     """What the driver says becomes what, where and the next step."""
     try:
         yield

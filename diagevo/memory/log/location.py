@@ -5,6 +5,7 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -108,7 +109,8 @@ def _server(url: URL, location: str) -> URL:
     from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
     try:
-        options = PGDialect_psycopg().create_connect_args(url)[1]
+        dialect: Any = PGDialect_psycopg()  # this method's argument has no type
+        options = dialect.create_connect_args(url)[1]
         make_conninfo(**options)
         timeout_from_conninfo(options)
     except (ArgumentError, ProgrammingError, ValueError) as error:

@@ -15,7 +15,10 @@ from typing import Any
 from msgspec.json import encode
 from sqlalchemy import (
     ARRAY,
+    BindParameter,
+    ColumnClause,
     Connection,
+    Integer,
     Text,
     bindparam,
     exists,
@@ -27,6 +30,7 @@ from sqlalchemy import (
 )
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
+from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
 from diagevo.memory.log.database import PAGE, Database, Prepared
@@ -35,7 +39,7 @@ from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
 EVENT = table(EventRow)
 LOG = table(LogRow)
 RUN = table(RunRow)
-ONE = literal_column("1")
+ONE: ColumnClause[int] = literal_column("1", Integer)
 INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
 """Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
 _COLUMNS = tuple(EVENT.c)
@@ -95,7 +99,9 @@ class Log:
         self._stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
         moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
         self._move_log = Prepared(database, moved, ["position"])
-        new = {name: bindparam(name) for name in ("sequence", "hash", "renewed_at")}
+        new: dict[str, BindParameter[Any]] = {
+            name: bindparam(name) for name in ("sequence", "hash", "renewed_at")
+        }
         self._move_run = Prepared(database, update(RUN).where(of_run).values(new), [*new, "run"])
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
         rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
@@ -290,7 +296,7 @@ class Log:
                 for row in page:
                     yield recorded(row)
 
-    def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact]:
+    def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact[Event]]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
         with self.database.read() as connection:
             pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
@@ -324,7 +330,7 @@ def _chained(
 ) -> list[tuple[Any, ...]]:
     """The rows to insert, a column a place, each linked to the one before it."""
     previous = head.hash
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for offset, e in enumerate(events, 1):
         row = (
             last + offset,

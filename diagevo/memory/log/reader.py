@@ -5,14 +5,11 @@ A SELECT can call functions that a read-only transaction does not hold back: `pg
 cannot log in; what runs as it runs inside the two functions of revision 0004, which it owns.
 """
 
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROLE = "diagevo_reader"
 FUNCTIONS = ("diagevo_open(text, text)", "diagevo_page(refcursor, integer)")
@@ -42,7 +39,7 @@ def install(connection: Connection) -> None:
 
 
 @contextmanager
-def _tried(connection: Connection) -> "Iterator[None]":
+def _tried(connection: Connection) -> Generator[None]:
     """A step that may be refused: the role is there already, or the rights are not."""
     try:
         with connection.begin_nested():

@@ -11,6 +11,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,7 @@ class VectorIndex:
         self._watermark.write_text(json.dumps(mark | {"files": self._digest()}))
 
     def _add(self, causes: Sequence[Cause], load: Load) -> None:
-        import pyarrow as pa
-
+        pa: Any = import_module("pyarrow")  # it has no types
         rows = load(causes)
         flat = pa.array(np.ascontiguousarray(rows, dtype=np.float32).reshape(-1))
         data = pa.table(

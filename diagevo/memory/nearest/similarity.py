@@ -24,6 +24,8 @@ NEAREST = 1_000
 class Followed(Protocol):
     """A memory: its state now, where its vectors are, and the run's folder."""
 
+    run_id: str
+
     @property
     def state(self) -> MemoryState: ...
     @property
@@ -114,7 +116,7 @@ class Similarity:
 
     def causes(self, vector: np.ndarray, above: float | None) -> list[SimilarCause]:
         ids, found = self._search(vector, NEAREST)
-        order = best_first(found)
+        order: list[int] = best_first(found).tolist()
         if above is not None:
             order = order[: max(1, int((found > above).sum()))]
         return [SimilarCause(cause_id=ids[i], similarity=float(found[i])) for i in order]

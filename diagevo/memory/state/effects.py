@@ -235,7 +235,7 @@ def pair_judged(state: MemoryState, now: Round, fact: Fact[NodePairJudged]) -> N
     require(a != b, "a node cannot be merged with itself")
     require(not unsettled(now), "diagnosed failures are not counted yet")
     if event.merge:
-        now.merging[a, b] = event.label
+        now.merging[f"{a}.{b}"] = event.label
     else:
         state.refused[f"{a}.{b}"] = state.fingerprint(a, b)
 
@@ -244,7 +244,7 @@ def merged(state: MemoryState, now: Round, fact: Fact[NodesMerged]) -> None:
     event = fact.event
     survivor, absorbed = state.nodes[event.survivor], state.nodes[event.absorbed]
     require(survivor.number < absorbed.number, "the lower id survives")
-    pair = (event.survivor, event.absorbed)
+    pair = f"{event.survivor}.{event.absorbed}"
     if pair not in now.merging:
         raise InconsistentError("the pair was not judged to be one")
     label = now.merging.pop(pair)

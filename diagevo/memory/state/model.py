@@ -120,18 +120,18 @@ class Round:
     """As committed in the round before."""
     nodes: dict[str, Node]
     """As committed in the round before."""
-    stages: dict[str, Stage] = field(default_factory=dict)
-    candidates: dict[str, Candidate] = field(default_factory=dict)
-    tallies: dict[str, Tally] = field(default_factory=dict)
-    promoted: set[str] = field(default_factory=set)
-    failures: dict[str, Observation] = field(default_factory=dict)
-    diagnoses: dict[str, Diagnosis] = field(default_factory=dict)
-    judged: dict[str, Judged] = field(default_factory=dict)
-    assigned: dict[str, Assigned] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
-    reactivated: set[str] = field(default_factory=set)
-    created: set[str] = field(default_factory=set)
-    merging: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    stages: dict[str, Stage] = field(default_factory=dict[str, Stage])
+    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    promoted: set[str] = field(default_factory=set[str])
+    failures: dict[str, Observation] = field(default_factory=dict[str, Observation])
+    diagnoses: dict[str, Diagnosis] = field(default_factory=dict[str, Diagnosis])
+    judged: dict[str, Judged] = field(default_factory=dict[str, Judged])
+    assigned: dict[str, Assigned] = field(default_factory=dict[str, Assigned])
+    settled: set[str] = field(default_factory=set[str])
+    reactivated: set[str] = field(default_factory=set[str])
+    created: set[str] = field(default_factory=set[str])
+    merging: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Pairs judged to be one, not yet merged, with their new label."""
     expected: str | None = None
     """What must come next: the reactivation of this cause."""
@@ -166,11 +166,11 @@ class MemoryState:
     reference_failures: int | None = None
     epsilon: Fraction = Fraction(1)
     """ε of the next round, as committed."""
-    causes: dict[str, Cause] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    absorbed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    causes: dict[str, Cause] = field(default_factory=dict[str, Cause])
+    nodes: dict[str, Node] = field(default_factory=dict[str, Node])
+    absorbed: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     """Merged nodes: their survivor, and the label they had."""
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict[str, str])
     """Node pairs that were judged to be two, with a fingerprint of their contents."""
     next_cause: int = 1
     next_node: int = 1

@@ -2,104 +2,46 @@
 loaded."""
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from diagevo.equations.settings import Settings
-from diagevo.memory.events.decode import Fact
+from diagevo.exact import fraction
+from diagevo.memory.events import Event, number_of
+from diagevo.memory.events.decode import UNREADABLE, Fact
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
 from diagevo.memory.state.fold import fold
-from diagevo.memory.state.model import Cause, MemoryState, Node, Round
+from diagevo.memory.state.model import MemoryState, Round
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
-VERSION = 1
+VERSION = 2
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 
-class _Committed(msgspec.Struct, array_like=True):
-    """A MemoryState between rounds."""
-
-    run_id: str
-    sequence: int
-    position: int
-    config: dict | None
-    embedder: tuple[str, int, str] | None
-    configurations: int
-    settings: Settings
-    round: int
-    failures: int
-    reference_round: int | None
-    reference_failures: int | None
-    epsilon: str
-    causes: list[Cause]
-    nodes: list[Node]
-    absorbed: dict[str, tuple[str, str]]
-    refused: dict[str, str]
-    next_cause: int
-    next_node: int
+def _exact(kind: type, value: str) -> Fraction:
+    return fraction(value)
 
 
-def _fraction(kind: type, value: str):
-    return kind(value)
-
-
+# Sorted, so that equal states are equal bytes whoever wrote the configuration.
 _encode = msgspec.json.Encoder(enc_hook=str, order="deterministic").encode
-_decode = msgspec.json.Decoder(_Committed, dec_hook=_fraction).decode
+_decode = msgspec.json.Decoder(MemoryState, dec_hook=_exact).decode
 
 
 def to_bytes(state: MemoryState) -> bytes:
-    """A state between rounds as bytes."""
-    assert state.open is None
-    doc = _Committed(
-        state.run_id,
-        state.sequence,
-        state.position,
-        state.config,
-        state.embedder,
-        state.configurations,
-        state.settings,
-        state.round,
-        state.failures,
-        state.reference_round,
-        state.reference_failures,
-        str(state.epsilon),
-        list(state.causes.values()),
-        list(state.nodes.values()),
-        state.absorbed,
-        state.refused,
-        state.next_cause,
-        state.next_node,
-    )
-    return _encode(doc)
+    """A state as bytes."""
+    return _encode(state)
 
 
 def from_bytes(content: bytes) -> MemoryState:
-    """The state of `to_bytes`. Raises msgspec.MsgspecError, TypeError, ValueError or ArithmeticError where
-    the bytes are no state."""
-    doc = _decode(content)
-    return MemoryState(
-        doc.run_id,
-        doc.sequence,
-        doc.position,
-        doc.config,
-        doc.embedder,
-        doc.configurations,
-        doc.settings,
-        doc.round,
-        doc.failures,
-        doc.reference_round,
-        doc.reference_failures,
-        _fraction(type(doc.settings.k), doc.epsilon),
-        {c.cause_id: c for c in doc.causes},
-        {n.node_id: n for n in doc.nodes},
-        doc.absorbed,
-        doc.refused,
-        doc.next_cause,
-        doc.next_node,
-    )
+    """The state of `to_bytes`. Raises UNREADABLE where the bytes are no state."""
+    state = _decode(content)
+    state.causes = dict(sorted(state.causes.items(), key=lambda item: item[1].number))
+    state.nodes = dict(sorted(state.nodes.items(), key=lambda item: item[1].number))
+    return state
 
 
 def load(
@@ -121,7 +63,7 @@ def load(
     return fold(state, facts if round is None else _until_commit(facts, round))
 
 
-def _until_commit(facts: Iterable[Fact], round: int) -> Iterator[Fact]:
+def _until_commit(facts: Iterable[Fact[Event]], round: int) -> Iterator[Fact[Event]]:
     for fact in facts:
         yield fact
         if fact.type == "RoundCommitted" and fact.round == round:
@@ -142,7 +84,7 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
         return None
     try:
         state = from_bytes(row.state)
-    except (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError):
+    except UNREADABLE:
         return None  # disposable: the events have it all
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
@@ -167,7 +109,7 @@ def write(connection: Connection, state: MemoryState, closed: Round, committed_a
             connection.execute(insert(target), rows)
 
 
-def cause_rows(state: MemoryState) -> list[dict]:
+def cause_rows(state: MemoryState) -> list[dict[str, Any]]:
     return [
         {
             "run_id": state.run_id,
@@ -183,14 +125,14 @@ def cause_rows(state: MemoryState) -> list[dict]:
     ]
 
 
-def node_rows(state: MemoryState) -> list[dict]:
+def node_rows(state: MemoryState) -> list[dict[str, Any]]:
     living = [(n.node_id, n.number, n.label, None) for n in state.nodes.values()]
-    gone = [(n, int(n[1:]), label, survivor) for n, (survivor, label) in state.absorbed.items()]
+    gone = [(n, number_of(n), label, survivor) for n, (survivor, label) in state.absorbed.items()]
     names = ("node_id", "number", "label", "absorbed_by")
     return [{"run_id": state.run_id, **dict(zip(names, row, strict=True))} for row in (*living, *gone)]
 
 
-def history_rows(state: MemoryState) -> list[dict]:
+def history_rows(state: MemoryState) -> list[dict[str, Any]]:
     p = state.next_schedule().probabilities
     return [
         {
@@ -208,7 +150,7 @@ def history_rows(state: MemoryState) -> list[dict]:
     ]
 
 
-def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict:
+def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict[str, Any]:
     active = len(state.active())
     return {
         "run_id": state.run_id,
@@ -235,7 +177,7 @@ def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict:
     }
 
 
-def snapshot_row(state: MemoryState) -> dict:
+def snapshot_row(state: MemoryState) -> dict[str, Any]:
     return {
         "run_id": state.run_id,
         "round": state.round,

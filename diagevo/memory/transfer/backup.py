@@ -7,7 +7,7 @@ it stands.
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -163,7 +163,7 @@ def _runs_of(database: Database) -> tuple[str, ...]:
 def live_runs(database: Database) -> dict[str, str]:
     """Runs whose writer is known to run, or may run on another machine, with its name."""
     found = _holders(database)
-    live = {}
+    live: dict[str, str] = {}
     for run_id, holder in found:
         known = Holder.parse(holder)
         if known.runs() is not False:
@@ -246,7 +246,7 @@ def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> 
 
 
 @contextmanager
-def _alone(database: Database, replace: bool) -> Iterator[None]:
+def _alone(database: Database, replace: bool) -> Generator[None]:
     """Nobody writes to the old file meanwhile, and its journal is inside it."""
     target = database.file
     assert target is not None
@@ -292,7 +292,7 @@ def _restore_postgres(file: Path, database: Database) -> None:
 
 def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str) -> list[Path]:
     """Keep the chain heads that the restored database has; the old file stays beside."""
-    aside = []
+    aside: list[Path] = []
     log = Log(database)
     for run_id in runs:
         folder = root / run_id

@@ -35,6 +35,7 @@ from diagevo.memory.transfer.bundle_files import (
     ROWS,
     Count,
     Form,
+    Writer,
     digest_of_file,
     open_regular,
     writer,
@@ -78,7 +79,8 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
         if folder.exists() and any(folder.iterdir()):
             raise ConfigError(f"{folder} is not empty", hint="name a new folder")
         private_folder(folder)
-        head, files = GENESIS, {}
+        head = GENESIS
+        files: dict[str, Writer] = {}
         with writer(folder, "events", form) as events:
             for recorded in history.events(as_of=as_of):
                 events.add(msgspec.structs.asdict(recorded))

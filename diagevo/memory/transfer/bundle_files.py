@@ -8,20 +8,18 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, Protocol, cast
+from typing import IO, Annotated, Any, Literal, Protocol
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
 from diagevo.errors import StoreError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 Form = Literal["jsonl", "parquet"]
 FORMATS = ("jsonl", "parquet")
@@ -99,7 +97,7 @@ class Writer(Protocol):
 
 
 @contextmanager
-def writer(folder: Path, kind: str, form: Form) -> Iterator[Writer]:
+def writer(folder: Path, kind: str, form: Form) -> Generator[Writer]:
     """Open the file of `kind` for writing."""
     if form == "jsonl":
         with (folder / f"{kind}.jsonl").open("wb") as file:
@@ -132,15 +130,18 @@ class _JsonLines:
         self._file.write(line)
 
 
+def _arrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet part, which have no types."""
+    return import_module("pyarrow"), import_module("pyarrow.parquet")
+
+
 class _Parquet:
     def __init__(self, folder: Path, kind: str) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
+        pyarrow, parquet = _arrow()
         self.name, self.rows = f"{kind}.parquet", 0
         self._schema = _schema(kind)
         self._table = pyarrow.Table
-        self._file = pyarrow.parquet.ParquetWriter(folder / self.name, self._schema, compression="zstd")
+        self._file = parquet.ParquetWriter(folder / self.name, self._schema, compression="zstd")
         self._group: list[dict[str, Any]] = []
         self._bytes = 0
 
@@ -164,10 +165,10 @@ class _Parquet:
         self._file.close()
 
 
-def _schema(kind: str) -> "pyarrow.Schema":
-    import pyarrow
+def _schema(kind: str) -> Any:
+    pyarrow, _ = _arrow()
 
-    def type_of(annotation: Any) -> pyarrow.DataType:
+    def type_of(annotation: Any) -> Any:
         if annotation is bytes:
             return pyarrow.binary()
         return pyarrow.int64() if annotation in (Count, Long) else pyarrow.string()
@@ -201,12 +202,10 @@ def _lines(file: IO[bytes], kind: str) -> Iterator[Row]:
 
 
 def _groups(file: IO[bytes], kind: str, expected: int) -> Iterator[Row]:
-    import pyarrow
-    import pyarrow.parquet
-
+    pyarrow, parquet = _arrow()
     schema, row_type = _schema(kind), ROWS[kind]
     texts = [field.name for field in schema if field.type != pyarrow.int64()]
-    with pyarrow.parquet.ParquetFile(file, pre_buffer=False) as opened:
+    with parquet.ParquetFile(file, pre_buffer=False) as opened:
         about = opened.metadata
         if about.num_rows != expected:
             raise ValueError(f"it has {about.num_rows} rows; the manifest names {expected}")
@@ -219,23 +218,22 @@ def _groups(file: IO[bytes], kind: str, expected: int) -> Iterator[Row]:
                 raise ValueError(f"a row group unpacks to {size:,} bytes; it may have {HEAVIEST:,}")
         # Texts stay what the file has once and names often: unpacked, a few bytes could fill the memory.
         # Read ahead, and by several threads, Arrow would hold the whole file.
-        opened = pyarrow.parquet.ParquetFile(file, metadata=about, read_dictionary=texts, pre_buffer=False)
+        opened = parquet.ParquetFile(file, metadata=about, read_dictionary=texts, pre_buffer=False)
         for batch in opened.iter_batches(batch_size=READ_ROWS, use_threads=False):
             for part in _portions(batch):
-                for row in cast("list[dict[str, Any]]", part.to_pylist()):
+                for row in part.to_pylist():
                     yield msgspec.convert(row, row_type)
 
 
-def _portions(batch: "pyarrow.RecordBatch") -> "Iterator[pyarrow.RecordBatch]":
+def _portions(batch: Any) -> Iterator[Any]:
     """Slices of a batch that stay below the bound once each row has its texts. Raises ValueError for a row
     that is above it by itself."""
-    import pyarrow
-    import pyarrow.compute
-
+    pyarrow, _ = _arrow()
+    compute: Any = import_module("pyarrow.compute")
     sizes = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
         if isinstance(column, pyarrow.DictionaryArray) and len(column.dictionary):
-            lengths = pyarrow.compute.binary_length(column.dictionary).take(column.indices)  # pyright: ignore[reportAttributeAccessIssue]  (made at import)
+            lengths = compute.binary_length(column.dictionary).take(column.indices)
             sizes += lengths.fill_null(0).to_numpy(zero_copy_only=False)
     start = held = 0
     for place, size in enumerate(sizes.tolist()):
@@ -249,7 +247,7 @@ def _portions(batch: "pyarrow.RecordBatch") -> "Iterator[pyarrow.RecordBatch]":
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[BufferedReader]:
+def open_regular(path: Path) -> Generator[BufferedReader]:
     """A file for reading. Raises OSError for a link, a pipe, a device or a folder: nothing waits at a pipe,
     and nothing outside the folder is read."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -3,7 +3,7 @@ small."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from sqlalchemy import Column, Table, select, tuple_
@@ -98,7 +98,7 @@ def embedded(type_: str, payload: dict[str, Any]) -> Keys:
         yield (text_hash(text),)
 
 
-def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Rows:
+def _rows(history: History, table: Table, keys: list[Column[Any]], named: Keys) -> Rows:
     """The rows of `table` that are named, each once."""
     page: list[tuple[str, ...]] = []
     with closing(Seen()) as seen:
@@ -111,7 +111,7 @@ def _rows(history: History, table: Table, keys: list[Column], named: Keys) -> Ro
         yield from _fetched(history, table, keys, page)
 
 
-def _fetched(history: History, table: Table, keys: list[Column], page: list[tuple[str, ...]]) -> Rows:
+def _fetched(history: History, table: Table, keys: list[Column[Any]], page: list[tuple[str, ...]]) -> Rows:
     if not page:
         return
     if len(keys) == 1:
@@ -122,8 +122,13 @@ def _fetched(history: History, table: Table, keys: list[Column], page: list[tupl
         rows = connection.execute(select(table).where(chosen).order_by(*keys)).mappings().all()
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
-        values: dict[str, Any] = {n: bytes(v) if isinstance(v, memoryview) else v for n, v in row.items()}
+        values: dict[str, Any] = {name: _plain(value) for name, value in row.items()}
         if "model" in values:
             values["model"] = values["model"].removesuffix(f"\n{history.run_id}")
         found.setdefault(tuple(values[key.name] for key in keys), values)
     yield from (found[key] for key in sorted(found))
+
+
+def _plain(value: Any) -> Any:
+    """psycopg gives bytes as a memoryview."""
+    return bytes(cast("memoryview[int]", value)) if isinstance(value, memoryview) else value

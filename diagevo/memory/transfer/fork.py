@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, func, insert, select
 
@@ -89,10 +89,11 @@ def _copy_brought(connection: Connection, old: str, new: str) -> None:
 
 
 def _embedder(config: Mapping[str, Any]) -> Any:
-    role = config.get("roles", {}).get("embedder")
+    role: object = config.get("roles", {}).get("embedder")
     if not isinstance(role, Mapping):
         return role
-    return {key: value for key, value in role.items() if key not in ("base_url", "api_key_env")}
+    values = cast("Mapping[str, Any]", role)
+    return {key: value for key, value in values.items() if key not in ("base_url", "api_key_env")}
 
 
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
@@ -101,7 +102,8 @@ def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
     for key in sorted(before.keys() | after.keys()):
         old, new = before.get(key), after.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            changed += changed_keys(old, new, f"{prefix}{key}.")
+            both = cast("Mapping[str, Any]", old), cast("Mapping[str, Any]", new)
+            changed += changed_keys(*both, f"{prefix}{key}.")
         elif old != new:
             changed.append(f"{prefix}{key}")
     return tuple(changed)

@@ -9,6 +9,7 @@ transaction.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, update
@@ -52,7 +53,7 @@ class Transcript:
         self.position = log.last_position()
         self.hash = GENESIS
         self.heads: list[heads.ChainHead] = []
-        self._rows: list[dict] = []
+        self._rows: list[dict[str, Any]] = []
         self._ids: dict[str, str] = {}
         """New ids of the round under way, and of every promotion: later events may name those."""
         self._promotions: dict[str, str] = {}

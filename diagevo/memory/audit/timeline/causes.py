@@ -57,8 +57,8 @@ class Life:
     """The rounds in which a cause changed its state."""
 
     created: int = 0
-    promoted: list[int] = field(default_factory=list)
-    reactivated: list[int] = field(default_factory=list)
+    promoted: list[int] = field(default_factory=list[int])
+    reactivated: list[int] = field(default_factory=list[int])
 
 
 def lives(history: History, as_of: AsOf) -> dict[str, Life]:
@@ -72,7 +72,7 @@ def lives(history: History, as_of: AsOf) -> dict[str, Life]:
                 life.created = recorded.round
             case "CausePromoted":
                 life.promoted.append(recorded.round)
-            case "CauseReactivated":
+            case _:
                 life.reactivated.append(recorded.round)
     return found
 
@@ -88,7 +88,7 @@ class Aimed:
     responses: int = 0
     """Σ of N over the valid ones."""
     tally: Tally | None = None
-    verdicts: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, event: CandidateScored) -> None:
         self.questions += 1

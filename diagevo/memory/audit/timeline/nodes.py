@@ -19,15 +19,19 @@ class Merge:
     judged: NodePairJudged | None
 
 
+Created = tuple[Recorded, NodeCreated]
+Judgement = tuple[Recorded, NodePairJudged]
+
+
 @dataclass(frozen=True, slots=True)
 class Nodes:
     """Every node created up to a point, merged ones included."""
 
-    created: dict[str, tuple[Recorded, NodeCreated]] = field(default_factory=dict)
-    merges: list[Merge] = field(default_factory=list)
-    labels: dict[str, str] = field(default_factory=dict)
+    created: dict[str, Created] = field(default_factory=dict[str, Created])
+    merges: list[Merge] = field(default_factory=list[Merge])
+    labels: dict[str, str] = field(default_factory=dict[str, str])
     """The last label of each."""
-    judged: list[tuple[Recorded, NodePairJudged]] = field(default_factory=list)
+    judged: list[Judgement] = field(default_factory=list[Judgement])
     """Judgements on the node that was asked about."""
 
     def way(self, node_id: str) -> Iterator[Merge]:
@@ -39,7 +43,7 @@ class Nodes:
 
     def moves(self, node_id: str) -> list[Merge]:
         """The merges that took what is under `node_id` elsewhere; the last one's survivor is its home."""
-        moves = []
+        moves: list[Merge] = []
         for merge in self.way(node_id):
             if merge.absorbed == node_id:
                 moves.append(merge)
@@ -65,4 +69,6 @@ def nodes(history: History, as_of: AsOf, *, about: str | None = None) -> Nodes:
                 judged = pending.pop(frozenset((event.survivor, event.absorbed)), None)
                 found.labels[event.survivor] = event.label
                 found.merges.append(Merge(recorded, event.survivor, event.absorbed, event.label, judged))
+            case _:
+                raise AssertionError(recorded.type)  # not asked for
     return found

@@ -100,12 +100,12 @@ class Observed:
     """In force in that round; a fork may change it."""
     following: Configured
     """In force when the next round was opened, or now: what its schedule is made with."""
-    scores: dict[str, Tally] = field(default_factory=dict)
+    scores: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """P_t(e) of each cause aimed at."""
-    failures: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter[str])
     """Δ: failures put down to each cause, the one that created it included."""
-    created: list[str] = field(default_factory=list)
-    votes: Counter[VoteKind] = field(default_factory=Counter)
+    created: list[str] = field(default_factory=list[str])
+    votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     committed: RoundCommitted | None = None
     position: int = 0
 
@@ -144,7 +144,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
                 cause_id = expect(recorded, CauseCreated).cause_id
                 now.created.append(cause_id)
                 now.failures[cause_id] += 1
-            case "RoundCommitted":
+            case _:
                 now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
                 found.append(now)
     if found and now is found[-1]:
