@@ -8,11 +8,12 @@ import time
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer._click.exceptions import NoArgsIsHelpError  # typer gives this one no public name
 
 from diagevo.errors import ConfigError, DiagEvoError, StoppedSafely
 from diagevo.private import private
@@ -43,8 +44,10 @@ INTERRUPTED = 130
 atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
 
 
-class Program(TyperGroup):
+class Program(options.Ordered):
     """The root command with the error boundary around it."""
+
+    order = "init doctor config train join runs memory report eval ablate db schema"
 
     def main(
         self,
@@ -66,6 +69,9 @@ class Program(TyperGroup):
             code = _stopped(arguments, stopped)
         except DiagEvoError as error:
             code = _report(arguments, error.kind, error.message, error.hint, error.exit_code)
+        except NoArgsIsHelpError as asked:
+            print(asked.format_message())
+            code = 0
         except typer.TyperException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context is not None else "diagevo"
@@ -88,7 +94,7 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 def _wants_json(arguments: list[str]) -> bool:
     """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    pairs = pairwise([*arguments, ""])
     return "--json" in arguments or any(
         f"{a}={b}" in ("--format=json", "--display=json") or a in ("--format=json", "--display=json")
         for a, b in pairs
@@ -137,7 +143,7 @@ def _report_bug(arguments: list[str], error: Exception) -> int:
 def _folders_of_run(arguments: list[str]) -> list[Path]:
     """The folder of the run that was named, then that of all runs; the arguments may be what is wrong."""
     given = {"--run": os.environ.get("DIAGEVO_RUN", ""), "--db": os.environ.get("DIAGEVO_DB", "")}
-    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for word, following in pairwise([*arguments, ""]):
         name, equals, value = word.partition("=")
         if name in given:
             given[name] = value if equals else following
@@ -160,13 +166,14 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 _Version = Annotated[
     bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
 ]
 options.accept_common(
     app,
-    {"version_": (_Version, False)},
+    options.COMMON | {"version_": (_Version, False)},
     help="Self-play that practises what the model keeps getting wrong, with a memory you can question.",
 )
 init.register(app)

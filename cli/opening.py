@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from diagevo.config.sources import KeyPath
     from diagevo.memory.audit.history import AsOf, History
 
-app = options.group("memory", "Read the log, rebuild the memory, and ask it why.")
+app = options.group(
+    "memory",
+    "Read the log, rebuild the memory, and ask it why.",
+    "show why replay log schedule diff blame what-if verify heads query"
+    " export import rebuild recheck calibrate",
+)
 
 Round = Annotated[
     int | None, typer.Option("--round", metavar="N", min=1, help="As of the commit of round N.")
@@ -38,7 +43,7 @@ Ref = Annotated[
 OptionalRef = Annotated[
     str | None,
     typer.Argument(
-        metavar="[REF]", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
+        metavar="REF", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
     ),
 ]
 

@@ -1,14 +1,16 @@
 """The options that every command takes, before or after its name, and the decorator that adds them."""
 
+import copy
 import functools
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
+from typer.core import TyperGroup
 
 from diagevo.errors import ConfigError, DiagEvoError
 
@@ -37,6 +39,8 @@ class Call:
     json: bool = False
     format: RowFormat = "table"
     output: Path | None = None
+    written: frozenset[str] = frozenset()
+    """Which of `CONFIGURATION` were typed. Variables of the environment are for whoever reads them."""
     schema: str = field(default="", compare=False)
     """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
 
@@ -109,13 +113,20 @@ _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr;
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
 _Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
 _Format = Annotated[
-    RowFormat, typer.Option("--format", help="How rows are printed; csv puts ' before a formula.")
+    RowFormat | None,
+    typer.Option("--format", help="How rows are printed; csv puts ' before a formula. [default: table]"),
 ]
 _Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a file instead of stdout.")
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to a file; .json, .jsonl, .csv, .parquet and .md give its format.",
+    ),
 ]
 
-_COMMON: dict[str, tuple[Any, Any]] = {
+COMMON: dict[str, tuple[Any, Any]] = {
     "run_": (_Run, None),
     "db_": (_Db, None),
     "config_": (_Config, None),
@@ -126,15 +137,46 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "no_color_": (_NoColor, False),
     "json_": (_Json, False),
 }
-_ROWS: dict[str, tuple[Any, Any]] = {"format_": (_Format, "table"), "output_": (_Output, None)}
+_ROWS: dict[str, tuple[Any, Any]] = {"format_": (_Format, None), "output_": (_Output, None)}
+
+_CONFIGURING = {"config_": "-c", "set_": "--set", "profile_": "--profile"}
+_EVERYWHERE = "--run, --db, -q, -v, --no-color and --json"
+CONFIGURATION = ("-c", "--set", "--profile")
+"""The options of a command that reads a configuration."""
 
 
-def _merge(above: Call, given: dict[str, Any]) -> Call:
+def _hidden(annotation: Any) -> Any:
+    """The same option without its line in the help: the program's own help has it once for all commands."""
+    option = copy.copy(annotation.__metadata__[0])
+    option.hidden = True
+    return Annotated[annotation.__origin__, option]
+
+
+_BELOW = {name: (_hidden(annotation), default) for name, (annotation, default) in COMMON.items()}
+
+
+def _format_of(given: dict[str, Any], json: bool, output: Path | None) -> RowFormat:
+    """What `--format` says, else `--json`, else the end of the file's name, else a table."""
+    if json and given.get("format_") in (None, "table"):
+        return "json"
+    if given.get("format_") is not None:
+        return given["format_"]
+    ending = "" if output is None else output.suffix.removeprefix(".").lower()
+    return next((known for known in get_args(RowFormat) if known == ending), "table")
+
+
+def _merge(above: Call, given: dict[str, Any], context: typer.Context) -> Call:
     """The call as it stands after the options given at one more level; the nearest to the command wins."""
     for name in ("run", "db", "profile"):
         if given[f"{name}_"] == "":
             raise ConfigError(f"--{name} is empty", hint="give it a value, or leave it out")
-    asked = given.get("format_", "table")
+    output = given.get("output_", above.output)
+    json = given["json_"] or above.json
+    format = _format_of(given, json, output)
+    sources = {option: context.get_parameter_source(name) for name, option in _CONFIGURING.items()}
+    typed = {
+        option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"
+    }
     return replace(
         above,
         run=given["run_"] or above.run,
@@ -145,9 +187,10 @@ def _merge(above: Call, given: dict[str, Any]) -> Call:
         quiet=given["quiet_"] or above.quiet,
         verbose=given["verbose_"] or above.verbose,
         color=above.color and not given["no_color_"],
-        json=given["json_"] or above.json or asked == "json",
-        format="json" if (given["json_"] or above.json) and asked == "table" else asked,
-        output=given.get("output_", above.output),
+        json=json or format == "json",
+        format=format,
+        output=output,
+        written=above.written | typed,
     )
 
 
@@ -176,12 +219,14 @@ def command(
     example: str,
     group: str | None = None,
     rows: bool = False,
+    reads: Sequence[str] = (),
     schema: str | None = None,
     data: Callable[[], Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, …)` as a command with the common options.
 
-    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `schema` names the JSON it
+    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `reads` are those of
+    `CONFIGURATION` that mean something to it; the others are refused. `schema` names the JSON it
     prints (default `diagevo.GROUP.NAME/1`) and `data` returns the Python type of its `data`, for `diagevo
     schema`; it is a callable so that nothing heavy is imported for `--help`.
     """
@@ -190,13 +235,16 @@ def command(
     SCHEMAS[path] = (schema, data or (lambda: None))
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        extra = _COMMON | (_ROWS if rows else {})
+        extra = _BELOW | (_ROWS if rows else {})
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
             common = {key: given.pop(key) for key in extra}
-            call = replace(_merge(ctx.obj or Call(), common), schema=schema)
+            call = replace(_merge(ctx.obj or Call(), common, ctx), schema=schema)
+            for option in CONFIGURATION:
+                if option in call.written and option not in reads:
+                    raise ConfigError(f"{path} has no use for {option}", hint=f"see: diagevo {path} --help")
             try:
                 function(call, **given)
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
@@ -209,28 +257,46 @@ def command(
 
         del run.__wrapped__  # or inspect would read the signature of the function inside
         _with_signature(run, [*own, *_parameters(extra)])
-        epilog = "\b\nExample:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
+        common = ", ".join((*reads, _EVERYWHERE))
+        epilog = f"With these options of `diagevo --help`, before or after its name: {common}.\n\n"
+        epilog += "\b\nExample:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
         app.command(name, epilog=epilog)(run)
         return function
 
     return register
 
 
-def group(name: str, help: str) -> typer.Typer:
+class Ordered(TyperGroup):
+    """A group whose help lists its commands in the order of use."""
+
+    order = ""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=self.order.split().index)
+
+
+def group(name: str, help: str, order: str) -> typer.Typer:
     """A group of commands that takes the common options before the command's name."""
-    app = typer.Typer(name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
-    accept_common(app)
+    app = typer.Typer(
+        name=name,
+        cls=type("Group", (Ordered,), {"order": order}),
+        help=help,
+        epilog="All options are those of `diagevo --help`.",
+        no_args_is_help=True,
+        rich_markup_mode=None,
+    )
+    accept_common(app, _BELOW)
     return app
 
 
 def accept_common(
-    app: typer.Typer, more: dict[str, tuple[Any, Any]] | None = None, help: str | None = None
+    app: typer.Typer, options: dict[str, tuple[Any, Any]] = COMMON, help: str | None = None
 ) -> None:
-    """Let `app` take the common options (and `more`) before the name of a command."""
+    """Let `app` take the common options before the name of a command."""
 
     def before(*, ctx: typer.Context, **given: Any) -> None:
-        ctx.obj = _merge(ctx.obj or Call(), given)
+        ctx.obj = _merge(ctx.obj or Call(), given, ctx)
 
     before.__doc__ = help
-    _with_signature(before, _parameters(_COMMON | (more or {})))
+    _with_signature(before, _parameters(options))
     app.callback()(before)

@@ -43,9 +43,9 @@ def commands() -> str:
         "# Commands",
         "What `diagevo COMMAND --help` prints. Data goes to stdout, everything else to stderr.",
     ]
-    for path in _leaves(get_command(program)):
+    for path in [(), *_leaves(get_command(program))]:
         shown = CliRunner().invoke(program, [*path, "--help"], env={"COLUMNS": "100", "TERM": "dumb"})
-        parts.append(f"## diagevo {' '.join(path)}\n\n```text\n{shown.stdout.strip()}\n```")
+        parts.append(f"## {' '.join(('diagevo', *path))}\n\n```text\n{shown.stdout.strip()}\n```")
     return "\n\n".join(parts)
 
 
@@ -54,8 +54,8 @@ def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
     if inner is None:
         yield path
         return
-    for name, sub in inner.items():
-        yield from _leaves(sub, (*path, name))
+    for name in command.list_commands(None):
+        yield from _leaves(inner[name], (*path, name))
 
 
 def configuration() -> str:

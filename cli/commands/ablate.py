@@ -13,7 +13,9 @@ from ..options import Call
 from ..render import console as render
 from ..render.console import Column
 
-app = options.group("ablate", "Plan the paper's ablations, play them, and see where they stand.")
+app = options.group(
+    "ablate", "Plan the paper's ablations, play them, and see where they stand.", "plan run status"
+)
 
 RUNS = (
     Column("index", align="right"),
@@ -66,6 +68,7 @@ Name = Annotated[
 @options.command(
     app,
     "plan",
+    reads=options.CONFIGURATION,
     group="ablate",
     rows=True,
     data=_planned_lines,

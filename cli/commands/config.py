@@ -15,7 +15,9 @@ from ..render import console as render
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
 
-app = options.group("config", "The resolved configuration, and where each value came from.")
+app = options.group(
+    "config", "The resolved configuration, and where each value came from.", "show validate diff schema"
+)
 
 SETTINGS = (render.Column("key"), render.Column("value"), render.Column("source"))
 DEVIATIONS = (
@@ -49,6 +51,7 @@ class Shown:
 @options.command(
     app,
     "show",
+    reads=options.CONFIGURATION,
     group="config",
     rows=True,
     data=lambda: list[Shown],
@@ -101,6 +104,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
 @options.command(
     app,
     "validate",
+    reads=options.CONFIGURATION,
     group="config",
     example="""diagevo config validate
     diagevo config validate -c mine.yaml --set filter.tau=2""",
@@ -128,6 +132,7 @@ def schema(call: Call) -> None:
 @options.command(
     app,
     "diff",
+    reads=options.CONFIGURATION,
     group="config",
     rows=True,
     example="""diagevo config diff embedded qwen3-8b

@@ -15,7 +15,9 @@ from ..render import console as render
 if TYPE_CHECKING:
     from diagevo.memory.log.database import Database
 
-app = options.group("db", "Revisions of the database, its checks, its backups.")
+app = options.group(
+    "db", "Revisions of the database, its checks, its backups.", "current upgrade check backup restore"
+)
 
 FINDINGS = (render.Column("check"), render.Column("ok", "well"), render.Column("detail", "found"))
 

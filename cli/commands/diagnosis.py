@@ -58,6 +58,7 @@ def _rechecks() -> Any:
 @options.command(
     app,
     "calibrate",
+    reads=options.CONFIGURATION,
     group="memory",
     rows=True,
     data=_calibrations,
@@ -88,6 +89,7 @@ def calibrate(call: Call) -> None:
 @options.command(
     app,
     "recheck",
+    reads=options.CONFIGURATION,
     group="memory",
     rows=True,
     data=_rechecks,

@@ -64,6 +64,7 @@ def register(app: typer.Typer) -> None:
     options.command(
         app,
         "doctor",
+        reads=options.CONFIGURATION,
         rows=True,
         data=lambda: list[Finding],
         example="""diagevo doctor

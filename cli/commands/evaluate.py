@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
     from diagevo.memory.log.database import Database
 
-app = options.group("eval", "Measure models on the benchmarks and compare what was measured.")
+app = options.group(
+    "eval",
+    "Measure models on the benchmarks and compare what was measured.",
+    "list run show compare selfplay oracle",
+)
 
 BENCHMARKS = (
     Column("name"),

@@ -64,6 +64,7 @@ Swapped = Annotated[
 @options.command(
     app,
     "run",
+    reads=["-c", "--set"],
     group="eval",
     rows=True,
     data=evaluation_lines,

@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
     options.command(
         app,
         "init",
+        reads=["--profile"],
         example="""diagevo init
         diagevo init study --template qwen3-8b""",
     )(init)

@@ -375,7 +375,7 @@ def verify(
     group="memory",
     rows=True,
     example="""diagevo memory heads
-    diagevo memory heads --format jsonl >> kept-elsewhere.jsonl""",
+    diagevo memory heads -o kept-elsewhere.jsonl""",
 )
 def heads(call: Call) -> None:
     """The chain's head after each commit, to be kept where nobody who can write the database can write.

@@ -2,7 +2,7 @@
 anew."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -75,25 +75,24 @@ def _plain(value: Any) -> Any:
     "export",
     group="memory",
     example="""diagevo memory export bundle
-    diagevo memory export bundle --form parquet --round 3""",
+    diagevo memory export bundle --format parquet --round 3""",
 )
 def export(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     *,
-    form: Annotated[str, typer.Option("--form", help="jsonl or parquet.")] = "jsonl",
+    form: Annotated[
+        Literal["jsonl", "parquet"], typer.Option("--format", help="How its tables are written.")
+    ] = "jsonl",
     round: Round = None,
     at: At = None,
 ) -> None:
     """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
     from diagevo.memory.transfer.bundle import export_bundle
-    from diagevo.memory.transfer.bundle_files import FORMATS
 
-    if form not in FORMATS:
-        raise ConfigError(f"a bundle is not written as {form}", hint=f"one of: {', '.join(FORMATS)}")
     with opened(call) as history:
         as_of = history.as_of(round, at)
-        manifest = export_bundle(history, as_of, folder, "jsonl" if form == "jsonl" else "parquet")
+        manifest = export_bundle(history, as_of, folder, form)
     text = f"{folder}: {manifest.events} events of {manifest.run_id} up to #{as_of.position}\n"
     text += "".join(f"  {name}: {described['rows']} rows\n" for name, described in manifest.files.items())
     text += f"  chain head {manifest.head}\n"
@@ -105,14 +104,16 @@ def export(
     "import",
     group="memory",
     example="""diagevo memory import bundle
-    diagevo memory import bundle --as copy
+    diagevo memory import bundle --name copy
     diagevo memory import bundle --check""",
 )
 def import_(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A bundle.")],
     *,
-    name: Annotated[str | None, typer.Option("--as", metavar="RUN", help="Another name for the run.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> None:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
@@ -153,6 +154,7 @@ def _rebuilding() -> Any:
 @options.command(
     app,
     "rebuild",
+    reads=options.CONFIGURATION,
     group="memory",
     data=_rebuilding,
     example="""diagevo memory rebuild

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
 
 app = options.group(
-    "oracle", "Reference answers for self-play questions: drawn, proposed, checked by a human."
+    "oracle",
+    "Reference answers for self-play questions: drawn, proposed, checked by a human.",
+    "sample propose export import",
 )
 
 ACCURACY = (
@@ -205,6 +207,7 @@ def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")
     evaluate.app,
     "selfplay",
     group="eval",
+    reads=["-c", "--set"],
     rows=True,
     data=evaluate.evaluation_lines,
     example="""diagevo eval selfplay --solver start --run a

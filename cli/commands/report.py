@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from diagevo.report.material import Material
     from diagevo.report.tables import Outcome, Table, TableName
 
-app = options.group("report", "The figures of a run, alone or as one offline page.")
+app = options.group("report", "The figures of a run, alone or as one offline page.", "list build fig table")
 
 FIGURES = (
     Column("name"),
@@ -252,21 +252,31 @@ def fig(
         render.rows(call, FILES, [_file(name, file) for file in written], run=history.run_id)
 
 
+_BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "latex"}
+
+
 @options.command(
     app,
     "table",
     group="report",
     data=_tabled,
     example="""diagevo report table ablation --plan small
-    diagevo report table main --runs a,b,c --as latex --to main.tex""",
+    diagevo report table main --runs a,b,c -o main.tex""",
 )
 def table(
     call: Call,
     name: Annotated[TableOf, typer.Argument(metavar="NAME", help="main, ablation, fixed, k or tau.")],
     plan: PlanName = None,
     runs: Annotated[str | None, typer.Option("--runs", help="Runs with commas between them.")] = None,
-    how: Annotated[Literal["md", "csv", "latex"], typer.Option("--as", help="md, csv or latex.")] = "md",
-    output: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write to a file.")] = None,
+    how: Annotated[
+        Literal["md", "csv", "latex"] | None, typer.Option("--format", help="[default: md]")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to a file; .md, .csv and .tex give its format."
+        ),
+    ] = None,
 ) -> None:
     """A table of the paper from recorded runs: mean ± standard deviation over runs."""
     from diagevo.evaluation.ablation import load_plan
@@ -277,7 +287,8 @@ def table(
     names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
     found, world = _outcomes(call, names or [call.run or ""], planned)
     content = tables.table(name, found, world)
-    text = FORMATS[how](content)
+    ending = "" if output is None else output.suffix
+    text = FORMATS[how or _BY_ENDING.get(ending, "md")](content)
     if output is not None:
         with render.writing(output):
             output.write_text(text, encoding="utf-8")

@@ -15,7 +15,11 @@ from ..render.console import Column
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunLine, RunStory
 
-app = options.group("runs", "Which runs there are, how they compare, and new ones from a committed round.")
+app = options.group(
+    "runs",
+    "Which runs there are, how they compare, and new ones from a committed round.",
+    "list show diff fork",
+)
 
 RUNS = (
     Column("run_id", "run"),
@@ -210,6 +214,7 @@ def _point(text: str) -> tuple[str, int | None]:
 @options.command(
     app,
     "fork",
+    reads=["-c", "--set"],
     group="runs",
     example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
     diagevo runs fork a --round 3 --name b""",

@@ -42,6 +42,7 @@ def register(app: typer.Typer) -> None:
     options.command(
         app,
         "train",
+        reads=options.CONFIGURATION,
         example="""diagevo train --rounds 3
         diagevo train --profile qwen3-8b --run first --plan
         diagevo train --run first --resume --display plain""",

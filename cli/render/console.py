@@ -76,6 +76,8 @@ def plain(value: Any) -> Any:
             return value.isoformat()
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        case _ if hasattr(value, "__struct_fields__"):  # msgspec's
+            return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
         case _ if hasattr(value, "model_dump"):
             return plain(value.model_dump())
         case Iterable():
@@ -99,6 +101,8 @@ def document(
     call: Call, data: Any, text: str, *, run: str | None = None, as_of: tuple[int, int] | None = None
 ) -> None:
     """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
+    if call.format not in ("table", "json"):
+        raise ConfigError(f"this is a text and no rows: it has no {call.format}", hint="as JSON: --json")
     if call.json:
         _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
     else:

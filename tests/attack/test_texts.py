@@ -232,7 +232,7 @@ def test_the_report_draws_and_its_page_runs_nothing(hostile_sqlite: Store, tmp_p
 
 @pytest.mark.parametrize("how", ["parquet", "jsonl"])
 def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path, how: str) -> None:
-    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--form", how)
+    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--format", how)
     there = Store(f"sqlite:///{tmp_path / 'other' / 'diagevo.db'}", tmp_path / "other")
     (tmp_path / "other").mkdir()
     ask(there, "memory", "import", tmp_path / "bundle")

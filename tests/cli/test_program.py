@@ -55,8 +55,7 @@ def test_every_command_has_an_example_that_its_own_options_accept(path: str) -> 
 def test_every_command_says_what_it_does_and_takes_the_common_options(path: str) -> None:
     shown = invoke(*path.split(), "--help").stdout
     assert dict(COMMANDS)[tuple(path.split())].help
-    for option in ("--run", "--db", "--config", "--set", "--profile", "--quiet", "--verbose", "--json"):
-        assert option in shown
+    assert "options of `diagevo --help`" in " ".join(shown.split())
 
 
 def test_a_common_option_means_the_same_before_and_after_the_commands_name() -> None:

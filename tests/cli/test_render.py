@@ -106,3 +106,13 @@ def test_without_colours_a_terminal_gets_no_colour_codes() -> None:
     shown = _on_a_terminal("--no-color", "list")
     assert "─" in shown
     assert "\x1b[3" not in shown
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl", "csv", "md"])
+def test_a_format_follows_from_the_files_name(tmp_path: Path, ending: str) -> None:
+    file, asked = tmp_path / f"rows.{ending}", tmp_path / "asked"
+    CliRunner().invoke(app, ["list", "-o", str(file)])
+    CliRunner().invoke(app, ["list", "--format", ending, "-o", str(asked)])
+    assert file.read_bytes() == asked.read_bytes() != b""
+    CliRunner().invoke(app, ["list", "--format", "table", "-o", str(file)])
+    assert file.read_text().startswith("id ")

@@ -119,10 +119,10 @@ def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_p
         "builtin:arithmetic (Diag. rules:arithmetic)",
     ]
     assert ask("report", "table", "main").stdout.startswith("**Reasoning accuracy (%).** One run")
-    lines = list(csv.DictReader(io.StringIO(ask("report", "table", "main", "--as", "csv").stdout)))
+    lines = list(csv.DictReader(io.StringIO(ask("report", "table", "main", "--format", "csv").stdout)))
     assert {line["runs"] for line in lines} == {"1"}
     file = tmp_path / "main.tex"
-    assert ask("report", "table", "main", "--as", "latex", "--to", file).exit_code == 0
+    assert ask("report", "table", "main", "--format", "latex", "-o", file).exit_code == 0
     assert r"\begin{tabular}{lcc}" in file.read_text(encoding="utf-8")
 
 
@@ -140,7 +140,7 @@ def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_p
         (["table", "main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
         (["table", "ablation"], 3, "which plan?"),
         (["table", "nothing"], 2, "'nothing' is not one of"),
-        (["table", "main", "--as", "html"], 2, "'html' is not one of"),
+        (["table", "main", "--format", "html"], 2, "'html' is not one of"),
     ],
 )
 def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: str) -> None:

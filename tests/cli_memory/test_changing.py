@@ -73,12 +73,12 @@ def test_a_diff_of_one_run_with_itself_names_the_points(ask: Ask) -> None:
 
 
 def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:
-    out = change("memory", "export", tmp_path / "bundle", "--form", "parquet")
+    out = change("memory", "export", tmp_path / "bundle", "--format", "parquet")
     assert "events.parquet: 139 rows" in out.stdout
     assert change("memory", "import", tmp_path / "bundle", "--check").exit_code == 0
     taken = change("memory", "import", tmp_path / "bundle")
     assert (taken.exit_code, "exists already" in taken.stderr) == (5, True)
-    assert change("memory", "import", tmp_path / "bundle", "--as", "copy").exit_code == 0
+    assert change("memory", "import", tmp_path / "bundle", "--name", "copy").exit_code == 0
     assert change("memory", "verify", "--run", "copy", "--deep").exit_code == 0
     new = change("memory", "import", tmp_path / "bundle", "--db", tmp_path / "new.db")
     assert new.exit_code == 0

@@ -44,7 +44,7 @@ def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: 
     "command",
     [
         ("runs", "fork", "played", "--round", "2", "--name", "latest"),
-        ("memory", "import", "bundle", "--as", "latest"),
+        ("memory", "import", "bundle", "--name", "latest"),
         ("train", "--run", "latest", "--display", "none", "--until", "1:challenger"),
     ],
     ids=lambda command: command[0],
@@ -76,7 +76,7 @@ def test_an_empty_name_is_not_taken_for_none(change: Ask, command: tuple[str, ..
 
 def test_a_bundle_is_not_taken_under_an_empty_name(ask: Ask, tmp_path: Path) -> None:
     assert ask("memory", "export", tmp_path / "bundle").exit_code == 0
-    done = invoke("memory", "import", tmp_path / "bundle", "--as", "", "--db", tmp_path / "new.db")
+    done = invoke("memory", "import", tmp_path / "bundle", "--name", "", "--db", tmp_path / "new.db")
     assert done.exit_code == 2
     assert "'' cannot name a run" in done.stderr
     assert json.loads(invoke("runs", "list", "--db", tmp_path / "new.db", "--json").stdout)["data"] == []

@@ -170,7 +170,7 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
         (["memory", "query", "DELETE FROM cause"], 2, "the database refuses it"),
         (["memory", "what-if"], 2, "nothing is changed"),
         (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
-        (["memory", "what-if", "--tau", "often"], 2, "tau is 'often'"),
+        (["memory", "what-if", "--tau", "often"], 2, "tau is often: it must be at least 1"),
         (["runs", "diff", "played", "other"], 3, "there is no run other"),
         (["memory", "show", "--db", "nowhere.db"], 5, "there is no database"),
     ],

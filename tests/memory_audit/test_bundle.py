@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow
 import pytest
 
-from diagevo.errors import ConfigError, ConflictError, StoreError
+from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.database import Database
@@ -125,7 +125,7 @@ def test_a_bundle_without_its_end_is_refused(my_history: History, store: Store, 
 
 def test_an_existing_run_is_never_imported_over(my_history: History, tmp_path: Path) -> None:
     export_bundle(my_history, my_history.end, tmp_path / "out")
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConfigError, match="exists already"):
         import_bundle(tmp_path / "out", my_history.database)
     assert my_history.log.last_position() == my_history.end.position
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, update
 
-from diagevo.errors import ConflictError, InconsistentError
+from diagevo.errors import ConfigError, ConflictError, InconsistentError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, light
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
@@ -44,10 +44,10 @@ class Transcript:
     """Writes a new run within a transaction that the caller holds (`Database.write`)."""
 
     def __init__(self, connection: Connection, log: Log, run_id: str) -> None:
-        """Raises ConflictError where the run exists."""
+        """Raises ConfigError where the run exists."""
         log.lock(connection)
         if log.head(run_id, connection).sequence:
-            raise ConflictError(f"run {run_id} exists already", hint="give the new run another name")
+            raise ConfigError(f"run {run_id} exists already", hint="give the new run another name")
         self.connection, self.log, self.run_id = connection, log, run_id
         self.state = MemoryState(run_id)
         self.position = log.last_position()

@@ -1,0 +1,107 @@
+"""What a newcomer sees: every group and command, bare, asked for help, misused."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from tests.cli.program import invoke, leaves, load, run
+
+PROGRAM: Any = get_command(load())
+COMMANDS = [" ".join(path) for path, _ in leaves(PROGRAM)]
+CONFIGURING = {"-c": "none.yaml", "--set": "a.b=c", "--profile": "nope"}
+Ask = Callable[..., tuple[int, str, str]]
+
+
+def _groups(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
+    if (inner := getattr(command, "commands", None)) is not None:
+        yield " ".join(path)
+        for name, sub in inner.items():
+            yield from _groups(sub, (*path, name))
+
+
+GROUPS = list(_groups(PROGRAM))
+
+
+@pytest.fixture
+def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Run the program, which is put together once: exit code, stdout, stderr."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            PROGRAM.main(list(words), "diagevo")
+        out, err = capsys.readouterr()
+        return int(left.value.code or 0), out, err
+
+    return run
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_alone_prints_its_help_and_no_error(ask: Ask, group: str) -> None:
+    code, out, err = ask(*group.split())
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Usage: {' '.join(('diagevo', *group.split()))} [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("words", ["", "-h", "memory", "memory -h", "memory show -h"])
+def test_the_first_minutes_end_well_in_a_process_of_their_own(tmp_path: Path, words: str) -> None:
+    done = run(*words.split(), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: diagevo")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("path", [*GROUPS, *COMMANDS])
+def test_h_is_help(ask: Ask, path: str) -> None:
+    long = ask(*path.split(), "--help")
+    assert long == ask(*path.split(), "-h")
+    assert (long[0], long[2], "Usage: diagevo" in long[1]) == (0, "", True)
+
+
+@pytest.mark.parametrize("path", [*GROUPS, *COMMANDS])
+def test_an_option_that_does_not_exist_is_named_with_the_help_that_lists_them(ask: Ask, path: str) -> None:
+    code, out, err = ask(*path.split(), "--nonsense")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: No such option: --nonsense")
+    assert f"hint: see: {' '.join(('diagevo', *path.split()))} --help" in err
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_a_command_refuses_what_it_has_no_use_for_and_its_help_names_the_others(ask: Ask, path: str) -> None:
+    """The common options have a line each in the program's help, and their names in a command's."""
+    command = dict(leaves(PROGRAM))[tuple(path.split())]
+    _, shown, _ = ask(*path.split(), "--help")
+    _, _, named = " ".join(shown.split()).partition(
+        "With these options of `diagevo --help`, before or after its name: "
+    )
+    named = named.partition("Example:")[0]
+    assert "--run, --db, -q, -v, --no-color and --json." in named
+    needed = ["main" for p in command.params if p.param_type_name == "argument" and p.required]
+    for option, value in CONFIGURING.items():
+        assert not [
+            line for line in shown.splitlines() if line.strip().startswith((f"{option} ", f"{option},"))
+        ]
+        if option in named:
+            continue
+        for words in ([option, value, *path.split(), *needed], [*path.split(), *needed, option, value]):
+            code, out, err = ask(*words)
+            if "Missing option" not in err:
+                assert (code, out) == (2, ""), words
+                assert err.startswith(f"error: {path} has no use for {option}\n"), words
+
+
+def test_a_variable_of_the_environment_is_for_the_commands_that_read_it(tmp_path: Path) -> None:
+    done = invoke("memory", "show", "--db", tmp_path / "no.db", env={"DIAGEVO_PROFILE": "nope"})
+    assert (done.exit_code, "there is no database" in done.stderr) == (5, True)
+
+
+def test_help_lists_commands_in_the_order_of_use(ask: Ask) -> None:
+    def listed(*group: str) -> list[str]:
+        lines = ask(*group, "--help")[1].partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+        return [line.split()[0] for line in lines if line[2:3].strip()]
+
+    assert listed()[:7] == ["init", "doctor", "config", "train", "join", "runs", "memory"]
+    assert listed("memory")[:5] == ["show", "why", "replay", "log", "schedule"]
+    assert listed("memory")[-1] == "calibrate"
