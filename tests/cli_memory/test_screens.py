@@ -168,6 +168,7 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
         (["memory", "diff", "1..-1"], 2, "1 is a round, -1 is none\nhint: write 2..4, a..b or a@3..b@3"),
         (["memory", "diff", "played..2"], 2, "2 is a round, played is none"),
         (["memory", "query", "DELETE FROM cause"], 2, "the database refuses it"),
+        (["memory", "show", "--tree", "--format", "csv"], 2, "this is a text and no rows: it has no csv"),
         (["memory", "what-if"], 2, "nothing is changed"),
         (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
         (["memory", "what-if", "--tau", "often"], 2, "tau is often: it must be at least 1"),
