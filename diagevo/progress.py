@@ -43,6 +43,8 @@ class RoundSummary:
     """Causes reactivated in this round."""
     label_truth: float | None = None
     """Share of the kept labels that are true, in worlds that can tell."""
+    without_box: float | None = None
+    """Share of the votes' responses that gave no answer; None where no question was asked."""
     mean_at_k: float | None = None
     """Mean accuracy of the samples at T = 1 on the validation set, where there is one."""
     greedy: float | None = None

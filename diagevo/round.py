@@ -121,8 +121,11 @@ class Round:
         """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
 
         def vote() -> Outcome:
-            scored = [self._scored(answered) for answered in self.solver.answer(written, self.number)]
-            summary = dict(Counter(candidate.verdict for candidate in scored))
+            answered = self.solver.answer(written, self.number)
+            scored = [self._scored(each) for each in answered]
+            summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
+            if undecided := self.kit.checker.undecided(a.votes for a in answered if a.votes is not None):
+                summary["undecided comparisons"] = undecided
             return Outcome(record=lambda: self.memory.score(scored), summary=summary)
 
         self.stages.play("votes", vote, total=len(written))

@@ -21,6 +21,7 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
+from diagevo.memory.audit.runs import share_without_box
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -283,13 +284,15 @@ class Run:
         number = self.memory.state.round
         verdicts: Counter[str] = Counter()
         true = judged = 0
+        scored: list[events.CandidateScored] = []
         promoted: list[str] = []
         reactivated: list[str] = []
         kinds = ["CandidateScored", "CausePromoted", "CauseReactivated"]
         for recorded in self.memory.log.read(self.memory.run_id, types=kinds, rounds=(number, number)):
             match recorded.event:
-                case events.CandidateScored(verdict=verdict, label_true=label_true):
+                case events.CandidateScored(verdict=verdict, label_true=label_true) as event:
                     verdicts[verdict] += 1
+                    scored.append(event)
                     if verdict == "kept" and label_true is not None:
                         judged += 1
                         true += label_true
@@ -310,6 +313,7 @@ class Run:
             promoted=tuple(promoted),
             reactivated=tuple(reactivated),
             label_truth=true / judged if judged else None,
+            without_box=share_without_box(scored),
             mean_at_k=metrics.get("mean_at_k"),
             greedy=metrics.get("greedy"),
             stage_seconds=dict(seconds),

@@ -45,6 +45,7 @@ ROUNDS = (
     Column("nodes", align="right"),
     Column("candidates", align="right"),
     Column("kept", align="right"),
+    Column("without_box", "no box", "right"),
     Column("observed", "failures", "right"),
     Column("promoted", align="right"),
     Column("reactivated", align="right"),

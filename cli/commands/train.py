@@ -26,6 +26,7 @@ ROUNDS = (
     render.Column("round", align="right"),
     render.Column("kept", align="right"),
     render.Column("label_truth", "labels true", "right"),
+    render.Column("without_box", "no box", "right"),
     render.Column("mean_at_k", "mean@k", "right"),
     render.Column("greedy", align="right"),
     render.Column("failures", "F", "right"),

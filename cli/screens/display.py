@@ -107,6 +107,8 @@ def round_line(done: RoundSummary) -> str:
     parts = [f"kept {kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
     if done.label_truth is not None:
         parts.append(f"labels true {done.label_truth:.3f}")
+    if done.without_box:
+        parts.append(f"without a box {done.without_box:.3f}")
     if done.mean_at_k is not None:
         parts.append(f"mean@k {done.mean_at_k:.3f}")
     if done.greedy is not None:

@@ -32,6 +32,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from types import TracebackType
 from typing import TypeVar
 
@@ -99,6 +100,14 @@ class AnswerChecker:
     def refused(self) -> int:
         """Pairs called "not equal" because they are too large for a computer-algebra system."""
         return len(self._unsettled[None])
+
+    def undecided(self, votes: Iterable[Votes]) -> int:
+        """Pairs of groups that stand apart only because their comparison came to no verdict: it ran out of
+        time or memory, or was too large to begin with."""
+        with self._lock:
+            unsettled = set().union(*self._unsettled.values())
+        pairs = (pair for each in votes for pair in combinations(sorted(head for head, _ in each.votes), 2))
+        return sum((brief(a), brief(b)) in unsettled for a, b in pairs) if unsettled else 0
 
     def close(self) -> None:
         """End the worker processes. The cache stays, and a later comparison starts them again."""

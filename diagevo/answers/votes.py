@@ -57,11 +57,6 @@ class Votes:
         return Fraction(self.second, self.responses)
 
     @property
-    def no_box(self) -> int:
-        """Responses without an answer."""
-        return sum(member is None for member in self.members)
-
-    @property
     def agreeing(self) -> tuple[int, ...]:
         """Indices of the responses that agree with the label, in sample order; empty without a label."""
         winner = self.winner

@@ -13,6 +13,7 @@ from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.history import History
+from diagevo.memory.audit.runs import share_without_box
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.log.artifacts import ARTIFACT
@@ -36,6 +37,8 @@ class RoundFacts:
     active: int
     mastered: int
     nodes: int
+    without_box: float | None
+    """Share of the votes' responses that gave no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +215,7 @@ def gather(history: History) -> Material:
                 opened[number],
                 event,
                 epsilon_after(history, number, event.failures, event.reference_failures),
+                share_without_box(one for of, one in scored if of == number),
             )
             for number, event in sorted(committed.items())
         ),
@@ -231,7 +235,11 @@ def gather(history: History) -> Material:
 
 
 def _facts(
-    number: int, opened: events.RoundOpened, committed: events.RoundCommitted, following: Fraction
+    number: int,
+    opened: events.RoundOpened,
+    committed: events.RoundCommitted,
+    following: Fraction,
+    without_box: float | None,
 ) -> RoundFacts:
     return RoundFacts(
         number,
@@ -242,6 +250,7 @@ def _facts(
         committed.active,
         committed.mastered,
         committed.nodes,
+        without_box,
     )
 
 

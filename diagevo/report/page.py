@@ -175,6 +175,7 @@ def _rounds(material: Material) -> list[dict[str, Any]]:
             "Mastered": facts.mastered,
             "nodes": facts.nodes,
             "candidates": sum(c.round == facts.round for c in material.candidates),
+            "without a box": facts.without_box,
             "kept": sum(c.round == facts.round and c.verdict == "kept" for c in material.candidates),
         }
         for facts in material.rounds

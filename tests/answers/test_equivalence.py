@@ -208,7 +208,7 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
         votes = fresh.group([hostile])
         assert len(votes[0].votes) == 12
         assert len(asked) == QUESTION == 6
-        assert fresh.timeouts == 66
+        assert fresh.timeouts == fresh.undecided(votes) == 66
         assert fresh.group([hostile]) == votes
         assert len(asked) == 6  # known pairs count as before
         fresh.group([hostile[3:5]])
@@ -230,6 +230,17 @@ def test_long_texts_are_remembered_by_digest_and_few_of_them(monkeypatch):
         assert fresh.agree_many([(text, "y" * 300) for text in long]) == [False] * 200
         assert max(len(text) for pair in fresh._verdicts for text in pair) == 64
     assert (reading.stated.long.cache_info().currsize, reading.stated.brief.cache_info().currsize) == (128, 0)
+
+
+def test_groups_apart_for_want_of_a_verdict_are_counted_by_question(monkeypatch):
+    monkeypatch.setattr(equivalence, "expressions", lambda a, b: None)  # too large, all of them
+    with AnswerChecker(workers=1) as fresh:
+        first, second, third = fresh.group(
+            [["\\mathbb{Q}", "\\mathbb{R}", None], ["\\mathbb{R}", "\\mathbb{Q}"], ["5", "6"]]
+        )
+        assert fresh.undecided([first, second, third]) == 2  # the same pair, in two questions
+        assert fresh.undecided([second]) == 1
+        assert fresh.undecided([third]) == 0  # 5 and 6 differ, and that is a verdict
 
 
 def test_a_worker_that_is_killed_from_outside_is_replaced():

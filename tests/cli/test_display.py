@@ -35,6 +35,7 @@ SUMMARY = RoundSummary(
     promoted=("c1", "c2"),
     reactivated=("c3",),
     label_truth=0.727,
+    without_box=0.021,
     mean_at_k=0.5,
     greedy=0.875,
     stage_seconds={"solver": 18.1},
@@ -55,8 +56,9 @@ def tell(display) -> None:
 
 def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> None:
     assert round_line(SUMMARY) == (
-        "kept 22/48 (dropped: 6 invalid, 16 too_easy, 4 contested) · labels true 0.727 · mean@k 0.500 · "
-        "greedy 0.875 · F 11 · z 11/23 = 0.478 · next ε 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
+        "kept 22/48 (dropped: 6 invalid, 16 too_easy, 4 contested) · labels true 0.727 · "
+        "without a box 0.021 · mean@k 0.500 · greedy 0.875 · F 11 · z 11/23 = 0.478 · "
+        "next ε 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
         "promoted 2 · reactivated c3"
     )
 

@@ -297,6 +297,8 @@ def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
         (2, 2, 1, 4),
         (1, 1, 0, 2),
     ]
+    # 3, 10, 11 and 17 of the 48 responses to the four valid questions have no vote
+    assert [r.without_box for r in story.rounds] == [3 / 48, 10 / 48, 11 / 48, 17 / 48]
 
 
 def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(

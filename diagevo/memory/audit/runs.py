@@ -1,6 +1,7 @@
 """The runs of a database, each in one line."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,7 +10,7 @@ from sqlalchemy import select
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.timeline.rounds import epsilon_after
-from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.events import CandidateScored, Origin, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.lease import writer
 from diagevo.memory.log.log import RUN, Log
@@ -123,6 +124,8 @@ class RoundLine:
     reactivated: int
     created: int
     committed_at: str
+    without_box: float | None
+    """Share of the votes' responses that gave no answer; None where no question was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,9 @@ def round_lines(history: History) -> Iterator[RoundLine]:
     query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
     with history.database.read() as connection:
         rows = connection.execute(query).all()
+    scored: dict[int, list[CandidateScored]] = defaultdict(list)
+    for recorded in history.events(CandidateScored):
+        scored[recorded.round].append(expect(recorded, CandidateScored))
     for r in rows:
         yield RoundLine(
             r.round,
@@ -168,4 +174,14 @@ def round_lines(history: History) -> Iterator[RoundLine]:
             r.reactivated,
             r.created,
             r.committed_at,
+            share_without_box(scored[r.round]),
         )
+
+
+def share_without_box(scored: Iterable[CandidateScored]) -> float | None:
+    """The share of the responses to valid questions that state no answer: they are in N, and vote for
+    none."""
+    asked = [event for event in scored if event.verdict != "invalid"]
+    responses = sum(event.responses for event in asked)
+    answered = sum(votes for event in asked for _, votes in event.votes)
+    return (responses - answered) / responses if responses else None
