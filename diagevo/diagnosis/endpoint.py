@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, StoppedSafely
 from diagevo.redaction import key_from, masked
@@ -272,8 +271,6 @@ def retry_after(headers: Any) -> float | None:
 
 
 def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI":
-    import openai
-
     from diagevo.sampling.bounded import async_client
 
     key = key_from(key_env)
@@ -282,15 +279,7 @@ def _client(base_url: str | None, key_env: str, timeout: float) -> "AsyncOpenAI"
             f"the environment variable {key_env} holds no key for api.openai.com",
             hint=f"export {key_env}=…, or set base_url of the role to a service of your own",
         )
-    local = base_url is not None and urlsplit(base_url).hostname in ("127.0.0.1", "localhost", "::1")
-    return openai.AsyncOpenAI(
-        base_url=base_url,
-        api_key=key or "none",
-        timeout=timeout,
-        max_retries=0,
-        # A proxy of the environment cannot reach this machine's loopback.
-        http_client=async_client(timeout, trust_env=not local),
-    )
+    return async_client(base_url, key, timeout, retries=0)
 
 
 def _said(error: "APIStatusError") -> str:

@@ -1,11 +1,15 @@
-"""A server's answers within bounds: no endless body, no slow drip, no compressed one that unfolds."""
+"""The one place that makes a client of an OpenAI-compatible service, its answers within bounds: no endless
+body, no slow drip, no compressed one that unfolds."""
 
 import time
 from collections.abc import AsyncIterator, Iterator
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
-from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
+
+from diagevo.redaction import remember
 
 _packages = [of.__module__.partition(".")[0] for of in DefaultHttpxClient.__mro__]
 httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
@@ -49,16 +53,34 @@ def _bound(response: Any, seconds: float) -> None:
     response.stream = _Bounded(response.stream, seconds)
 
 
-def client(seconds: float, *, trust_env: bool) -> DefaultHttpxClient:
-    """The openai package's client of HTTP; an answer may take `seconds` in all."""
+def client(base_url: str, key: str | None, seconds: float, *, retries: int) -> OpenAI:
+    """The openai package's client of a service; an answer may take `seconds` in all."""
     hooks = {"response": [lambda response: _bound(response, seconds)]}
-    return DefaultHttpxClient(trust_env=trust_env, headers=_IDENTITY, event_hooks=hooks)
+    http = DefaultHttpxClient(trust_env=_outside(base_url), headers=_IDENTITY, event_hooks=hooks)
+    return OpenAI(
+        base_url=base_url, api_key=_key(key), timeout=seconds, max_retries=retries, http_client=http
+    )
 
 
-def async_client(seconds: float, *, trust_env: bool) -> DefaultAsyncHttpxClient:
-    """As `client`, for an event loop."""
+def async_client(base_url: str | None, key: str | None, seconds: float, *, retries: int) -> AsyncOpenAI:
+    """As `client`, for an event loop. `base_url` None is the package's own default."""
 
     async def hook(response: Any) -> None:
         _bound(response, seconds)
 
-    return DefaultAsyncHttpxClient(trust_env=trust_env, headers=_IDENTITY, event_hooks={"response": [hook]})
+    hooks = {"response": [hook]}
+    http = DefaultAsyncHttpxClient(trust_env=_outside(base_url), headers=_IDENTITY, event_hooks=hooks)
+    return AsyncOpenAI(
+        base_url=base_url, api_key=_key(key), timeout=seconds, max_retries=retries, http_client=http
+    )
+
+
+def _outside(base_url: str | None) -> bool:
+    """Whether a proxy of the environment may stand between: it cannot reach this machine's loopback."""
+    return base_url is None or urlsplit(base_url).hostname not in ("127.0.0.1", "localhost", "::1")
+
+
+def _key(key: str | None) -> str:
+    """The key, masked from now on wherever it is echoed; a service of one's own may need none."""
+    remember(key)
+    return key or "none"

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 from diagevo.errors import ServiceError
-from diagevo.redaction import masked, remember, unkeyed
+from diagevo.redaction import masked, unkeyed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.texts import storable
 
@@ -36,23 +35,13 @@ class OpenAISampler:
 
         `extra`: further fields of the request that a server understands.
         """
-        from openai import OpenAI
-
         from diagevo.sampling.bounded import client
 
-        remember(None if api_key == "none" else api_key)
         self._url = base_url
         self._model = model
         self._extra = extra or {}
-        here = urlsplit(base_url).hostname in ("127.0.0.1", "localhost", "::1")
-        self._client = OpenAI(
-            base_url=base_url,
-            api_key=api_key,
-            timeout=timeout,
-            max_retries=retries,
-            # Not through the proxy of a cluster's environment to a server on this machine.
-            http_client=client(timeout, trust_env=not here),
-        )
+        key = None if api_key == "none" else api_key
+        self._client = client(base_url, key, timeout, retries=retries)
         self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="openai-sampler")
 
     def sample(
