@@ -114,6 +114,31 @@ def test_the_diagnosticians_service_is_given_up(how: str) -> None:
     assert error.value.exit_code == 6
 
 
+def test_a_slow_drip_over_a_socket_ends_at_the_time_of_the_whole_answer() -> None:
+    """Each byte comes in time for the socket, which waits for one; all take twelve times as long."""
+    gone = threading.Event()
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "application/json")
+        handler.end_headers()
+        try:
+            for _ in range(300):
+                handler.wfile.write(b" ")
+                gone.wait(0.02)
+        except OSError:
+            gone.set()
+
+    with serving(drip) as url:
+        sampler = OpenAISampler(url, "m", timeout=0.5, retries=0)
+        try:
+            with pytest.raises(ServiceError, match=r"the answer was not whole after 0\.5 s"):
+                sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=0)
+        finally:
+            sampler.close()
+        assert gone.wait(60), "the server was not hung up on"
+
+
 def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MOST_BYTES", 10)
     pieces = iter([b"12345", b"67890", b"1", b"never read"])
