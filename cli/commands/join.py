@@ -59,4 +59,4 @@ def join(
         )
     finally:
         database.close()
-    render.say(call, f"run {run_id} is not played any more")
+    render.say(call, f"run {run_id} has ended")

@@ -1,15 +1,16 @@
-"""Where the events of `memory log` go: lines for people, JSON lines, or rows of another format."""
+"""The events of `memory log`: lines for people, JSON lines, or rows of another format."""
 
+import json
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
+from diagevo.redaction import redacted
 
 from ..options import Call
 from ..render import rows as row_stream
-from ..render.console import Column
-from . import log_text
+from ..render.console import Column, visible
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from diagevo.memory.events.records import Recorded
 
 POLL_SECONDS = 0.5
+_SUBJECT = 14
 COLUMNS = (
     Column("position", "#", "right"),
     Column("round", align="right"),
@@ -38,7 +40,7 @@ def write_events(
     events = trail(history, wanted, as_of)
     if call.format not in ("table", "jsonl"):
         where = (as_of.round, as_of.position)
-        row_stream.stream(call, COLUMNS, map(log_text.row, events), run=history.run_id, as_of=where)
+        row_stream.stream(call, COLUMNS, map(row, events), run=history.run_id, as_of=where)
         return
     with row_stream.sink(call) as out:
         _write(call, out, events)
@@ -47,11 +49,8 @@ def write_events(
 
 
 def _write(call: Call, out: row_stream.Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
-    if call.format == "jsonl":
-        lines = map(row_stream.json_line, map(log_text.row, events))
-    else:
-        lines = log_text.lines(events)
-    for line in lines:
+    printed = map(row_stream.json_line, map(row, events)) if call.format == "jsonl" else lines(events)
+    for line in printed:
         out.write(line + "\n")
         if flush:
             out.flush()
@@ -74,3 +73,105 @@ def _following(
             now = AsOf(0, end, 0)
             yield from trail(history, replace(wanted, last=None), now, after=position)
             position = end
+
+
+def row(recorded: "Recorded") -> dict[str, Any]:
+    """An event with its envelope as plain values."""
+    return {
+        "position": recorded.position,
+        "sequence": recorded.sequence,
+        "round": recorded.round,
+        "type": recorded.type,
+        "cause_id": recorded.cause_id,
+        "event_id": recorded.event_id,
+        "causation_id": recorded.causation_id,
+        "recorded_at": recorded.recorded_at,
+        "schema_version": recorded.schema_version,
+        "payload": _shown(recorded),
+        "hash": recorded.hash,
+    }
+
+
+def _shown(recorded: "Recorded") -> Any:
+    """The payload; of a configuration that holds a secret, as an old or imported one may, without it."""
+    payload = json.loads(recorded.payload)
+    return redacted(payload) if recorded.type == "RunConfigured" else payload
+
+
+def lines(events: Iterable["Recorded"]) -> Iterator[str]:
+    """Aligned lines: position, round, type, subject, what it says. Streams: widths are fixed."""
+    for recorded in events:
+        payload = json.loads(recorded.payload)
+        subject = _subject(recorded.type, payload)
+        text = visible(_says(recorded.type, payload), one_line=True)
+        mark = f"#{recorded.position}"
+        yield f"{mark:>8}  r{recorded.round:<3} {recorded.type:<19} {subject:<{_SUBJECT}} {text}".rstrip()
+
+
+def _subject(type_: str, p: dict[str, Any]) -> str:
+    match type_:
+        case "NodePairJudged":
+            return " ".join(p["nodes"])
+        case "NodesMerged":
+            return p["survivor"]
+        case "RunConfigured" | "RoundOpened" | "RoundCommitted":
+            return ""
+        case "CheckpointEvaluated":
+            return p["role"]
+        case "CauseMatched" | "CausePromoted" | "CauseReactivated" | "CauseCreated":
+            return p["cause_id"]
+    return p.get("failure_id") or p.get("question_id") or p.get("stage") or p.get("node_id") or ""
+
+
+def _says(type_: str, p: dict[str, Any]) -> str:
+    match type_:
+        case "RunConfigured":
+            origin = p.get("origin")
+            model = p["embedder"]
+            told = f"version {p['version']}, embeddings {model['name']} ({model['dimension']} numbers)"
+            return told + (f", forked from {origin['run']} at #{origin['position']}" if origin else "")
+        case "RoundOpened":
+            return f"ε = {p['epsilon']}, F = {p['failures']}, {len(p['weights'])} Active, seed {p['seed']}"
+        case "StageStarted":
+            return f"attempt {p['attempt']}"
+        case "StageCompleted":
+            took = "" if p.get("seconds") is None else f", {p['seconds']:.1f} s"
+            return f"attempt {p['attempt']}{took}"
+        case "StageAbandoned":
+            return f"attempt {p['attempt']}: what it observed after step {p['after_step']} is void"
+        case "CandidateScored":
+            aim = {"free": "free", "targeted": p["cause_id"]}.get(
+                p["mode"], f"{p['cause_id']} + {p['stitched_cause_id']}"
+            )
+            return f"{p['verdict']}: {aim}, {p['first']} and {p['second']} of {p['responses']}"
+        case "CausePromoted":
+            return f"mean p₁ {p['consistency']} ≥ {p['threshold']}, closed f = {p['closed_frequency']}"
+        case "FailureObserved":
+            return f"{p['stage']}, attempt {p['attempt']}, step {p['step']}"
+        case "FailureDiagnosed":
+            return f"{p['verdict']}: {p['cause_id'] or p['description'] or ''}".rstrip(": ")
+        case "DuplicateJudged":
+            return f"the same as {p['cause_id']}" if p["duplicate"] else "no duplicate"
+        case "NodeAssigned":
+            return p["node_id"] or f"a new node: {p['new_label']}"
+        case "NodeCreated":
+            return p["label"]
+        case "CauseCreated":
+            return f"{p['failure_id']} under {p['node_id']}: {p['description']}"
+        case "CauseMatched":
+            near = "" if p["similarity"] is None else f" at {p['similarity']:.2f}"
+            return f"{p['failure_id']} by {p['via']}{near}"
+        case "CauseReactivated":
+            return f"{p['failure_id']} undoes its promotion"
+        case "NodePairJudged":
+            return f"cosine {p['similarity']:.2f}: " + ("one skill" if p["merge"] else "two skills")
+        case "NodesMerged":
+            return f"{p['absorbed']} is part of it now: {p['label']}"
+        case "RoundCommitted":
+            return (
+                f"F = {p['failures']}, ε next = {p['epsilon_next']}, {p['active']} Active, "
+                f"{p['mastered']} Mastered, {p['nodes']} nodes"
+            )
+        case "CheckpointEvaluated":
+            return f"{p['benchmark']}: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(p["metrics"].items()))
+    return ""

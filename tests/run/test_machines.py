@@ -33,6 +33,6 @@ def test_two_machines_play_the_round_that_one_plays(tmp_path: Path) -> None:
         "waiting for the run to be played",
         "joining rounds/001/challenger-logs",
         "joining rounds/001/solver-logs",
-        "run a is not played any more",
+        "run a has ended",
     ]
     assert counts(two) == counts(one)
