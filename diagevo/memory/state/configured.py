@@ -1,7 +1,7 @@
 """A stored configuration, read: what the memory and the audits look at. What is absent has the paper's value,
 because another trainer may have written only what is its own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Configured:
 
 
 @contextmanager
-def _reading() -> Iterator[None]:
+def _reading() -> Generator[None]:
     """A stored configuration holds whatever somebody wrote: another trainer, or who could reach the file."""
     try:
         yield
