@@ -6,12 +6,13 @@ readable.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from diagevo.errors import StoreError
-from diagevo.memory.events import EVENT_TYPES, upcast
+from diagevo.memory.events import EVENT_TYPES, StageStarted, upcast
 from diagevo.memory.events.decode import full, light
 from diagevo.memory.events.records import Pending, payload_of
 from tests.contracts.databases import Store
@@ -52,8 +53,10 @@ def test_an_old_event_is_upcast_when_it_is_read_and_stays_as_it_was_in_the_log(
         [record] = log.read("a")
         [fact] = log.facts("a")
         assert record.payload == old
-        assert (record.event.stage, record.event.attempt) == ("solver", 3)  # pyright: ignore[reportAttributeAccessIssue]
-        assert (fact.event.stage, fact.event.attempt) == ("solver", 3)
+        assert isinstance(record.event, StageStarted)
+        assert (record.event.stage, record.event.attempt) == ("solver", 3)
+        event: Any = fact.event  # the fold's struct: not the class, but its fields
+        assert (event.stage, event.attempt) == ("solver", 3)
 
 
 def test_events_before_an_unreadable_one_are_read_old_ones_too(
@@ -69,7 +72,9 @@ def test_events_before_an_unreadable_one_are_read_old_ones_too(
         log.append("a", 1, events[1:])
         read = []
         with pytest.raises(StoreError, match="StageCompleted cannot be read"):
-            read.extend((f.sequence, f.type, f.event.attempt) for f in log.facts("a"))
+            for fact in log.facts("a"):
+                event: Any = fact.event
+                read.append((fact.sequence, fact.type, event.attempt))
         assert read == [(1, "StageCompleted", 3), (2, "StageStarted", 7)]
 
 
