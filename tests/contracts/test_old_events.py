@@ -5,6 +5,7 @@ readable.
 """
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,9 @@ def test_events_before_an_unreadable_one_are_read_old_ones_too(
     with store.log() as log:
         log.append("a", 0, events[:1])
         log.append("a", 1, events[1:])
-        read = []
+        read, attempt = [], attrgetter("attempt")
         with pytest.raises(StoreError, match="StageCompleted cannot be read"):
-            for fact in log.facts("a"):
-                event: Any = fact.event
-                read.append((fact.sequence, fact.type, event.attempt))
+            read.extend((f.sequence, f.type, attempt(f.event)) for f in log.facts("a"))
         assert read == [(1, "StageCompleted", 3), (2, "StageStarted", 7)]
 
 
