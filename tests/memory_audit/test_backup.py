@@ -164,8 +164,7 @@ def test_a_backup_moves_a_log_between_the_databases(
 
 def test_a_whole_database_passes_every_check(played: Store) -> None:
     looked = ["revision", "triggers", "integrity", "positions", "heads"]
-    if played.dialect == "postgresql":
-        looked.append("reader")
+    looked.append("reader" if played.dialect == "postgresql" else "rights")
     assert findings(played.url) == dict.fromkeys(looked, True)
 
 

@@ -143,5 +143,8 @@ def test_a_damaged_page_under_a_query_is_the_files_fault_and_not_the_statements(
     with database.file.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
-    with query(database, "SELECT * FROM event") as answer, pytest.raises(DamagedError, match="malformed"):
+    with (  # some builds of SQLite find it when the statement begins, some at the first row
+        pytest.raises(DamagedError, match="malformed"),
+        query(database, "SELECT * FROM event") as answer,
+    ):
         list(answer.rows)
