@@ -72,9 +72,22 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Generator[Answe
         raise StoreError(f"the database {shown(database.url)} cannot be read: {error}") from error
     try:
         connection.execute("PRAGMA query_only = ON")
-        connection.set_authorizer(_authorized)
+        denied: list[int] = []
+
+        def authorized(action: int, *_: str | None) -> int:
+            if action in _ALLOWED:
+                return sqlite3.SQLITE_OK
+            denied.append(action)
+            return sqlite3.SQLITE_DENY
+
+        connection.set_authorizer(authorized)
         connection.set_progress_handler(_heard, STEPS)
-        cursor = executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
+        try:
+            cursor = executed(lambda: connection.execute(sql, {"run": run_id}), sqlite3.Error)
+        except ConfigError as error:
+            if getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH and not denied:
+                raise KeyboardInterrupt from None  # it came to `authorized`, and SQLite took it for a refusal
+            raise
         yield Answer(_columns(cursor), rows_of(cursor, sqlite3.Error))
     finally:
         connection.close()
@@ -94,10 +107,6 @@ def executed(execute: Any, failure: type[Exception]) -> Any:
 
 def refused(said: str) -> ConfigError:
     return ConfigError(f"{REFUSED}{said.splitlines()[0]}", hint=HINT)
-
-
-def _authorized(action: int, *_: str | None) -> int:
-    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
 def _heard() -> int:
