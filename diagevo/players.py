@@ -37,7 +37,7 @@ class World(Protocol):
 
 
 @dataclass(frozen=True)
-class Kit:
+class PhaseContext:
     """What both players use: configuration, prompts, answer checker, a way to serve a policy, world."""
 
     config: Config
@@ -107,7 +107,7 @@ class Lesson:
 
 
 def play_phase(
-    kit: Kit,
+    phase: PhaseContext,
     start: Path,
     rows: Sequence[TrainingRow],
     reward: Callable[[], Reward],
@@ -125,7 +125,7 @@ def play_phase(
     `reward` is what this process computes; `spec` names the same reward for processes that build their own,
     and `keep_up` is called now and then for what serves them.
     """
-    config = kit.config
+    config = phase.config
     common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
     if plays_here(config.hardware):
         return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
@@ -153,66 +153,69 @@ def plays_here(hardware: HardwareConfig) -> bool:
 class Challenger:
     """Writes questions from the schedule's draw; learns to write uncertain, varied ones."""
 
-    def __init__(self, policy: Path, kit: Kit) -> None:
+    def __init__(self, policy: Path, phase: PhaseContext) -> None:
         self.policy = policy
-        self.kit = kit
+        self.phase = phase
 
     def train(
         self, plan: Sequence[Draw], solver: "Solver", round_: int, output: Path, work: Path, on_step: OnStep
     ) -> TrainingSummary:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
-        rows = [TrainingRow(f"r{round_}.u{draw.index}", self.kit.templates.challenger(draw)) for draw in plan]
+        rows = [
+            TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw)) for draw in plan
+        ]
         with solver.serving() as sampler:
             return play_phase(
-                self.kit,
+                self.phase,
                 self.policy,
                 rows,
-                lambda: ChallengerReward(self.kit, sampler, round_),
-                lambda: self.kit.challenger_reward(solver.policy, sampler, round_),
-                self.kit.config.challenger_grpo,
+                lambda: ChallengerReward(self.phase, sampler, round_),
+                lambda: self.phase.challenger_reward(solver.policy, sampler, round_),
+                self.phase.config.challenger_grpo,
                 output=output,
                 work=work,
-                seed=self.kit.seed(round_, "challenger"),
+                seed=self.phase.seed(round_, "challenger"),
                 on_step=on_step,
                 **({"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}),
             )
 
     def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:
         """One completion a draw, from the updated policy."""
-        prompts = [self.kit.templates.challenger(draw) for draw in plan]
-        sampler = self.kit.open_sampler(self.policy)
+        prompts = [self.phase.templates.challenger(draw) for draw in plan]
+        sampler = self.phase.open_sampler(self.policy)
         try:
             groups = sampler.sample(
-                prompts, n=1, params=self.kit.params, seed=self.kit.seed(round_, "candidates")
+                prompts, n=1, params=self.phase.params, seed=self.phase.seed(round_, "candidates")
             )
         finally:
             sampler.close()
         texts = [group[0].text for group in groups]
         return [
-            Written(draw, text, self.kit.read_question(text)) for draw, text in zip(plan, texts, strict=True)
+            Written(draw, text, self.phase.read_question(text))
+            for draw, text in zip(plan, texts, strict=True)
         ]
 
 
 class ChallengerReward:
     """The paper's challenger reward in the trainer's halves: votes on a slice, clusters over the batch."""
 
-    def __init__(self, kit: Kit, solver: Sampler, round_: int) -> None:
-        self.kit = kit
+    def __init__(self, phase: PhaseContext, solver: Sampler, round_: int) -> None:
+        self.phase = phase
         self.solver = solver
         self.round = round_
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
         """The question of each rollout and its majority share among the frozen solver's votes."""
-        questions = [self.kit.read_question(rollout.text) for rollout in rollouts]
+        questions = [self.phase.read_question(rollout.text) for rollout in rollouts]
         asked = [question for question in questions if question is not None]
         step = rollouts[0].step if rollouts else 0
         votes = iter(
             vote(
-                self.kit,
+                self.phase,
                 self.solver,
                 asked,
-                self.kit.config.round.challenger_votes,
-                self.kit.seed(self.round, "u", step),
+                self.phase.config.round.challenger_votes,
+                self.phase.seed(self.round, "u", step),
             )[0]
         )
         return [
@@ -224,32 +227,32 @@ class ChallengerReward:
         """Equation 11 over the whole step. An unreadable completion stands alone among B."""
         readable = [i for i, measure in enumerate(measures) if measure["question"] is not None]
         of_readable = shares(
-            [measures[i]["question"] for i in readable], self.kit.config.reward.cluster_distance
+            [measures[i]["question"] for i in readable], self.phase.config.reward.cluster_distance
         )
         share_B = [1 / len(measures)] * len(measures)
         for i, share in zip(readable, of_readable, strict=True):
             share_B[i] = float(share) * len(readable) / len(measures)
         p1s = [None if measure["p1"] is None else Fraction(measure["p1"]) for measure in measures]
-        return challenger_rewards(p1s, share_B, self.kit.config.reward.repetition_weight)
+        return challenger_rewards(p1s, share_B, self.phase.config.reward.repetition_weight)
 
 
 class Solver:
     """Answers questions; learns from its own majorities."""
 
-    def __init__(self, policy: Path, kit: Kit) -> None:
+    def __init__(self, policy: Path, phase: PhaseContext) -> None:
         self.policy = policy
-        self.kit = kit
+        self.phase = phase
 
     def serving(self) -> "Serving":
         """The policy as a sampler, closed at the end of the block."""
-        return Serving(self.kit.open_sampler(self.policy))
+        return Serving(self.phase.open_sampler(self.policy))
 
     def answer(self, candidates: Sequence[Written], round_: int) -> list[Answered]:
         """N construction responses a valid candidate, grouped by agreement, in order."""
         questions = [written.question for written in candidates if written.question is not None]
-        n = self.kit.config.round.responses
+        n = self.phase.config.round.responses
         with self.serving() as sampler:
-            votes, responses = vote(self.kit, sampler, questions, n, self.kit.seed(round_, "votes"))
+            votes, responses = vote(self.phase, sampler, questions, n, self.phase.seed(round_, "votes"))
         answered = iter(zip(votes, responses, strict=True))
         return [
             Answered(written, None, None)
@@ -263,19 +266,20 @@ class Solver:
     ) -> TrainingSummary:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
         rows = [
-            TrainingRow(lesson.question_id, self.kit.templates.solver(lesson.question)) for lesson in lessons
+            TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
+            for lesson in lessons
         ]
         labels = {lesson.question_id: lesson.label for lesson in lessons}
         return play_phase(
-            self.kit,
+            self.phase,
             self.policy,
             rows,
-            lambda: SolverReward(labels, self.kit.checker),
+            lambda: SolverReward(labels, self.phase.checker),
             lambda: RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
-            self.kit.config.solver_grpo,
+            self.phase.config.solver_grpo,
             output=output,
             work=work,
-            seed=self.kit.seed(round_, "solver"),
+            seed=self.phase.seed(round_, "solver"),
             on_step=on_step,
         )
 
@@ -317,13 +321,13 @@ class Serving:
 
 
 def vote(
-    kit: Kit, sampler: Sampler, questions: Sequence[str], n: int, seed: int
+    phase: PhaseContext, sampler: Sampler, questions: Sequence[str], n: int, seed: int
 ) -> tuple[list[Votes], list[list[Completion]]]:
     """n responses a question and their votes."""
     responses = sampler.sample(
-        [kit.templates.solver(q) for q in questions], n=n, params=kit.params, seed=seed
+        [phase.templates.solver(q) for q in questions], n=n, params=phase.params, seed=seed
     )
-    return kit.checker.group([[extract_boxed(c.text) for c in group] for group in responses]), responses
+    return phase.checker.group([[extract_boxed(c.text) for c in group] for group in responses]), responses
 
 
 def _with_reference(written: Written, votes: Votes, responses: Sequence[Completion]) -> Answered:
@@ -342,7 +346,7 @@ def save_written(path: Path, written: Sequence[Written]) -> None:
     staging.replace(path)
 
 
-def load_written(path: Path, plan: Sequence[Draw], kit: Kit) -> list[Written]:
+def load_written(path: Path, plan: Sequence[Draw], phase: PhaseContext) -> list[Written]:
     """What `save_written` wrote, beside the same draw."""
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     if [row["index"] for row in rows] != [draw.index for draw in plan]:
@@ -350,6 +354,6 @@ def load_written(path: Path, plan: Sequence[Draw], kit: Kit) -> list[Written]:
             f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"
         )
     return [
-        Written(draw, row["completion"], kit.read_question(row["completion"]))
+        Written(draw, row["completion"], phase.read_question(row["completion"]))
         for draw, row in zip(plan, rows, strict=True)
     ]

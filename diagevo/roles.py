@@ -20,7 +20,7 @@ from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled
 from diagevo.memory.memory import Memory
-from diagevo.players import ChallengerReward, Kit, World
+from diagevo.players import ChallengerReward, PhaseContext, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
@@ -57,9 +57,9 @@ class Roles:
         self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
 
-    def kit(self, checker: AnswerChecker) -> Kit:
+    def phase(self, checker: AnswerChecker) -> PhaseContext:
         """What both players use."""
-        return Kit(
+        return PhaseContext(
             self.config,
             self.templates,
             checker,
@@ -131,12 +131,12 @@ def challenger_reward(
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path())
-    kit = roles.kit(AnswerChecker())
+    phase = roles.phase(AnswerChecker())
     if server is None:
-        return ChallengerReward(kit, kit.open_sampler(Path(solver)), round_)
+        return ChallengerReward(phase, phase.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(kit, VLLMClient(*server), round_)
+    return ChallengerReward(phase, VLLMClient(*server), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

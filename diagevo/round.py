@@ -22,8 +22,8 @@ from diagevo.memory.state.schedule import Schedule
 from diagevo.players import (
     Answered,
     Challenger,
-    Kit,
     Lesson,
+    PhaseContext,
     Solver,
     Written,
     load_written,
@@ -37,37 +37,40 @@ from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
 
 
 @dataclass(frozen=True)
-class Game:
-    """What stays the same from round to round. `folder` is the run's."""
+class RunContext:
+    """What a run's rounds share. `folder` is the run's."""
 
-    kit: Kit
+    phase: PhaseContext
     memory: Memory
     diagnostician: Diagnostician
     embedder: Embedder
     folder: Path
     observer: Observer
     stop: StopFlag
-    last_stage: str | None = None
-    """Stop safely once this stage of the round is complete."""
 
 
 class Round:
     """Round `number`, from the policies that the round before left."""
 
-    def __init__(self, game: Game, number: int, challenger: Path, solver: Path) -> None:
-        self.game = game
+    def __init__(
+        self, context: RunContext, number: int, challenger: Path, solver: Path, last_stage: str | None = None
+    ) -> None:
+        """`last_stage`: stop safely once this one is complete."""
+        self.context = context
         self.number = number
-        self.kit = game.kit
-        self.memory = game.memory
-        self.challenger = Challenger(challenger, game.kit)
-        self.solver = Solver(solver, game.kit)
-        self.folder = round_folder(game.folder, number)
-        self.stages = Stages(game.memory, number, game.folder, game.observer, game.stop, game.last_stage)
+        self.phase = context.phase
+        self.memory = context.memory
+        self.challenger = Challenger(challenger, context.phase)
+        self.solver = Solver(solver, context.phase)
+        self.folder = round_folder(context.folder, number)
+        self.stages = Stages(
+            context.memory, number, context.folder, context.observer, context.stop, last_stage
+        )
 
     def play(self) -> RoundCommitted:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
         private_folder(self.folder)
-        schedule = self.memory.open_round(self.number, seed=self.kit.seed(self.number, "schedule"))
+        schedule = self.memory.open_round(self.number, seed=self.phase.seed(self.number, "schedule"))
         self.train_challenger(schedule)
         written = self.write_candidates(schedule)
         self.vote(written)
@@ -78,11 +81,12 @@ class Round:
 
     def train_challenger(self, schedule: Schedule) -> None:
         """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""
-        settings = self.kit.config.challenger_grpo
-        if not self.kit.config.round.train_challenger or settings.max_steps == 0:
+        settings = self.phase.config.challenger_grpo
+        if not self.phase.config.round.train_challenger or settings.max_steps == 0:
             return
         plan = schedule.draw(
-            settings.max_steps * settings.batch_questions, seed=self.kit.seed(self.number, "challenger plan")
+            settings.max_steps * settings.batch_questions,
+            seed=self.phase.seed(self.number, "challenger plan"),
         )
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
@@ -101,11 +105,11 @@ class Round:
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
-        self.challenger = Challenger(output, self.kit)
+        self.challenger = Challenger(output, self.phase)
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
-        plan = schedule.draw(self.kit.config.round.candidates, seed=self.kit.seed(self.number, "pool"))
+        plan = schedule.draw(self.phase.config.round.candidates, seed=self.phase.seed(self.number, "pool"))
         file = self.folder / "candidates.jsonl"
 
         def write() -> Outcome:
@@ -115,7 +119,7 @@ class Round:
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
 
         self.stages.play("candidates", write, total=len(plan))
-        return load_written(file, plan, self.kit)
+        return load_written(file, plan, self.phase)
 
     def vote(self, written: Sequence[Written]) -> None:
         """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
@@ -124,7 +128,7 @@ class Round:
             answered = self.solver.answer(written, self.number)
             scored = [self._scored(each) for each in answered]
             summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
-            if undecided := self.kit.checker.undecided(a.votes for a in answered if a.votes is not None):
+            if undecided := self.phase.checker.undecided(a.votes for a in answered if a.votes is not None):
                 summary["undecided comparisons"] = undecided
             return Outcome(record=lambda: self.memory.score(scored), summary=summary)
 
@@ -146,7 +150,7 @@ class Round:
 
     def train_solver(self, lessons: Sequence[Lesson]) -> None:
         """GRPO towards the pseudo-labels. Each failed trajectory is observed, and diagnosed as it arrives."""
-        settings = self.kit.config.solver_grpo
+        settings = self.phase.config.solver_grpo
         output, work = self.folder / "solver", self.folder / "solver-work"
         steps = min(settings.max_steps, -(-len(lessons) // settings.batch_questions))
 
@@ -155,9 +159,9 @@ class Round:
                 return Outcome(summary={"steps": 0, "failures": 0})
             self._name_logs(output)
             rewards: list[float] = []
-            with Diagnoser(self.memory, self.game.diagnostician, self.kit.config.diagnosis) as diagnoser:
+            with Diagnoser(self.memory, self.context.diagnostician, self.phase.config.diagnosis) as diagnoser:
                 diagnoser.submit(self.memory.undiagnosed())
-                failed = FailureCapture(self.kit, self.memory, lessons)
+                failed = FailureCapture(self.phase, self.memory, lessons)
 
                 def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
                     failures = failed.of_step(rollouts, step_rewards)
@@ -178,21 +182,21 @@ class Round:
         self.stages.play("solver", train, total=steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
         if steps:
-            self.solver = Solver(output, self.kit)
+            self.solver = Solver(output, self.phase)
 
     def maintain(self) -> None:
         """What failed updates the memory: match or create causes, merge nodes."""
-        config = self.kit.config
+        config = self.phase.config
 
         def diagnose() -> Outcome:
             report = maintain(
                 self.memory,
-                self.game.diagnostician,
-                self.game.embedder,
+                self.context.diagnostician,
+                self.context.embedder,
                 config.diagnosis,
                 config.memory,
                 lambda p: self._diagnosis_progress(p),
-                should_stop=lambda: bool(self.game.stop),
+                should_stop=lambda: bool(self.context.stop),
             )
             return Outcome(summary=_maintenance(report))
 
@@ -200,8 +204,8 @@ class Round:
 
     def _name_logs(self, output: Path) -> None:
         """Say where the processes that train write, if there are any of their own."""
-        if not plays_here(self.kit.config.hardware):
-            self.game.observer.message(
+        if not plays_here(self.phase.config.hardware):
+            self.context.observer.message(
                 f"round {self.number} {output.name}: the training processes write to {logs_folder(output)}"
             )
 
@@ -216,23 +220,23 @@ class Round:
             "mode": draw.mode,
             "cause_id": draw.cause_id,
             "stitched_cause_id": draw.stitched_cause_id,
-            "responses": self.kit.config.round.responses,
+            "responses": self.phase.config.round.responses,
         }
         if votes is None or question is None:
             return CandidateScored(
                 **common, votes=[], first=0, second=0, label=None, verdict="invalid", reference=None
             )
-        truth = None if self.kit.world is None else self.kit.world.answer(question)
+        truth = None if self.phase.world is None else self.phase.world.answer(question)
         label_true = None
         if truth is not None and votes.label is not None:
-            label_true = self.kit.checker.agree(votes.label, truth)
+            label_true = self.phase.checker.agree(votes.label, truth)
         return CandidateScored(
             **common,
             votes=list(votes.votes),
             first=votes.first,
             second=votes.second,
             label=votes.label,
-            verdict=verdict(votes.p1, votes.p2, votes.label is not None, filter_in(self.kit.config.filter)),
+            verdict=verdict(votes.p1, votes.p2, votes.label is not None, filter_in(self.phase.config.filter)),
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
@@ -245,8 +249,8 @@ class Round:
 class FailureCapture:
     """Turns a step's rollouts into observations: every failed response of a retained question, once."""
 
-    def __init__(self, kit: Kit, memory: Memory, lessons: Sequence[Lesson]) -> None:
-        self.settings = kit.config.diagnosis
+    def __init__(self, phase: PhaseContext, memory: Memory, lessons: Sequence[Lesson]) -> None:
+        self.settings = phase.config.diagnosis
         self.memory = memory
         self.references: Mapping[str, str] = {lesson.question_id: lesson.reference for lesson in lessons}
 

@@ -25,10 +25,9 @@ from diagevo.memory.audit.runs import share_without_box
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.players import Kit
 from diagevo.progress import Observer, RoundSummary, StopFlag
 from diagevo.roles import Roles
-from diagevo.round import Game, Round, round_folder
+from diagevo.round import Round, RunContext, round_folder
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.stages import check_artifact, sha256_of
 
@@ -74,8 +73,17 @@ def train(
             )
         roles = Roles(config, root / run_id / "logs")
         with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
-            kit = roles.kit(checker)
-            run = Run(kit, roles, memory, root / run_id, observer, stop)
+            phase = roles.phase(checker)
+            context = RunContext(
+                phase,
+                memory,
+                roles.diagnostician(memory),
+                roles.embedder,
+                folder=root / run_id,
+                observer=observer,
+                stop=stop,
+            )
+            run = Run(context, roles)
             if resume:
                 memory.check_embedder(identity(roles.embedder))
             else:
@@ -104,33 +112,26 @@ def _stopping_after(seconds: float | None, stop: StopFlag) -> Iterator[None]:
 class Run:
     """The rounds of one run, in order."""
 
-    def __init__(
-        self,
-        kit: Kit,
-        roles: Roles,
-        memory: Memory,
-        folder: Path,
-        observer: Observer,
-        stop: StopFlag,
-    ) -> None:
-        self.kit = kit
+    def __init__(self, context: RunContext, roles: Roles) -> None:
+        self.context = context
+        self.phase = context.phase
         self.roles = roles
-        self.memory = memory
-        self.folder = folder
-        self.observer = observer
-        self.stop = stop
-        self.diagnostician = roles.diagnostician(memory)
+        self.memory = context.memory
+        self.folder = context.folder
+        self.observer = context.observer
         self._whole: set[str] = set()  # digests of policies that were read through once
 
     def configure(self) -> None:
         """Record what the run is made of."""
-        config = self.kit.config
+        config = self.phase.config
         models = {
             "challenger": events.Model(
                 name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger)
             ),
             "solver": events.Model(name=config.roles.solver.model, revision=sha256_of(self.roles.solver)),
-            "diagnostician": events.Model(name=self.diagnostician.name, revision=self.diagnostician.revision),
+            "diagnostician": events.Model(
+                name=self.context.diagnostician.name, revision=self.context.diagnostician.revision
+            ),
         }
         self.memory.configure(
             events.RunConfigured(
@@ -146,7 +147,7 @@ class Run:
         last = rounds if until is None else min(rounds, until.round)
         self.measure(self.memory.state.round)
         while (number := self.memory.state.round + 1) <= last:
-            if self.stop:
+            if self.context.stop:
                 raise StoppedSafely(
                     f"stopped before round {number}", hint="go on with: diagevo train --resume"
                 )
@@ -155,17 +156,7 @@ class Run:
                 number, rounds, state.epsilon, state.failures if state.round else None
             )
             stage = until.stage if until is not None and until.round == number else None
-            game = Game(
-                self.kit,
-                self.memory,
-                self.diagnostician,
-                self.roles.embedder,
-                self.folder,
-                self.observer,
-                self.stop,
-                stage,
-            )
-            played = Round(game, number, self.policy("challenger"), self.policy("solver"))
+            played = Round(self.context, number, self.policy("challenger"), self.policy("solver"), stage)
             committed = played.play()
             metrics = self.measure(number)
             self.rotate()
@@ -208,15 +199,15 @@ class Run:
                 and event.benchmark == "validation"
             ):
                 return event.metrics
-        settings, policy = self.kit.config.validation, self.policy("solver")
-        params, seed = self.kit.params, self.kit.seed("validation")
-        sampler = self.kit.open_sampler(policy)
+        settings, policy = self.phase.config.validation, self.policy("solver")
+        params, seed = self.phase.params, self.phase.seed("validation")
+        sampler = self.phase.open_sampler(policy)
         try:
             metrics = validate(
                 sampler,
-                self.kit.templates,
+                self.phase.templates,
                 validation.questions,
-                self.kit.checker,
+                self.phase.checker,
                 samples=settings.samples,
                 params=params,
                 seed=seed,
@@ -230,7 +221,7 @@ class Run:
                 role="solver",
                 checkpoint=policy.relative_to(self.folder).as_posix()
                 if inside
-                else self.kit.config.roles.solver.model,
+                else self.phase.config.roles.solver.model,
                 benchmark="validation",
                 questions=len(validation.questions),
                 conditions={
@@ -250,7 +241,7 @@ class Run:
 
     def best(self) -> int | None:
         """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
-        metric = self.kit.config.validation.metric
+        metric = self.phase.config.validation.metric
         found = self.memory.log.read(self.memory.run_id, types=["CheckpointEvaluated"])
         scores = {
             recorded.round: event.metrics[metric]
@@ -267,7 +258,7 @@ class Run:
 
         The latter may be old: a round that retains no question leaves the solver as it was.
         """
-        keep = self.kit.config.round.keep_checkpoints
+        keep = self.phase.config.round.keep_checkpoints
         if keep is None:
             return
         needed = {self.policy("challenger"), self.policy("solver")}

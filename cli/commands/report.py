@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
-    from diagevo.report.tables import Outcome, Table, TableName
+    from diagevo.report.tables import RunResult, Table, TableName
 
 app = options.group("report", "The figures of a run, alone or as one offline page.", "list build fig table")
 
@@ -74,12 +74,12 @@ def _file(name: str, file: Path) -> dict[str, str]:
 
 
 def _tabled() -> Any:
-    from diagevo.report.tables import Outcome, Table
+    from diagevo.report.tables import RunResult, Table
 
     @dataclass(frozen=True)
     class Tabled:
         table: Table
-        runs: list[Outcome]
+        runs: list[RunResult]
 
     return Tabled
 
@@ -188,22 +188,22 @@ def _tables_of(call: Call, runs: list[str], plan: "Plan | None") -> dict["TableN
     from diagevo.report.tables import TITLES, table
 
     found: dict[TableName, Table] = {}
-    measured: dict[TableName, tuple[list[Outcome], str | None]] = {"main": _outcomes(call, runs, None)}
+    measured: dict[TableName, tuple[list[RunResult], str | None]] = {"main": _results(call, runs, None)}
     if plan is not None:
-        of_plan = _outcomes(call, [planned.run for planned in plan.runs], plan)
+        of_plan = _results(call, [planned.run for planned in plan.runs], plan)
         measured |= {name: of_plan for name in TITLES if name != "main"}
-    for name, (outcomes, world) in measured.items():
+    for name, (results, world) in measured.items():
         with suppress(NotFoundError):
-            found[name] = table(name, outcomes, world)
+            found[name] = table(name, results, world)
     return found
 
 
-def _outcomes(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Outcome"], str | None]:
+def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["RunResult"], str | None]:
     """What the runs came to, and the world that any of them was played in."""
     from diagevo.memory.audit.history import open_history
     from diagevo.report import tables
 
-    found: list[Outcome] = []
+    found: list[RunResult] = []
     world = None
     for run in runs:
         try:
@@ -214,7 +214,7 @@ def _outcomes(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["O
             render.say(call, f"{run} has not begun")
             continue
         try:
-            found += tables.outcomes(history, plan)
+            found += tables.results(history, plan)
             world = world or history.configuration().config.get("world")
         finally:
             history.close()
@@ -285,7 +285,7 @@ def table(
 
     planned = load_plan(call.home, plan) if name != "main" or plan is not None else None
     names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
-    found, world = _outcomes(call, names or [call.run or ""], planned)
+    found, world = _results(call, names or [call.run or ""], planned)
     content = tables.table(name, found, world)
     ending = "" if output is None else output.suffix
     text = FORMATS[how or _BY_ENDING.get(ending, "md")](content)

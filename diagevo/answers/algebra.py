@@ -24,7 +24,7 @@ PATIENCE = 20.0
 """A worker ends itself when its CPU time is spent; after so many times that, on the clock, it is killed."""
 
 
-class Outcome(Enum):
+class Ended(Enum):
     AGREE = "agree"
     DIFFER = "differ"
     TIMEOUT = "timeout"
@@ -34,7 +34,7 @@ class Outcome(Enum):
 class Compared(NamedTuple):
     """What came of a comparison, and the CPU seconds that it took or, where a process died, may have."""
 
-    outcome: Outcome
+    ended: Ended
     seconds: float
 
 
@@ -51,9 +51,9 @@ class AlgebraWorker:
         """Ask; a process that dies of something other than its time limit is replaced and asked once more."""
         for _ in range(2):
             compared = self._ask(a, b)
-            if compared.outcome is not Outcome.CRASH:
+            if compared.ended is not Ended.CRASH:
                 return compared
-        return Compared(Outcome.CRASH, 2 * self.seconds)
+        return Compared(Ended.CRASH, 2 * self.seconds)
 
     def close(self) -> None:
         """End the process: it leaves at the end of its input, and is killed if it does not."""
@@ -106,13 +106,13 @@ class AlgebraWorker:
             reply = b""
         if reply:
             verdict, spent = reply.split()
-            return Compared(Outcome.AGREE if verdict == b"1" else Outcome.DIFFER, float(spent))
+            return Compared(Ended.AGREE if verdict == b"1" else Ended.DIFFER, float(spent))
         still_busy = reply is None
         process.kill()
         status = process.wait()
         self.close()
         timed_out = still_busy or status == -signal.SIGPROF
-        return Compared(Outcome.TIMEOUT if timed_out else Outcome.CRASH, self.seconds)
+        return Compared(Ended.TIMEOUT if timed_out else Ended.CRASH, self.seconds)
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line; b"" at the end of the stream, None where `seconds` of wall time pass without one."""

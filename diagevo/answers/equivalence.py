@@ -36,7 +36,7 @@ from itertools import combinations
 from types import TracebackType
 from typing import TypeVar
 
-from diagevo.answers.algebra import AlgebraPool, Outcome
+from diagevo.answers.algebra import AlgebraPool, Ended
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
 from diagevo.answers.remembered import brief
@@ -74,8 +74,8 @@ class AnswerChecker:
         self._lock = threading.Lock()
         self._pool = AlgebraPool(self.workers, seconds)
         self._process = os.getpid()
-        self._unsettled: dict[Outcome | None, set[tuple[str, str]]] = {
-            outcome: set() for outcome in (None, Outcome.TIMEOUT, Outcome.CRASH)
+        self._unsettled: dict[Ended | None, set[tuple[str, str]]] = {
+            ended: set() for ended in (None, Ended.TIMEOUT, Ended.CRASH)
         }
 
     def __enter__(self) -> AnswerChecker:
@@ -89,12 +89,12 @@ class AnswerChecker:
     @property
     def timeouts(self) -> int:
         """Pairs called "not equal" because their comparison, or their question, ran out of time."""
-        return len(self._unsettled[Outcome.TIMEOUT])
+        return len(self._unsettled[Ended.TIMEOUT])
 
     @property
     def crashes(self) -> int:
         """Pairs called "not equal" because two worker processes died over them (out of memory, say)."""
-        return len(self._unsettled[Outcome.CRASH])
+        return len(self._unsettled[Ended.CRASH])
 
     @property
     def refused(self) -> int:
@@ -168,7 +168,7 @@ class AnswerChecker:
                 raise _NeedsAlgebra
             known = None if verdict is None else (verdict, 0.0)
         if spent and (known is None or known[1]):
-            self._count(Outcome.TIMEOUT, key)
+            self._count(Ended.TIMEOUT, key)
             return False, 0.0
         if known is None:
             known = self._ask(pair, key)
@@ -178,21 +178,21 @@ class AnswerChecker:
                 del self._verdicts[next(iter(self._verdicts))]
         return known
 
-    def _count(self, outcome: Outcome | None, key: tuple[str, str]) -> None:
+    def _count(self, ended: Ended | None, key: tuple[str, str]) -> None:
         with self._lock:
-            self._unsettled[outcome].add(key)
+            self._unsettled[ended].add(key)
 
     def _ask(self, pair: tuple[str, str], key: tuple[str, str]) -> tuple[bool, float]:
-        outcome, seconds = None, 0.0
+        ended, seconds = None, 0.0
         texts = expressions(*pair)
         if texts is not None:
             if self._process != os.getpid():  # a fork: the parent's pipes are not ours
                 self._process = os.getpid()
                 self._pool = AlgebraPool(self.workers, self.seconds)
-            outcome, seconds = self._pool.compare(*texts)
-        if outcome in self._unsettled:
-            self._count(outcome, key)
-        return outcome is Outcome.AGREE, seconds
+            ended, seconds = self._pool.compare(*texts)
+        if ended in self._unsettled:
+            self._count(ended, key)
+        return ended is Ended.AGREE, seconds
 
 
 _shared: AnswerChecker | None = None

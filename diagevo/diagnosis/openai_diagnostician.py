@@ -58,7 +58,7 @@ _SCHEMAS: Mapping[Decision, dict[str, Any]] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
+class _Tried(Generic[T]):
     """What the tries came to. `value` is None where none gave anything usable; `flag` then says why."""
 
     value: T | None
@@ -143,7 +143,7 @@ class OpenAIDiagnostician:
 
     def _decide(
         self, decision: Decision, messages: list[Message], read: Callable[[str], Reading[T]], asked: int = 1
-    ) -> _Outcome[T]:
+    ) -> _Tried[T]:
         """Ask until a reply is right, or the tries are used up; then the best that was said, or nothing.
 
         A soft complaint is shown once, and what it was about is better than what any other complaint was
@@ -156,16 +156,16 @@ class OpenAIDiagnostician:
             answer = self._chat.ask(decision, messages, _SCHEMAS[decision], asked=asked)
             call = self._call(decision, answer, tries, call)
             if answer.reply is None:
-                return _Outcome(best.value if best else None, "refused", call)
+                return _Tried(best.value if best else None, "refused", call)
             reading = read(answer.reply.text)
             if reading.complaint is None or (reading.soft and soft_shown):
-                return _Outcome(reading.value, "", call)
+                return _Tried(reading.value, "", call)
             soft_shown |= reading.soft
             if reading.value is not None and (best is None or reading.soft or not best.soft):
                 best = reading
             messages = [*messages, *self._prompts.retry(answer.reply.text, reading.complaint)]
         assert call is not None
-        return _Outcome(best.value if best else None, "unreadable", call)
+        return _Tried(best.value if best else None, "unreadable", call)
 
     def _call(self, decision: Decision, answer: Asked, tries: int, before: Call | None) -> Call:
         """The last request (it holds the earlier replies) and reply, with the tokens of all tries."""

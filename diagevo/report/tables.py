@@ -25,7 +25,7 @@ VALIDATION = {"mean_at_k": "Val. mean@k", "greedy": "Val. greedy"}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
 
     run_id: str
@@ -57,7 +57,7 @@ class Table:
     """Percentage points against the full method."""
 
 
-def outcomes(history: History, plan: Plan | None = None) -> list[Outcome]:
+def results(history: History, plan: Plan | None = None) -> list[RunResult]:
     """A run where it began, if anything was measured there, and at the round its validation chose.
 
     The last round counts where nothing was validated. An average counts only where each of its benchmarks was
@@ -81,7 +81,7 @@ def outcomes(history: History, plan: Plan | None = None) -> list[Outcome]:
         best = best_round(trained) if trained else history.commits[-1].round
         rounds[best] = variant(planned.variant).title if planned else _label(configuration)
     return [
-        Outcome(
+        RunResult(
             history.run_id,
             label,
             planned.variant if planned else None,
@@ -121,9 +121,9 @@ def cell(values: Sequence[float]) -> Cell:
     return Cell(100 * mean, None if deviation is None else 100 * deviation, n)
 
 
-def table(name: TableName, found: Sequence[Outcome], world: str | None = None) -> Table:
+def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> Table:
     """One of the paper's tables. Raises NotFoundError where no run of it has been measured."""
-    groups: dict[str, list[Outcome]] = {}
+    groups: dict[str, list[RunResult]] = {}
     wanted = None if name == "main" else _variants(name)
     for each in found:
         if wanted is None or each.variant in wanted:
@@ -150,7 +150,7 @@ def table(name: TableName, found: Sequence[Outcome], world: str | None = None) -
 
 
 def _note(
-    rows: Mapping[str, Mapping[str, Cell]], groups: Mapping[str, Sequence[Outcome]], world: str | None
+    rows: Mapping[str, Mapping[str, Cell]], groups: Mapping[str, Sequence[RunResult]], world: str | None
 ) -> str:
     counts = sorted({known.runs for cells in rows.values() for known in cells.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -171,7 +171,7 @@ def _main_columns() -> list[str]:
     return [*mathematics, "Math Avg.", *general, "General Avg.", "Overall"]
 
 
-def _any(runs: Sequence[Outcome], column: str) -> bool:
+def _any(runs: Sequence[RunResult], column: str) -> bool:
     return any(column in o.scores for o in runs)
 
 

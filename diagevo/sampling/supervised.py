@@ -10,11 +10,11 @@ from typing import IO
 
 from diagevo.errors import ConfigError
 from diagevo.private import private, private_folder
-from diagevo.sampling.leash import GRACE
+from diagevo.sampling.watchdog import GRACE
 
 
 class SupervisedProcess:
-    """`argv` under a leash (leash.py). Only its own process group is ever signalled."""
+    """`argv` under a watchdog (watchdog.py). Only its own process group is ever signalled."""
 
     def __init__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str] | None = None) -> None:
         """Start at once. `env` is added to this process's environment; output is appended to `log`."""
@@ -22,7 +22,7 @@ class SupervisedProcess:
         private_folder(log.parent)
         with open(log, "ab", opener=private) as output:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-m", "diagevo.sampling.leash", *argv],
+                [sys.executable, "-m", "diagevo.sampling.watchdog", *argv],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -32,7 +32,7 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int:
-        """Process id of the leash, which is the id of the group."""
+        """Process id of the watchdog, which is the id of the group."""
         return self._process.pid
 
     def status(self) -> int | None:

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from diagevo.answers import algebra, equivalence, reading
-from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Compared, Outcome
+from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Compared, Ended
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
@@ -200,7 +200,7 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
 
     def out_of_time(self, a, b):
         asked.append((a, b))
-        return Compared(Outcome.TIMEOUT, self.seconds)
+        return Compared(Ended.TIMEOUT, self.seconds)
 
     monkeypatch.setattr(AlgebraWorker, "compare", out_of_time)
     hostile = [rf"\mathbb{{Q}}_{{{n}}}" for n in range(12)]
@@ -217,9 +217,9 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
 
 def test_a_worker_tells_the_time_that_it_took():
     worker = AlgebraWorker(5.0)
-    outcome, seconds = worker.compare("$x+y=3$", "$2x+2y=6$")
+    ended, seconds = worker.compare("$x+y=3$", "$2x+2y=6$")
     worker.close()
-    assert outcome is Outcome.AGREE
+    assert ended is Ended.AGREE
     assert 0 < seconds < 5
 
 
@@ -245,12 +245,12 @@ def test_groups_apart_for_want_of_a_verdict_are_counted_by_question(monkeypatch)
 
 def test_a_worker_that_is_killed_from_outside_is_replaced():
     worker = AlgebraWorker(5.0)
-    assert worker.compare("$x+y=3$", "$2x+2y=6$").outcome is Outcome.AGREE
+    assert worker.compare("$x+y=3$", "$2x+2y=6$").ended is Ended.AGREE
     process = worker._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    assert worker.compare("$x+y=3$", "$x+y=4$").outcome is Outcome.DIFFER
+    assert worker.compare("$x+y=3$", "$x+y=4$").ended is Ended.DIFFER
     worker.close()
 
 
@@ -271,7 +271,7 @@ def test_a_worker_that_never_answers_is_killed_by_the_clock(tmp_path, monkeypatc
     monkeypatch.setattr(algebra.sys, "executable", str(sleeping))
     monkeypatch.setattr(algebra, "PATIENCE", 2.0)
     worker = AlgebraWorker(0.1)
-    assert worker.compare("$1$", "$2$").outcome is Outcome.TIMEOUT
+    assert worker.compare("$1$", "$2$").ended is Ended.TIMEOUT
     worker.close()
 
 
@@ -291,7 +291,7 @@ def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
     assert process is not None
     worker.close()
     assert process.returncode is not None
-    assert worker.compare("$x+y=3$", "$y+x=3$").outcome is Outcome.AGREE
+    assert worker.compare("$x+y=3$", "$y+x=3$").ended is Ended.AGREE
     worker.close()
 
 
@@ -324,7 +324,7 @@ def test_the_partition_is_the_same_in_every_order_of_arrival(monkeypatch):
 
     def delayed(self, a, b):
         threading.Event().wait(chance.random() / 200)
-        return Compared(Outcome.AGREE if (len(a) + len(b)) % 3 == 0 else Outcome.DIFFER, 0.01)
+        return Compared(Ended.AGREE if (len(a) + len(b)) % 3 == 0 else Ended.DIFFER, 0.01)
 
     monkeypatch.setattr(AlgebraPool, "compare", delayed)
     answers = [

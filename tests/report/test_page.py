@@ -12,7 +12,7 @@ from diagevo.report.figure import Figure
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Material
 from diagevo.report.page import Drawn, page, write_figure
-from diagevo.report.tables import Outcome, table
+from diagevo.report.tables import RunResult, table
 
 CHROMIUM = next(
     (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None
@@ -27,8 +27,8 @@ def built(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Path:
     hostile = replace(material, causes=causes)
     drawn = [Drawn(entry, draw(entry.name, [hostile])) for entry in FIGURES]
     file = tmp_path_factory.mktemp("page") / "index.html"
-    outcomes = [Outcome("played", HOSTILE, None, 0, 1, {"gsm8k": 0.5, "Val. greedy": 0.9})]
-    file.write_text(page(hostile, drawn, {"main": table("main", outcomes)}), encoding="utf-8")
+    results = [RunResult("played", HOSTILE, None, 0, 1, {"gsm8k": 0.5, "Val. greedy": 0.9})]
+    file.write_text(page(hostile, drawn, {"main": table("main", results)}), encoding="utf-8")
     return file
 
 

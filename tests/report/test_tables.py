@@ -12,12 +12,12 @@ from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.audit.history import History, open_history
 from diagevo.report.scores import GROUPS
 from diagevo.report.table_text import FORMATS, in_latex, latex, markdown
-from diagevo.report.tables import Outcome, cell, outcomes, table
+from diagevo.report.tables import RunResult, cell, results, table
 
 RUNS = [
-    Outcome("p.full.s0", "DiagEvo (full)", "full", 0, 5, {"Math Avg.": 0.72, "General Avg.": 0.39}),
-    Outcome("p.full.s1", "DiagEvo (full)", "full", 1, 5, {"Math Avg.": 0.74, "General Avg.": 0.37}),
-    Outcome("p.k.s0", "k = 0.2", "k-0.2", 0, 5, {"Math Avg.": 0.71, "General Avg.": 0.38}),
+    RunResult("p.full.s0", "DiagEvo (full)", "full", 0, 5, {"Math Avg.": 0.72, "General Avg.": 0.39}),
+    RunResult("p.full.s1", "DiagEvo (full)", "full", 1, 5, {"Math Avg.": 0.74, "General Avg.": 0.37}),
+    RunResult("p.k.s0", "k = 0.2", "k-0.2", 0, 5, {"Math Avg.": 0.71, "General Avg.": 0.38}),
 ]
 
 
@@ -61,7 +61,7 @@ def test_a_laboratory_is_named_under_its_table() -> None:
 
 
 def test_a_run_counts_at_its_best_validated_round_the_earlier_of_equals(history: History) -> None:
-    start, best = outcomes(history)
+    start, best = results(history)
     assert best.round == 1  # greedy chooses where nothing else is configured, and is 0.9 in every round
     assert best.scores == {"Val. mean@k": 0.6, "Val. greedy": 0.9}
     assert (best.label, best.seed) == ("hand (Diag. –)", 7)
@@ -102,7 +102,7 @@ def measured(history: History, tmp_path: Path) -> Iterator[History]:
 
 
 def test_only_whole_sets_by_their_own_protocol_count(measured: History) -> None:
-    _, best = outcomes(measured)
+    _, best = results(measured)
     assert best.scores["gsm8k"] == 0.8
     assert best.scores["Math Avg."] == pytest.approx(0.7)
     assert "General Avg." not in best.scores  # one of four
@@ -110,7 +110,7 @@ def test_only_whole_sets_by_their_own_protocol_count(measured: History) -> None:
 
 
 def test_the_main_table_is_in_the_papers_order_and_names_a_swapped_judge(measured: History) -> None:
-    content = table("main", outcomes(measured))
+    content = table("main", results(measured))
     assert content.columns[:7] == (*GROUPS["Math Avg."], "Math Avg.", "mmlu_pro")
     text = markdown(content)
     assert "Judge behind the rule: gpt-4o (reference and answer swapped, as peers do)." in text
@@ -128,8 +128,8 @@ def test_latex_sets_any_text_as_it_is() -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX on this machine")
 def test_latex_compiles(measured: History, tmp_path: Path) -> None:
-    hostile = replace(outcomes(measured)[1], label=r"org/model_v1.5 {50%} \x $ ^~# é τ")
-    body = latex(table("main", [hostile, *outcomes(measured)])) + latex(table("k", RUNS))
+    hostile = replace(results(measured)[1], label=r"org/model_v1.5 {50%} \x $ ^~# é τ")
+    body = latex(table("main", [hostile, *results(measured)])) + latex(table("k", RUNS))
     preamble = r"\documentclass{article}\usepackage[T1]{fontenc}\usepackage{booktabs,graphicx}"
     (tmp_path / "t.tex").write_text(
         rf"{preamble}\begin{{document}}" + "\n" + body + r"\end{document}", encoding="utf-8"
@@ -140,7 +140,7 @@ def test_latex_compiles(measured: History, tmp_path: Path) -> None:
 
 
 def test_a_latex_row_has_a_cell_a_column(measured: History) -> None:
-    for content in (table("main", outcomes(measured)), table("k", RUNS)):
+    for content in (table("main", results(measured)), table("k", RUNS)):
         lines = latex(content).splitlines()
         rows = [line for line in lines if line.endswith(r" \\")]
         assert len(rows) == 1 + len(content.rows)

@@ -46,12 +46,12 @@ def rank_one(stage: str, number: int) -> Moment:
 
 
 def _is_rank_one(process: Path, program: int) -> bool:
-    """Whether it is a worker of rank 1 under the leash that the program holds."""
+    """Whether it is a worker of rank 1 under the watchdog that the program holds."""
     try:
         command = (process / "cmdline").read_bytes().split(b"\0")
         environment = (process / "environ").read_bytes().split(b"\0")
-        leash = (process / "stat").read_text().rpartition(")")[2].split()[1]
-        holder = Path(f"/proc/{leash}/stat").read_text().rpartition(")")[2].split()[1]
+        watchdog = (process / "stat").read_text().rpartition(")")[2].split()[1]
+        holder = Path(f"/proc/{watchdog}/stat").read_text().rpartition(")")[2].split()[1]
     except OSError:
         return False
     return b"diagevo.training.worker" in command[:3] and b"RANK=1" in environment and int(holder) == program

@@ -23,7 +23,7 @@ def test_a_question_whose_prompt_is_longer_than_the_limit_is_invalid(tmp_path: P
     with AnswerChecker() as checker:
         for limit, read in ((len(ids), QUESTION), (len(ids) - 1, None)):
             config = small_config(sampling={"max_prompt_tokens": limit})
-            assert Roles(config, tmp_path).kit(checker).read_question(WRITTEN) == read
+            assert Roles(config, tmp_path).phase(checker).read_question(WRITTEN) == read
 
 
 def test_a_run_is_validated_on_a_benchmark_that_its_configuration_names(tmp_path: Path) -> None:
@@ -72,10 +72,10 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
     monkeypatch.setattr("diagevo.training.launch.train_in_processes", lambda *_, **__: "processes of its own")
     config = small_config(hardware=hardware)
     with AnswerChecker() as checker:
-        kit = Roles(config, tmp_path).kit(checker)
+        phase = Roles(config, tmp_path).phase(checker)
         nothing: Any = None
         where = play_phase(
-            kit,
+            phase,
             tmp_path,
             [],
             lambda: nothing,

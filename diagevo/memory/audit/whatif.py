@@ -42,7 +42,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WhatIfRound:
     """One round as it would have come out, beside the recorded one. `epsilon_next` is what the next round is
     drawn with: not the commit's where the run was configured anew in between."""
 
@@ -83,7 +83,7 @@ class Answer:
     schedule."""
 
     changes: Changes
-    rounds: tuple[Outcome, ...]
+    rounds: tuple[WhatIfRound, ...]
     diverges: int | None
 
 
@@ -91,7 +91,7 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
     """Replay the recorded rounds under `changes`."""
     as_recorded = _play(observed, Changes())
     changed = _play(observed, changes)
-    rounds: list[Outcome] = []
+    rounds: list[WhatIfRound] = []
     diverges: int | None = None
     dropped = False
     for round_, base, new in zip(observed, as_recorded, changed, strict=True):
@@ -100,7 +100,7 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
         dropped = dropped or not changes.drop.isdisjoint(round_.created)
         exact = diverges is None and not dropped
         rounds.append(
-            Outcome(
+            WhatIfRound(
                 round_.round,
                 "exact" if exact else "open-loop",
                 new.failures,

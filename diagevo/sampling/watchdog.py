@@ -1,8 +1,8 @@
 """Runs a command and ends its process group when the caller is gone, even by SIGKILL.
 
-`python -m diagevo.sampling.leash COMMAND...`: standard input is the leash. While the caller holds its end
-open the command runs; at end of file the whole group gets SIGTERM, and SIGKILL after a grace. The exit status
-is the command's (128 + n where a signal n ended it). It must lead a process group of its own.
+`python -m diagevo.sampling.watchdog COMMAND...`: the command runs while the caller holds its end of standard
+input open; at end of file the whole group gets SIGTERM, and SIGKILL after a grace. The exit status is the
+command's (128 + n where a signal n ended it). It must lead a process group of its own.
 """
 
 import os
@@ -26,14 +26,14 @@ def _end_group_when_released(released: threading.Event) -> None:
 
 def main() -> int:
     if os.getpgrp() != os.getpid():
-        print("leash: not the leader of a process group of its own", file=sys.stderr)
+        print("watchdog: not the leader of a process group of its own", file=sys.stderr)
         return 2
     try:
         child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
     except OSError as error:
-        print(f"leash: {sys.argv[1]} cannot be started: {error}", file=sys.stderr)
+        print(f"watchdog: {sys.argv[1]} cannot be started: {error}", file=sys.stderr)
         return 127
-    # The SIGTERM for the group is not meant for the leash, which stays to see the group end.
+    # The SIGTERM for the group is not meant for the watchdog, which stays to see the group end.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     released = threading.Event()
     threading.Thread(target=_end_group_when_released, args=(released,), daemon=True).start()
