@@ -199,12 +199,44 @@ class GRPOConfig(Section):
     )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the probability ratio.")
     clip_high: float = Field(default=0.3, gt=0, description="Upper clip of the probability ratio.")
+    loss_type: Literal["dapo", "grpo", "dr_grpo"] = Field(
+        default="dapo",
+        description="What a step's loss is divided by: its tokens; completions, each by its own tokens; "
+        "completions, each by the longest allowed.",
+    )
+    delta: float | None = Field(
+        default=3.0,
+        gt=0,
+        description="A ratio above it counts as it, where clipping does not too; None: off.",
+    )
     max_grad_norm: float = Field(default=1.0, gt=0, description="Gradient clipping.")
     micro_batch: int = Field(
         default=8, ge=1, description="Completions a device holds at once; memory, not maths."
     )
     save_steps: int = Field(
         default=1, ge=1, description="Steps between resumable checkpoints inside a phase."
+    )
+
+
+class TrainingConfig(Section):
+    """What both policies' phases share: which weights train, and what ends a phase that goes wrong."""
+
+    lora: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rank of LoRA adapters, where all weights' training does not fit; None trains all.",
+    )
+    first_kl: float = Field(
+        default=0.01,
+        gt=0,
+        description="Most KL at a phase's first step, where policy and reference are equal: rounding in "
+        "bfloat16 gives some ten-thousandths, a wrong reference units.",
+    )
+    sampling_gap: float = Field(
+        default=0.5,
+        gt=0,
+        description="Most a step's mean difference of the sampler's and the trainer's log-probabilities: "
+        "rounding gives hundredths, other weights units.",
     )
 
 
@@ -369,7 +401,16 @@ class Config(Section):
     diagnosis: DiagnosisConfig = DiagnosisConfig()
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
+    training: TrainingConfig = TrainingConfig()
     sampling: SamplingConfig = SamplingConfig()
     hardware: HardwareConfig = HardwareConfig()
     roles: RolesConfig
     validation: ValidationConfig = ValidationConfig()
+
+    @model_validator(mode="after")
+    def _adapters_are_whole(self) -> "Config":
+        if self.training.lora is not None and self.hardware.accelerate_config is not None:
+            raise ValueError(
+                "training.lora keeps a whole model on each GPU: leave out hardware.accelerate_config"
+            )
+        return self

@@ -21,6 +21,8 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "beta": (1e-2, GRPO),
     "clip_low": (0.2, SILENT),
     "clip_high": (0.3, SILENT),
+    "loss_type": ("dapo", SILENT),
+    "delta": (3.0, SILENT),
     "max_grad_norm": (1.0, SILENT),
 }
 
@@ -56,6 +58,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "solver_grpo.max_steps": (12, LOOP),
     **{f"challenger_grpo.{name}": stated for name, stated in _SHARED_GRPO.items()},
     **{f"solver_grpo.{name}": stated for name, stated in _SHARED_GRPO.items()},
+    "training.lora": (None, "paper, GRPO optimization settings: every weight trains"),
     "sampling.temperature": (1.0, GRPO),
     "sampling.top_p": (0.99, GRPO),
     "sampling.max_new_tokens": (4096, SILENT),

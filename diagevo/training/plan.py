@@ -50,6 +50,10 @@ class PhasePlan:
         share = len(slots) // self.ranks
         return slots[rank * share : (rank + 1) * share]
 
+    def completions(self, step: int) -> int:
+        """Completions of `step` on all ranks, without padding."""
+        return len(self.batches[step - 1]) * self.group
+
     def micro_batches(self, step: int) -> int:
         """Forward passes that a rank's share of `step` takes."""
         return -(-len(self.slots(step, 0)) // self.device_batch)

@@ -113,12 +113,17 @@ class PhaseTrainer(GRPOTrainer):
         """Micro-batches of rows of like length, without the columns that are padding in all of them.
 
         TRL divides the summed loss by num_items · (micro-batches of this step) / (of a full step); the number
-        of tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens.
+        of tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens. The
+        losses that count completions are a mean over a micro-batch in TRL, with padding in it and however
+        small it is: `share` makes each completion of the step weigh the same.
         """
         items = batch["num_items_in_batch"] * self._plan.micro_batches(1) / count
         order = batch["completion_mask"].sum(1).argsort(descending=True, stable=True)
+        completions = self._plan.completions(self.state.global_step + 1) / self._plan.ranks
         return [
-            _trim(_select(batch, rows)) | {"num_items_in_batch": items} for rows in order.tensor_split(count)
+            _trim(_select(batch, rows))
+            | {"num_items_in_batch": items, "share": len(rows) * count / completions}
+            for rows in order.tensor_split(count)
         ]
 
     def _get_per_token_logps_and_entropies(
@@ -156,6 +161,8 @@ class PhaseTrainer(GRPOTrainer):
         TRL logs it together with a correction of the loss that we do not want, at the price of one more pass.
         """
         loss = super()._compute_loss(model, inputs)
+        if self.loss_type != "dapo":
+            loss = loss * inputs["share"]
         if (sampled := inputs.get("sampling_per_token_logps")) is not None:
             apart = (self._logps - sampled).abs()
             apart = apart[inputs["completion_mask"].bool() & ~apart.isnan()]

@@ -48,8 +48,9 @@ def weights_of(model: Any) -> Weights:
 class Recorder(TrainerCallback):
     """Weights before each update, clipped gradients at it, weights after it."""
 
-    def __init__(self, clip: float) -> None:
-        self.clip = clip
+    def __init__(self, settings: GRPOConfig) -> None:
+        self.clip = settings.max_grad_norm
+        self.loss_type = settings.loss_type
         self.before: list[Weights] = []
         self.gradients: list[Weights] = []
         self.after: list[Weights] = []
@@ -75,8 +76,14 @@ class Padded(PhasePlan):
 
 @pytest.fixture(
     scope="module",
-    params=[(PhasePlan, CLIPPED), (PhasePlan, UNCLIPPED), (Padded, UNCLIPPED)],
-    ids=["clipped", "unclipped", "padded"],
+    params=[
+        (PhasePlan, CLIPPED),
+        (PhasePlan, UNCLIPPED),
+        (Padded, UNCLIPPED),
+        (Padded, UNCLIPPED.model_copy(update={"loss_type": "grpo"})),
+        (Padded, UNCLIPPED.model_copy(update={"loss_type": "dr_grpo"})),
+    ],
+    ids=["clipped", "unclipped", "padded", "each completion the same", "by the longest"],
 )
 def played(
     request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
@@ -94,7 +101,7 @@ def played(
     plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, micro_batch=4, seed=0)
     kind, settings = request.param
     plan = kind(**{field.name: getattr(plan, field.name) for field in fields(plan)})
-    recorder = Recorder(settings.max_grad_norm)
+    recorder = Recorder(settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
         trainer = grpo._build_trainer(
@@ -120,7 +127,7 @@ def log_probabilities(model: Any, prompt: Sequence[int], completion: Sequence[in
 
 
 def expected_gradient(
-    start: Path, weights: Weights, batch: Completions, rewards: Sequence[float]
+    start: Path, weights: Weights, batch: Completions, rewards: Sequence[float], loss_type: str
 ) -> tuple[Weights, float]:
     """The gradient before it is clipped, and its norm."""
     reference: Any = AutoModelForCausalLM.from_pretrained(str(start))
@@ -138,7 +145,12 @@ def expected_gradient(
             old = log_probabilities(reference, prompt, completion)
         ratio = torch.exp(new - new.detach())  # One update a batch: the ratio is 1, its gradient is not 0.
         distance = torch.exp(old - new) - (old - new) - 1
-        loss = loss - (ratio * advantage - BETA * distance).sum() / tokens
+        divisor = {
+            "dapo": tokens,
+            "grpo": len(completion) * len(batch),
+            "dr_grpo": SAMPLING.max_new_tokens * len(batch),
+        }[loss_type]
+        loss = loss - (ratio * advantage - BETA * distance).sum() / divisor
     loss.backward()
     gradient = {name: value.grad for name, value in model.named_parameters()}
     norm = sum(float((value**2).sum()) for value in gradient.values()) ** 0.5
@@ -150,8 +162,10 @@ def test_the_gradient_is_that_of_the_grpo_loss(played: Any, tiny_model: Path, st
     recorder, batches, rewards = played
     assert [len(batch) for batch in batches] == [len(values) for values in rewards] == [8, 4]
     assert any(reward != 0 for reward in rewards[step])
-    whole, norm = expected_gradient(tiny_model, recorder.before[step], batches[step], rewards[step])
-    assert norm > CLIPPED.max_grad_norm, "clipping must be seen"
+    whole, norm = expected_gradient(
+        tiny_model, recorder.before[step], batches[step], rewards[step], recorder.loss_type
+    )
+    assert norm > CLIPPED.max_grad_norm or recorder.clip > norm, "clipping must be seen"
     expected = {name: value * min(1.0, recorder.clip / norm) for name, value in whole.items()}
     found = recorder.gradients[step]
     assert found.keys() == expected.keys()
