@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from diagevo.config.models import EmbedderRole
-from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, Patience, RequestRefused
+from diagevo.diagnosis.endpoint import Backoff, BrokenAnswer, Endpoint, RequestRefused
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError, extra
 from diagevo.memory.events import catalogue as events
 
@@ -98,10 +98,10 @@ class OpenAIEmbedder:
 
     revision = "served"
 
-    def __init__(self, role: EmbedderRole, *, patience: Patience | None = None) -> None:
+    def __init__(self, role: EmbedderRole, *, backoff: Backoff | None = None) -> None:
         self.name = role.model
         self.dimension = role.dimension
-        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, 4, patience)
+        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, 4, backoff)
         self._batch = LARGEST_BATCH
         self._ask_dimension = True
 

@@ -2,16 +2,15 @@
 
 One background thread runs an event loop with the `openai` client; callers wait in threads of their own.
 Requests have a time limit in total. Dropped connections, stalls, half bodies, 408, 409, 429 and 5xx are tried
-again with growing, jittered pauses; `Retry-After` holds all requests back; concurrency halves on 429 and 503
-and grows again by one a full window of successes. What is left is a ServiceError. `cancel` breaks off
-whatever is under way.
+again with growing, jittered pauses, in which a request keeps its place among those that may be open, so that
+a crowded service is asked less; `Retry-After` holds all requests back. What is left is a ServiceError.
+`cancel` breaks off whatever is under way. The client's own retries are off: they know one request at a time.
 """
 
 import asyncio
 import concurrent.futures
 import random
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ _REFUSED = {400, 413, 415, 422, 501}
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Backoff:
     """How long a failing service is tried. Seconds."""
 
     tries: int = 6
@@ -51,66 +50,15 @@ class BrokenAnswer(Exception):
     """A success without a usable body: half of one, no choices, HTML."""
 
 
-class Pace:
-    """How many requests may be open, and from when. Lives in one event loop.
-
-    Additive increase, multiplicative decrease: a 429 halves the limit, at most once for the requests that
-    were open together; each success adds 1/limit.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.limit = float(most)
-        self._open = 0
-        self._not_before = 0.0
-        self._last_cut = float("-inf")
-        self._waiters: deque[asyncio.Future[None]] = deque()
-
-    async def enter(self) -> float:
-        """Wait for a slot; the time at which the request starts."""
-        loop = asyncio.get_running_loop()
-        while True:
-            if (pause := self._not_before - loop.time()) > 0:
-                await asyncio.sleep(pause)
-            elif self._open < max(1, int(self.limit)):
-                self._open += 1
-                return loop.time()
-            else:
-                waiter: asyncio.Future[None] = loop.create_future()
-                self._waiters.append(waiter)
-                await waiter
-
-    def leave(self) -> None:
-        """Give the slot back and wake as many as there is room for."""
-        self._open -= 1
-        room = max(1, int(self.limit)) - self._open
-        while room > 0 and self._waiters:
-            waiter = self._waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                room -= 1
-
-    def succeeded(self) -> None:
-        self.limit = min(float(self.most), self.limit + 1 / self.limit)
-
-    def overloaded(self, started: float) -> None:
-        """A request that started at `started` was answered 429 or 503."""
-        if started > self._last_cut:
-            self.limit = max(1.0, self.limit / 2)
-            self._last_cut = asyncio.get_running_loop().time()
-
-    def hold(self, seconds: float) -> None:
-        """Nothing starts for so long."""
-        self._not_before = max(self._not_before, asyncio.get_running_loop().time() + seconds)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Session:
     """What exists once the first request is made."""
 
     loop: asyncio.AbstractEventLoop
     client: "AsyncOpenAI"
-    pace: Pace
+    places: asyncio.Semaphore
+    not_before: float = 0.0
+    """Time of the loop until which the service wants no request."""
 
 
 class Endpoint:
@@ -126,22 +74,17 @@ class Endpoint:
         api_key_env: str,
         timeout: float,
         most: int,
-        patience: Patience | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self.where = base_url or "api.openai.com"
         self._base_url = base_url
         self._key_env = api_key_env
         self._timeout = timeout
         self._most = most
-        self._patience = patience or Patience()
+        self._backoff = backoff or Backoff()
         self._lock = threading.Lock()
         self._session: _Session | None = None
         self._cancelled = False
-
-    @property
-    def limit(self) -> float:
-        """Requests that may be open now."""
-        return self._session.pace.limit if self._session is not None else float(self._most)
 
     def call(self, ask: Callable[["AsyncOpenAI"], Awaitable[T]]) -> T:
         """Run `ask(client)` until it succeeds, from any thread.
@@ -180,7 +123,7 @@ class Endpoint:
                 raise _cancelled()
             if self._session is None:
                 client = _client(self._base_url, self._key_env, self._timeout)
-                self._session = _Session(asyncio.new_event_loop(), client, Pace(self._most))
+                self._session = _Session(asyncio.new_event_loop(), client, asyncio.Semaphore(self._most))
                 run = self._session.loop.run_forever
                 threading.Thread(target=run, name="endpoint", daemon=True).start()
             return self._session
@@ -188,35 +131,41 @@ class Endpoint:
     async def _persist(self, session: _Session, ask: Callable[["AsyncOpenAI"], Awaitable[T]]) -> T:
         import openai
 
-        failed = limited = 0
-        while True:
-            started = await session.pace.enter()
-            held = False
-            try:
-                async with asyncio.timeout(self._timeout):
-                    answer = await ask(session.client)
-                session.pace.succeeded()
-                return answer
-            except openai.APIStatusError as error:
-                self._raise_if_final(error)
-                held = self._slow_down(session.pace, error, started)
-                limited += error.status_code == 429
-                failed += error.status_code != 429
-                problem = f"{error.status_code} {_said(error)}"
-            except TimeoutError:
-                failed, problem = failed + 1, f"no answer within {self._timeout:g} s"
-            except (openai.APIError, BrokenAnswer, ValueError, RecursionError) as error:
-                cause = error.__cause__ or error
-                failed, problem = failed + 1, masked(f"{type(cause).__name__}: {cause}")
-            finally:
-                session.pace.leave()
-            if failed >= self._patience.tries or limited >= self._patience.limited_tries:
-                raise ServiceError(
-                    f"{self.where} failed {failed + limited} times in a row, last: {problem[:300]}",
-                    hint="see that the service is up, then go on with --resume",
-                )
-            if not held:
-                await asyncio.sleep(self._jittered(failed + limited))
+        failed, limited, again_at = 0, 0, 0.0
+        async with session.places:
+            while True:
+                while (pause := max(again_at, session.not_before) - session.loop.time()) > 0:
+                    await asyncio.sleep(pause)
+                asked_to_wait = 0.0
+                try:
+                    async with asyncio.timeout(self._timeout):
+                        return await ask(session.client)
+                except openai.APIStatusError as error:
+                    self._raise_if_final(error)
+                    asked_to_wait = retry_after(error.response.headers) or 0.0
+                    limited += error.status_code == 429
+                    failed += error.status_code != 429
+                    problem = f"{error.status_code} {_said(error)}"
+                except TimeoutError:
+                    failed, problem = failed + 1, f"no answer within {self._timeout:g} s"
+                except (openai.APIError, BrokenAnswer, ValueError, RecursionError) as error:
+                    cause = error.__cause__ or error
+                    failed, problem = failed + 1, masked(f"{type(cause).__name__}: {cause}")
+                self._raise_if_hopeless(failed, limited, problem, asked_to_wait)
+                until = session.loop.time() + asked_to_wait
+                session.not_before = max(session.not_before, until)
+                again_at = until + self._jittered(failed + limited)
+
+    def _raise_if_hopeless(self, failed: int, limited: int, problem: str, asked_to_wait: float) -> None:
+        if failed >= self._backoff.tries or limited >= self._backoff.limited_tries:
+            raise ServiceError(
+                f"{self.where} failed {failed + limited} times in a row, last: {problem[:300]}",
+                hint="see that the service is up, then go on with --resume",
+            )
+        if asked_to_wait > self._backoff.longest_retry_after:
+            raise ServiceError(
+                f"{self.where} asks to wait {asked_to_wait:.0f} s", hint="go on later with --resume"
+            )
 
     def _raise_if_final(self, error: "APIStatusError") -> None:
         """Raise where asking again is no use."""
@@ -234,23 +183,8 @@ class Endpoint:
                 hint="check base_url and model of the role, and the account",
             ) from None
 
-    def _slow_down(self, pace: Pace, error: "APIStatusError", started: float) -> bool:
-        """Heed 429 and 503. True where the service named a time, which then holds for all requests."""
-        if error.status_code not in (429, 503):
-            return False
-        pace.overloaded(started)
-        wait = retry_after(error.response.headers)
-        if wait is None:
-            return False
-        if wait > self._patience.longest_retry_after:
-            raise ServiceError(
-                f"{self.where} asks to wait {wait:.0f} s", hint="go on later with --resume"
-            ) from None
-        pace.hold(wait)
-        return True
-
     def _jittered(self, failures: int) -> float:
-        most = min(self._patience.longest_pause, self._patience.first_pause * 2 ** min(failures, 16))
+        most = min(self._backoff.longest_pause, self._backoff.first_pause * 2 ** min(failures, 16))
         return random.uniform(most / 4, most)
 
 

@@ -26,7 +26,7 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
     PairJudgement,
 )
-from diagevo.diagnosis.endpoint import Endpoint, Patience
+from diagevo.diagnosis.endpoint import Backoff, Endpoint
 from diagevo.diagnosis.prompts import Decision, DiagnosisPrompts
 from diagevo.diagnosis.replies import (
     AssignmentReply,
@@ -78,12 +78,12 @@ class OpenAIDiagnostician:
         prompts: Path | None = None,
         *,
         budget: Budget | None = None,
-        patience: Patience | None = None,
+        backoff: Backoff | None = None,
     ) -> None:
         self._prompts = DiagnosisPrompts.load(prompts, settings.trajectory_characters)
         self._settings = settings
         self._artifacts = artifacts
-        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, settings.workers, patience)
+        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, settings.workers, backoff)
         self._chat = Chat(
             self._endpoint, role, artifacts, budget or Budget(settings.max_calls, settings.max_tokens)
         )
@@ -95,11 +95,6 @@ class OpenAIDiagnostician:
     def usage(self) -> Mapping[str, Usage]:
         """Calls and tokens of this process by decision: extract, duplicate, assign, merge."""
         return self._chat.usage
-
-    @property
-    def limit(self) -> float:
-        """Requests that the service may have open now; it adapts to 429."""
-        return self._endpoint.limit
 
     def cancel(self) -> None:
         """Break off open requests; those who wait for them get StoppedSafely."""

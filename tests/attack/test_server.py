@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from diagevo.diagnosis.chat import reply_of
-from diagevo.diagnosis.endpoint import Endpoint, Patience
+from diagevo.diagnosis.endpoint import Backoff, Endpoint
 from diagevo.errors import ServiceError
 from diagevo.memory.log.artifacts import Reply
 from diagevo.sampling import bounded
@@ -105,7 +105,7 @@ def test_the_diagnosticians_service_is_given_up(how: str) -> None:
         return reply_of(await client.chat.completions.create(model="m", messages=[]))
 
     with serving(BAD[how]) as url:
-        endpoint = Endpoint(url, "NO_KEY", 10, 1, Patience(tries=2, first_pause=0.0))
+        endpoint = Endpoint(url, "NO_KEY", 10, 1, Backoff(tries=2, first_pause=0.0))
         try:
             with pytest.raises(ServiceError) as error:
                 endpoint.call(ask)

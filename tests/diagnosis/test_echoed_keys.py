@@ -14,7 +14,7 @@ import pytest
 from diagevo.config.models import EmbedderRole
 from diagevo.diagnosis.chat import reply_of
 from diagevo.diagnosis.embedder import OpenAIEmbedder
-from diagevo.diagnosis.endpoint import Endpoint, Patience, RequestRefused
+from diagevo.diagnosis.endpoint import Backoff, Endpoint, RequestRefused
 from diagevo.errors import DiagEvoError, ServiceError
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.memory.log.artifacts import Artifacts
@@ -26,7 +26,7 @@ from tests.contracts.databases import SQLiteStores
 
 KEY = "opensesame-and-more-4711"
 """Of no known shape, under a name that does not say what it is."""
-PATIENCE = Patience(tries=1, limited_tries=1)
+BACKOFF = Backoff(tries=1, limited_tries=1)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def said(error: BaseException) -> str:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
 def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
     with echoing(status, refusing) as url:
-        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, PATIENCE)
+        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
         with pytest.raises((ServiceError, RequestRefused)) as caught:
             endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
         endpoint.close()
@@ -89,7 +89,7 @@ def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
 def test_what_a_diagnostician_answers_is_kept_without_the_key() -> None:
     """And unchanged else: words that only look like a secret are the model's."""
     with echoing(200, answering) as url:
-        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, PATIENCE)
+        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
         got = endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
         endpoint.close()
     assert reply_of(got).text == "Yes. You said Bearer ***; the password: is 3"
@@ -99,7 +99,7 @@ def test_what_a_diagnostician_answers_is_kept_without_the_key() -> None:
 def test_no_error_of_an_embedder_repeats_the_key(status: int) -> None:
     with echoing(status, refusing) as url:
         role = EmbedderRole(engine="openai", base_url=url, api_key_env="MY_DOOR", dimension=4)
-        embedder = OpenAIEmbedder(role, patience=PATIENCE)
+        embedder = OpenAIEmbedder(role, backoff=BACKOFF)
         with pytest.raises(DiagEvoError) as caught:
             embedder.embed(["a text"])
         embedder.close()

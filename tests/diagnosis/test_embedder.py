@@ -14,12 +14,12 @@ from diagevo.diagnosis.embedder import (
     embedder_for,
     unit_rows,
 )
-from diagevo.diagnosis.endpoint import Patience
+from diagevo.diagnosis.endpoint import Backoff
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
 from tests.diagnosis.rounds import open_memory
 from tests.diagnosis.server import Answer, Server
 
-QUICK = Patience(tries=3, first_pause=0.01, longest_pause=0.02)
+QUICK = Backoff(tries=3, first_pause=0.01, longest_pause=0.02)
 TEXTS = ["forgets the domain", "swaps numerator and denominator", "", "né à l'étranger", "a a a"]
 
 
@@ -69,7 +69,7 @@ def vectors(request: dict[str, Any]) -> dict[str, Any]:
 
 def served(server: Server, dimension: int = 2) -> OpenAIEmbedder:
     role = EmbedderRole(engine="openai", model="e", dimension=dimension, base_url=server.url, timeout=5)
-    return OpenAIEmbedder(role, patience=QUICK)
+    return OpenAIEmbedder(role, backoff=QUICK)
 
 
 class TestEndpoint:

@@ -1,10 +1,12 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from openai import AsyncOpenAI
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
-from diagevo.diagnosis.endpoint import Pace, Patience, retry_after
+from diagevo.diagnosis.endpoint import Backoff, Endpoint, retry_after
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.memory.memory import Memory
@@ -73,10 +75,10 @@ def test_retry_after_holds_every_request_back(memory: Memory):
 
 
 def test_a_wait_beyond_reason_is_an_error(memory: Memory):
-    patient = Patience(longest_retry_after=5)
+    backoff = Backoff(longest_retry_after=5)
     slow = Answer("come back tomorrow", status=429, headers=(("Retry-After", "86400"),))
     with Server(lambda request, before: slow) as server:
-        asked = diagnostician(server, memory, patience=patient)
+        asked = diagnostician(server, memory, backoff=backoff)
         with pytest.raises(ServiceError, match="asks to wait 86400 s"):
             asked.extract(pair())
         asked.close()
@@ -164,8 +166,8 @@ def test_cancelling_breaks_off_what_waits_for_a_server_that_stalls(memory: Memor
     assert len(raised) == 1
 
 
-def test_concurrency_halves_on_429_and_grows_again(memory: Memory):
-    """A server that takes two at a time, and sixteen who want to ask."""
+def test_a_crowded_service_answers_every_question_in_the_end(memory: Memory):
+    """A server that takes two at a time, and eight who want to ask."""
     lock, serving = threading.Lock(), [0]
 
     def behave(request: dict, before: int) -> Answer:
@@ -177,52 +179,56 @@ def test_concurrency_halves_on_429_and_grows_again(memory: Memory):
             serving[0] -= 1
         return Answer("too many", status=429) if crowded else Answer(SLIP)
 
-    patience = Patience(limited_tries=100, first_pause=0.01, longest_pause=0.02)
+    backoff = Backoff(limited_tries=100, first_pause=0.01, longest_pause=0.1)
     with Server(behave) as server:
-        asked = diagnostician(server, memory, patience=patience, workers=16)
-        numbers = iter(range(120))
-        failed: list[BaseException] = []
-
-        def work() -> None:
-            try:
-                for number in numbers:
-                    asked.extract(pair(number))
-            except BaseException as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=work) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        limit = asked.limit
+        asked = diagnostician(server, memory, backoff=backoff, workers=8)
+        with ThreadPoolExecutor(8) as threads:
+            verdicts = [e.verdict for e in threads.map(asked.extract, map(pair, range(40)))]
         asked.close()
-    assert not failed
-    assert asked.usage["extract"].calls == 120
-    assert limit < 16
+    assert verdicts == ["slip"] * 40
+    assert asked.usage["extract"].calls == 40
 
 
-def test_the_pace_halves_once_for_requests_that_were_open_together():
-    import asyncio
+def test_a_request_that_pauses_keeps_its_place():
+    """Else a service that is too busy would get a new request for each one that it sends away."""
+    order: list[str] = []
 
-    async def play() -> list[float]:
-        pace = Pace(16)
-        started = await pace.enter()
-        limits = [pace.limit]
-        await asyncio.sleep(0.002)
-        pace.overloaded(started)
-        limits.append(pace.limit)
-        pace.overloaded(started)  # open at the same time: one event, not two
-        limits.append(pace.limit)
-        await asyncio.sleep(0.002)
-        later = await pace.enter()
-        pace.overloaded(later)
-        limits.append(pace.limit)
-        for _ in range(4):
-            pace.succeeded()
-        limits.append(pace.limit)
-        return limits
+    def behave(request: dict, before: int) -> Answer:
+        order.append(request["messages"][0]["content"])
+        return Answer("busy", status=429) if before < 2 and order[-1] == "first" else Answer("yes")
 
-    limits = asyncio.run(play())
-    assert limits[:4] == [16, 8, 8, 4]
-    assert 4.9 < limits[4] < 5  # 4 → 4.25 → 4.485 → 4.708 → 4.920: one more a window of four successes
+    async def ask(client: AsyncOpenAI, text: str) -> None:
+        await client.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+
+    with Server(behave) as server, ThreadPoolExecutor(2) as threads:
+        endpoint = Endpoint(server.url, "NO_KEY", 10.0, 1, Backoff(first_pause=0.05, longest_pause=0.05))
+        first = threads.submit(endpoint.call, lambda client: ask(client, "first"))
+        while not order:
+            time.sleep(0.001)
+        second = threads.submit(endpoint.call, lambda client: ask(client, "second"))
+        first.result()
+        second.result()
+        endpoint.close()
+    assert order == ["first", "first", "first", "second"]
+
+
+def test_requests_that_are_limited_are_counted_apart_from_those_that_fail():
+    """429, 500, 429, 500, 429, then an answer: two of three failures, three of four that may be limited."""
+    backoff = Backoff(tries=3, limited_tries=4, first_pause=0.001, longest_pause=0.001)
+    troubles = [429, 500, 429, 500, 429]
+
+    def behave(request: dict, before: int) -> Answer:
+        return Answer("busy", status=troubles[before]) if before < 5 else Answer("yes")
+
+    async def ask(client: AsyncOpenAI) -> str | None:
+        reply = await client.chat.completions.create(model="m", messages=[{"role": "user", "content": "?"}])
+        return reply.choices[0].message.content
+
+    with Server(behave) as server:
+        endpoint = Endpoint(server.url, "NO_KEY", 10.0, 1, backoff)
+        assert endpoint.call(ask) == "yes"
+        troubles[4] = 500
+        server.seen.clear()
+        with pytest.raises(ServiceError, match="failed 5 times in a row, last: 500 busy"):
+            endpoint.call(ask)
+        endpoint.close()
