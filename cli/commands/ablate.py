@@ -1,7 +1,7 @@
 """`diagevo ablate`: plan the paper's ablations, play them, and see where they stand."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,8 @@ import typer
 from .. import options
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column
+from ..render.rows import print_rows
+from ..render.table import Column
 
 app = options.group(
     "ablate", "Plan the paper's ablations, play them, and see where they stand.", "plan run status"
@@ -119,7 +120,7 @@ def plan(
     file = made.save(call.home)
     render.say(call, f"{len(made.runs)} runs planned in {file}; next: diagevo ablate run {name}")
     lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
-    render.rows(call, RUNS[:4], [asdict(line) for line in lines])
+    print_rows(call, RUNS[:4], lines)
 
 
 def _measured(arguments: str | None) -> list[str]:
@@ -203,4 +204,4 @@ def status(call: Call, name: Name = None) -> None:
         StatusLine(i, s.planned.run, s.planned.variant, s.planned.seed, f"{s.committed}/{s.rounds}", s.state)
         for i, s in enumerate(found)
     ]
-    render.rows(call, RUNS, [asdict(line) for line in lines])
+    print_rows(call, RUNS, lines)

@@ -11,6 +11,8 @@ from diagevo.errors import ConfigError
 from .. import options
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
@@ -19,15 +21,15 @@ app = options.group(
     "config", "The resolved configuration, and where each value came from.", "show validate diff schema"
 )
 
-SETTINGS = (render.Column("key"), render.Column("value"), render.Column("source"))
+SETTINGS = (Column("key"), Column("value"), Column("source"))
 DEVIATIONS = (
-    render.Column("key"),
-    render.Column("value"),
-    render.Column("paper", "paper or decision"),
-    render.Column("stated", "stated in"),
-    render.Column("source"),
+    Column("key"),
+    Column("value"),
+    Column("paper", "paper or decision"),
+    Column("stated", "stated in"),
+    Column("source"),
 )
-DIFFERENCES = (render.Column("key"), render.Column("a"), render.Column("b"))
+DIFFERENCES = (Column("key"), Column("a"), Column("b"))
 
 
 def _text(value: Any) -> str:
@@ -75,7 +77,7 @@ def show(
     rows = [asdict(setting) for setting in shown]
     if call.format in ("table", "md"):
         rows = [row | {"value": _text(row["value"])} for row in rows]
-    render.rows(call, SETTINGS, rows, run=call.run)
+    print_rows(call, SETTINGS, rows, run=call.run)
 
 
 def _show_paper(call: Call, resolved: "Resolved") -> None:
@@ -98,7 +100,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
         if not rows:
             render.say(call, f"profile {resolved.config.profile}: nothing deviates from the paper")
             return
-    render.rows(call, DEVIATIONS, rows, run=call.run)
+    print_rows(call, DEVIATIONS, rows, run=call.run)
 
 
 @options.command(
@@ -157,7 +159,7 @@ def diff(
     ]
     shown = [{k: v if k == "key" else _text(v) for k, v in row.items()} for row in rows]
     if rows or call.format not in ("table", "md"):
-        render.rows(call, DIFFERENCES, shown if call.format in ("table", "md") else rows)
+        print_rows(call, DIFFERENCES, shown if call.format in ("table", "md") else rows)
     else:
         render.say(call, "they are the same")
     if rows and exit_code:

@@ -11,6 +11,8 @@ import typer
 from .. import options
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.log.database import Database
@@ -19,7 +21,7 @@ app = options.group(
     "db", "Revisions of the database, its checks, its backups.", "current upgrade check backup restore"
 )
 
-FINDINGS = (render.Column("check"), render.Column("ok", "well"), render.Column("detail", "found"))
+FINDINGS = (Column("check"), Column("ok", "well"), Column("detail", "found"))
 
 
 @contextmanager
@@ -107,7 +109,7 @@ def check(call: Call) -> None:
             render.plain(finding) | ({"detail": f"{finding.detail}; {finding.mend}"} if finding.mend else {})
             for finding in findings(database)
         ]
-    render.rows(call, FINDINGS, found)
+    print_rows(call, FINDINGS, found)
     if not all(finding["ok"] for finding in found):
         raise typer.Exit(1)
 

@@ -1,6 +1,5 @@
 """`diagevo memory calibrate, recheck`: thresholds from judged pairs, and recorded decisions asked again."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,8 @@ from ..opening import app, config_of, opened
 from ..options import Call
 from ..render import console as render
 from ..render import layout as screen
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -19,26 +20,26 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
 
 CALIBRATIONS = (
-    render.Column("threshold"),
-    render.Column("model"),
-    render.Column("current", align="right", digits=2),
-    render.Column("proposed", align="right", digits=2),
-    render.Column("same", "judged same", align="right"),
-    render.Column("same_kept", "of them above", align="right", digits=2),
-    render.Column("different", "judged different", align="right"),
-    render.Column("different_kept", "of them above", align="right", digits=2),
-    render.Column("unrelated_kept", "unrelated above", align="right", digits=2),
+    Column("threshold"),
+    Column("model"),
+    Column("current", align="right", digits=2),
+    Column("proposed", align="right", digits=2),
+    Column("same", "judged same", align="right"),
+    Column("same_kept", "of them above", align="right", digits=2),
+    Column("different", "judged different", align="right"),
+    Column("different_kept", "of them above", align="right", digits=2),
+    Column("unrelated_kept", "unrelated above", align="right", digits=2),
 )
 RECHECKS = (
-    render.Column("decision"),
-    render.Column("subject"),
-    render.Column("recorded"),
-    render.Column("answered"),
-    render.Column("effect"),
-    render.Column("failures", "F", align="right"),
-    render.Column("failures_then", "F then", align="right"),
-    render.Column("epsilon", "ε", align="right"),
-    render.Column("epsilon_then", "ε then", align="right"),
+    Column("decision"),
+    Column("subject"),
+    Column("recorded"),
+    Column("answered"),
+    Column("effect"),
+    Column("failures", "F", align="right"),
+    Column("failures_then", "F then", align="right"),
+    Column("epsilon", "ε", align="right"),
+    Column("epsilon_then", "ε then", align="right"),
 )
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
@@ -78,7 +79,7 @@ def calibrate(call: Call) -> None:
     with opened(call) as history:
         config = config_of(call, history)
         found = propose(history.log, history.run_id, embedder_for(config.roles.embedder), config.memory)
-    render.rows(call, CALIBRATIONS, [asdict(line) for line in found], run=history.run_id)
+    print_rows(call, CALIBRATIONS, found, run=history.run_id)
     for line in found:
         if line.proposed is None:
             render.say(call, f"{line.threshold}: no pair was judged the same, so nothing is proposed")
@@ -126,7 +127,7 @@ def recheck(
     differing = [line for line in found if not line.agrees]
     shown = differing if call.format in ("table", "md") else found
     title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
-    render.rows(call, RECHECKS, [asdict(line) for line in shown], run=history.run_id, title=title)
+    print_rows(call, RECHECKS, shown, run=history.run_id, title=title)
     if exit_code and differing:
         raise typer.Exit(1)
 

@@ -22,6 +22,8 @@ from diagevo.redaction import key_from, redacted
 from .. import options
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 from ..screens.plan import disk_bytes, gigabytes
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ Purpose = Literal["audit", "train", "eval"]
 State = Literal["well", "note", "missing"]
 
 COLUMNS = (
-    render.Column("state", ""),
-    render.Column("name", "what"),
-    render.Column("found"),
-    render.Column("mend", "what mends it"),
+    Column("state", ""),
+    Column("name", "what"),
+    Column("found"),
+    Column("mend", "what mends it"),
 )
 CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "pyarrow", "numpy", "openai")
 EVALUATION = ("math-verify", "scipy")
@@ -92,7 +94,7 @@ def doctor(
             findings += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
             if purpose == "train":
                 findings += [*_validation(config), *_machines(call, config), *_room(call, config)]
-    render.rows(call, COLUMNS, [redacted(render.plain(finding)) for finding in findings])
+    print_rows(call, COLUMNS, [redacted(render.plain(finding)) for finding in findings])
     if any(finding.state == "missing" for finding in findings):
         raise typer.Exit(4)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +12,8 @@ from diagevo.texts import json_text, visible
 from .. import options
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column
+from ..render.rows import print_rows, row_of
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
@@ -125,10 +126,10 @@ def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
         opened.close()
 
 
-def line_of(found: "Evaluation") -> dict[str, Any]:
+def line_of(found: "Evaluation") -> EvaluationLine:
     metrics = found.metrics or {}
     judge = found.conditions["judge"]
-    line = EvaluationLine(
+    return EvaluationLine(
         evaluation_id=found.evaluation_id,
         benchmark=found.benchmark,
         run=found.run_id,
@@ -142,7 +143,6 @@ def line_of(found: "Evaluation") -> dict[str, Any]:
         metrics=found.metrics,
         conditions=found.conditions,
     )
-    return asdict(line)
 
 
 @options.command(
@@ -176,7 +176,7 @@ def list_(
             )
             for e in ENTRIES
         ]
-        render.rows(call, BENCHMARKS, [asdict(line) for line in lines])
+        print_rows(call, BENCHMARKS, lines)
         return
     from diagevo.evaluation.store import EvaluationStore
     from diagevo.memory.audit.history import resolve_run
@@ -186,7 +186,7 @@ def list_(
         found = EvaluationStore(opened).list(run)
     if not found:
         render.say(call, "nothing was measured yet; begin: diagevo eval run math500 --round best")
-    render.rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
+    print_rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
 
 
 @options.command(
@@ -230,7 +230,7 @@ def show(
         answers = ", ".join(answer or "no answer" for answer in result.extracted)
         lines += [f"question {result.question}: {result.prompt[-1]['content']}"]
         lines += [f"  reference {result.reference}; answered {answers}"]
-    data = line_of(found) | {"categories": categories, "wrong": missed}
+    data = row_of(line_of(found)) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
     render.document(call, data, text, run=found.run_id)
 

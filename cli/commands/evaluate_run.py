@@ -13,6 +13,7 @@ from diagevo.progress import StopFlag
 from .. import options
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
 from .evaluate import EVALUATIONS, app, database, evaluation_lines, line_of
 from .stopping import stopped_by_signals
 
@@ -137,7 +138,7 @@ def run(
                     )
                     asked_judge = grader if questions.benchmark.judged else None
                     done.append(measure(call, store, ready, questions, checker, procedure, asked_judge))
-        render.rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
+        print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
 
 
 def measure(

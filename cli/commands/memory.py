@@ -11,6 +11,7 @@ from .. import options
 from ..opening import At, OptionalRef, Ref, Round, app, opened, where
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
 from . import diagnosis, memory_bundle, memory_compare
 
 if TYPE_CHECKING:
@@ -42,11 +43,6 @@ def _verification() -> Any:
     from diagevo.memory.audit.verify import Verification
 
     return Verification
-
-
-def _fields(line: Any) -> dict[str, Any]:
-    """A flat dataclass as a row; fractions stay fractions."""
-    return {name: getattr(line, name) for name in line.__dataclass_fields__}
 
 
 @options.command(
@@ -86,7 +82,7 @@ def show(
         text = f"{memory_text.headline(history.run_id, memory)}\n\n{memory_text.tree(memory, screen.width())}"
         render.document(call, memory, text)
         return
-    render.rows(
+    print_rows(
         call,
         memory_text.CAUSES,
         memory_text.cause_rows(memory.causes),
@@ -161,7 +157,6 @@ def replay(
     """
     from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
 
-    from ..render import rows as row_stream
     from ..screens import memory as memory_text
 
     with opened(call) as history:
@@ -171,7 +166,7 @@ def replay(
             if at is not None and (inside := history.state(as_of).open) is not None:
                 chosen = inside.number
             listed = map(render.plain, steps(history, chosen, as_of))
-            row_stream.stream(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
+            print_rows(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
             return
         memory = rebuild(history, as_of)
         differences = compare_with_commit(history, memory, as_of) if check else []
@@ -186,7 +181,7 @@ def replay(
         elif check:
             render.say(call, checked)
         if memory.causes or call.format != "table":
-            render.rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
+            print_rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
     if differences:
         raise typer.Exit(1)
 
@@ -326,7 +321,7 @@ def schedule(call: Call, *, round: Round = None) -> None:
     if call.format == "table" and call.output is None:
         render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
     if found.causes or call.format != "table":
-        render.rows(call, memory_text.SCHEDULE, [_fields(line) for line in found.causes])
+        print_rows(call, memory_text.SCHEDULE, found.causes)
 
 
 @options.command(
@@ -391,7 +386,7 @@ def heads(call: Call) -> None:
     with opened(call) as history:
         values = [to_builtins(head) for head in heads_of(history.log, history.run_id)]
         run, as_of = history.run_id, where(history.end)
-    render.rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
+    print_rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
 
 
 __all__ = ["app", "diagnosis", "memory_bundle", "memory_compare"]

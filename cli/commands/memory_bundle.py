@@ -12,8 +12,8 @@ from .. import options
 from ..opening import At, Round, app, config_of, opened, where
 from ..options import Call
 from ..render import console as render
-from ..render import rows as row_stream
-from ..render.console import Column
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.models import EmbedderRole
@@ -47,13 +47,13 @@ def query(
         if views:
             known = view_columns(history.database)
             listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
-            render.rows(call, (Column("view"), Column("about"), Column("columns")), listed)
+            print_rows(call, (Column("view"), Column("about"), Column("columns")), listed)
             return
         assert sql is not None
         with ask(history.database, sql, run_id=history.run_id) as answer:
             names = _unique(answer.columns)
             rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-            row_stream.stream(call, [Column(name) for name in names], rows, run=history.run_id)
+            print_rows(call, [Column(name) for name in names], rows, run=history.run_id)
 
 
 def _unique(names: tuple[str, ...]) -> list[str]:

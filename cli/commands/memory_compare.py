@@ -10,6 +10,7 @@ from .. import options
 from ..opening import At, Ref, Round, app, opened, where
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
@@ -57,7 +58,7 @@ def diff(
         data: Any = render.plain(found) | {"same": found.same}
         render.document(call, data, text, run=history.run_id, as_of=where(b))
         if not call.json and found.causes:
-            render.rows(call, compare_text.CHANGES, compare_text.change_rows(found))
+            print_rows(call, compare_text.CHANGES, compare_text.change_rows(found))
         same = found.same
     else:
         same = runs.compare(call, left, right)
@@ -90,8 +91,7 @@ def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = ask(history, resolve(history, ref, as_of), as_of)
-    values = [{name: getattr(line, name) for name in line.__dataclass_fields__} for line in found]
-    render.rows(call, compare_text.BLAME, values, run=history.run_id, as_of=where(as_of))
+    print_rows(call, compare_text.BLAME, found, run=history.run_id, as_of=where(as_of))
 
 
 @options.command(

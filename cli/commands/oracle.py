@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,7 +11,8 @@ import typer
 from .. import options
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column
+from ..render.rows import print_rows
+from ..render.table import Column
 from . import evaluate
 from .evaluate_run import Batch, KeyEnv, Seed, measure
 
@@ -88,21 +89,19 @@ def _accuracy(call: Call, oracle: "Oracle") -> None:
 
     with AnswerChecker() as checker:
         lines = oracle.accuracy(checker)
-    render.rows(call, ACCURACY, [_line(line) for line in lines], run=oracle.run_id)
+    print_rows(call, ACCURACY, [_line(line) for line in lines], run=oracle.run_id)
 
 
-def _line(line: "LabelAccuracy") -> dict[str, Any]:
+def _line(line: "LabelAccuracy") -> AccuracyLine:
     known = line.accuracy
-    return asdict(
-        AccuracyLine(
-            round=line.round,
-            sampled=line.sampled,
-            proposed=line.proposed,
-            checked=line.checked,
-            accuracy=None if known is None else known.value,
-            standard_error=None if known is None else known.standard_error,
-            source=line.source,
-        )
+    return AccuracyLine(
+        round=line.round,
+        sampled=line.sampled,
+        proposed=line.proposed,
+        checked=line.checked,
+        accuracy=None if known is None else known.value,
+        standard_error=None if known is None else known.standard_error,
+        source=line.source,
     )
 
 
@@ -262,6 +261,6 @@ def selfplay(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
                 done.append(measure(call, store, ready, loaded, checker, procedure, None))
-        render.rows(
+        print_rows(
             call, evaluate.EVALUATIONS, [evaluate.line_of(found) for found in done], run=history.run_id
         )

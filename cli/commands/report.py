@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +13,8 @@ from diagevo.errors import NotFoundError
 from .. import options
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
@@ -67,10 +68,6 @@ def _figure_lines() -> Any:
 
 def _file_lines() -> Any:
     return list[FileLine]
-
-
-def _file(name: str, file: Path) -> dict[str, str]:
-    return asdict(FileLine(name, str(file)))
 
 
 def _tabled() -> Any:
@@ -146,7 +143,7 @@ def list_(call: Call) -> None:
                     missing.command if missing else None,
                 )
             )
-        render.rows(call, FIGURES, [asdict(line) for line in lines], run=history.run_id)
+        print_rows(call, FIGURES, lines, run=history.run_id)
 
 
 @options.command(
@@ -180,7 +177,7 @@ def build(
             )
         size = (folder / "index.html").stat().st_size
         render.say(call, f"open {folder / 'index.html'} ({size / 1e6:.1f} MB)")
-        render.rows(call, FILES, [_file(name, file) for name, file in written], run=history.run_id)
+        print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
 
 
 def _tables_of(call: Call, runs: list[str], plan: "Plan | None") -> dict["TableName", "Table"]:
@@ -249,7 +246,7 @@ def fig(
         folder = _folder(history, to) / "figures"
         with render.writing(folder):
             written = write_figure(folder, name, result)
-        render.rows(call, FILES, [_file(name, file) for file in written], run=history.run_id)
+        print_rows(call, FILES, [FileLine(name, str(file)) for file in written], run=history.run_id)
 
 
 _BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "latex"}

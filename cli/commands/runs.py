@@ -10,7 +10,8 @@ from diagevo.texts import visible
 from .. import options
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column
+from ..render.rows import print_rows, row_of
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunLine, RunStory
@@ -61,11 +62,6 @@ def _run_story() -> Any:
     return RunStory
 
 
-def _fields(line: Any) -> dict[str, Any]:
-    """A flat dataclass as a row; fractions stay fractions."""
-    return {name: getattr(line, name) for name in line.__dataclass_fields__}
-
-
 def _line(line: "RunLine") -> dict[str, Any]:
     now = "–" if line.open_round is None else f"r{line.open_round} {line.stage or 'between stages'}"
     if line.writer is not None:
@@ -73,7 +69,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
     bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
     given = None if line.origin is None else line.origin.model_dump()
-    return _fields(line) | {
+    return row_of(line) | {
         "origin": given,
         "now": now,
         "last": line.last_event[:19].replace("T", " "),
@@ -103,7 +99,7 @@ def list_(call: Call) -> None:
         database.close()
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
-    render.rows(call, RUNS, [_line(line) for line in found])
+    print_rows(call, RUNS, [_line(line) for line in found])
 
 
 @options.command(
@@ -127,7 +123,7 @@ def show(call: Call, run: Run = None) -> None:
         history.close()
     render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
     if not call.json and story.rounds:
-        render.rows(call, ROUNDS, [_fields(line) for line in story.rounds])
+        print_rows(call, ROUNDS, story.rounds)
 
 
 def _story_text(story: "RunStory") -> str:
@@ -198,9 +194,9 @@ def compare(call: Call, left: str, right: str) -> bool:
     if not call.json:
         matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
         if matched:
-            render.rows(call, compare_text.MATCHED, matched)
+            print_rows(call, compare_text.MATCHED, matched)
         if alone:
-            render.rows(call, compare_text.ALONE, alone)
+            print_rows(call, compare_text.ALONE, alone)
     return found.same
 
 

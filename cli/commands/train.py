@@ -14,6 +14,8 @@ from diagevo.progress import STAGES, RoundSummary, StopFlag
 from .. import options
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 from ..screens.display import Kind, display_for
 from .stopping import stopped_by_signals
 
@@ -23,19 +25,19 @@ if TYPE_CHECKING:
     from diagevo.run import Until
 
 ROUNDS = (
-    render.Column("round", align="right"),
-    render.Column("kept", align="right"),
-    render.Column("label_truth", "labels true", "right"),
-    render.Column("without_box", "no box", "right"),
-    render.Column("mean_at_k", "mean@k", "right"),
-    render.Column("greedy", align="right"),
-    render.Column("failures", "F", "right"),
-    render.Column("z", align="right"),
-    render.Column("epsilon_next", "next ε", "right"),
-    render.Column("active", "Active", "right"),
-    render.Column("mastered", "Mastered", "right"),
-    render.Column("nodes", align="right"),
-    render.Column("seconds", "time", "right", digits=0),
+    Column("round", align="right"),
+    Column("kept", align="right"),
+    Column("label_truth", "labels true", "right"),
+    Column("without_box", "no box", "right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", align="right"),
+    Column("failures", "F", "right"),
+    Column("z", align="right"),
+    Column("epsilon_next", "next ε", "right"),
+    Column("active", "Active", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("nodes", align="right"),
+    Column("seconds", "time", "right", digits=0),
 )
 
 
@@ -120,7 +122,7 @@ def train(
             )
     finally:
         if display in (None, "live", "plain") and not call.json and view.board.history:
-            render.rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
+            print_rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
 
 

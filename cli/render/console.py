@@ -1,27 +1,24 @@
-"""Everything that is printed: JSON documents, rows in six formats, aligned text, messages.
+"""Where everything is printed: JSON documents, finished text, messages, and the way out for rows.
 
 Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its
 control characters are shown, not obeyed (`diagevo.texts`). Without a terminal there is no ANSI and no
 carriage return.
 """
 
-import csv
 import dataclasses
-import io
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
-from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.errors import ConfigError
 from diagevo.redaction import masked
-from diagevo.texts import csv_text, json_text, markdown_text, visible
+from diagevo.texts import json_text, visible
 
 from ..options import Call
 
@@ -125,185 +122,41 @@ def dump(value: Any) -> str:
     return json_text(value, indent=2)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column of `rows`: the key in each row, its heading, and how a person reads it."""
+class Out(Protocol):
+    """Where finished text goes."""
 
-    key: str
-    title: str | None = None
-    align: Literal["left", "right"] = "left"
-    digits: int = 3
+    def write(self, text: str, /) -> object: ...
 
-    @property
-    def heading(self) -> str:
-        return self.title if self.title is not None else self.key
+    def flush(self) -> object: ...
 
 
-def rows(
-    call: Call,
-    columns: Sequence[Column],
-    values: Iterable[Mapping[str, Any]],
-    *,
-    run: str | None = None,
-    as_of: tuple[int, int] | None = None,
-    title: str | None = None,
-) -> None:
-    """Print rows as `--format` asks, to stdout or the file of `-o`.
+class _Screen:
+    """A terminal: it shows control characters, and does not obey them."""
 
-    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
-    every key of every row. In csv and parquet a fraction `x` is a float, and `x_exact` beside it is exact.
-    json, jsonl and parquet hold texts exactly; md and csv show them (`texts.visible`), and in csv none is a
-    formula.
-    """
-    listed = list(values)
-    match call.format:
-        case "table":
-            _table(call, columns, listed, title)
-        case "md":
-            _write(call, _markdown(columns, listed))
-        case "json":
-            _write(call, dump(envelope(call.schema, listed, run=run, as_of=as_of)) + "\n")
-        case "jsonl":
-            _write(call, "".join(json_text(plain(r)) + "\n" for r in listed))
-        case "csv":
-            _write(call, _csv(columns, listed))
-        case "parquet":
-            _parquet(call, columns, listed)
+    def write(self, text: str, /) -> None:
+        sys.stdout.write(visible(text))
+
+    def flush(self) -> None:
+        sys.stdout.flush()
 
 
-def _cell(value: Any, digits: int) -> str:
-    match value:
-        case None:
-            return "–"
-        case bool():
-            return "yes" if value else "no"
-        case Fraction() | float():
-            return number(value, digits)
-        case str() | int() | Path():
-            return visible(str(value), one_line=True)
-        case Mapping():
-            return json_text(plain(value))
-        case Iterable():
-            return ", ".join(_cell(item, digits) for item in value)
-    return visible(str(value), one_line=True)
-
-
-def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
-    """A row for people, a text a column."""
-    return [_cell(row.get(c.key), c.digits) for c in columns]
-
-
-def widths(lines: Sequence[Sequence[str]]) -> list[int]:
-    """The widest cell of each column."""
-    from rich.cells import cell_len
-
-    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
-
-
-def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) -> str:
-    """A line of cells in columns of these widths, two spaces apart; a longer cell is not cut."""
-    from rich.cells import cell_len
-
-    out = []
-    for column, text, width in zip(columns, line, wide, strict=True):
-        gap = " " * (width - cell_len(text))
-        out.append(gap + text if column.align == "right" else text + gap)
-    return "  ".join(out).rstrip() + "\n"
-
-
-def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
-    lines = [[c.heading for c in columns], *(cells(columns, row) for row in values)]
-    wide = widths(lines)
-    return "".join(padded(columns, line, wide) for line in lines)
-
-
-def _table(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]], title: str | None) -> None:
-    if call.output is not None or not sys.stdout.isatty():
-        if title is not None:
-            say(call, title)
-        _write(call, aligned(columns, values))
+@contextmanager
+def sink(call: Call) -> Iterator[Out]:
+    """Stdout, or the file of `-o`. A reader that goes away (`| head`) has seen enough: exit code 0."""
+    if call.output is not None:
+        with opened(call.output, "w") as file:
+            yield file
         return
-    from .table import draw
-
-    heading = [c.heading for c in columns]
-    draw(stdout(call), columns, [heading, *(cells(columns, row) for row in values)], title)
-
-
-def markdown_head(columns: Sequence[Column]) -> str:
-    rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
-    return markdown_line([c.heading for c in columns]) + rule
-
-
-def markdown_line(line: Sequence[str]) -> str:
-    return "| " + " | ".join(map(markdown_text, line)) + " |\n"
-
-
-def _markdown(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
-    return markdown_head(columns) + "".join(markdown_line(cells(columns, row)) for row in values)
-
-
-def _flat(
-    columns: Sequence[Column], values: list[Mapping[str, Any]]
-) -> tuple[list[str], list[dict[str, Any]]]:
-    """Rows for csv and parquet: fractions in two columns, nested values as JSON text.
-
-    A word among fractions (τ up to "any") stands in the exact column alone.
-    """
-    keys = dict.fromkeys([*(c.key for c in columns), *(key for row in values for key in row)])
-    exact = {key for key in keys if any(isinstance(row.get(key), Fraction) for row in values)}
-    names = [name for key in keys for name in ((key, f"{key}_exact") if key in exact else (key,))]
-    flat = []
-    for row in values:
-        line: dict[str, Any] = {}
-        for key in keys:
-            value = row.get(key)
-            if key in exact:
-                line[f"{key}_exact"] = None if value is None else str(value)
-                value = None if value is None or isinstance(value, str) else float(value)
-            value = plain(value)
-            line[key] = json_text(value) if isinstance(value, dict | list) else value
-        flat.append(line)
-    return names, flat
-
-
-def _csv(columns: Sequence[Column], values: list[Mapping[str, Any]]) -> str:
-    names, flat = _flat(columns, values)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: csv_cell(value) for key, value in line.items()} for line in flat)
-    return buffer.getvalue()
-
-
-def csv_cell(value: Any) -> Any:
-    """A plain value for a cell of a CSV file: numbers as they are, texts as `texts.csv_text` has them."""
-    return csv_text(value) if isinstance(value, str) else value
-
-
-def _parquet(call: Call, columns: Sequence[Column], values: list[Mapping[str, Any]]) -> None:
-    if call.output is None:
-        raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
     try:
-        import polars
-    except ImportError as error:
-        raise MissingDependencyError("parquet needs polars", hint="run: pip install polars") from error
-    names, flat = _flat(columns, values)
-    frame = polars.DataFrame(flat, schema=names, orient="row", infer_schema_length=None)
-    with opened(call.output, "wb") as file:
-        frame.write_parquet(file)
+        yield _Screen() if sys.stdout.isatty() else sys.stdout
+        sys.stdout.flush()
+    except BrokenPipeError:
+        leave()
 
 
 def _write(call: Call, text: str) -> None:
-    if call.output is None:
-        try:
-            sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            leave()
-        return
-    with opened(call.output, "w") as file:
-        file.write(text)
+    with sink(call) as out:
+        out.write(text)
 
 
 def leave() -> NoReturn:

@@ -1,8 +1,4 @@
-"""Rows printed as they come: any number of them, a page in memory.
-
-For what may be as long as the log. `render.rows` is for the few rows of a summary: it sees them all before
-the first is printed, and knows fractions.
-"""
+"""The one writer of rows, in six formats: any number of them, a page in memory."""
 
 import csv
 import math
@@ -10,19 +6,21 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
-from diagevo.texts import json_text
+from diagevo.texts import csv_text, json_text
 
 from ..options import Call
-from . import console as render
-from .console import Column
+from .console import Out, dump, envelope, opened, plain, say, sink, stdout
+from .table import Column, cells, draw, headings, markdown_head, markdown_line, padded, widths
 
 PAGE = 1000
-"""Rows from which the widths of a table are taken; later cells that are longer push the rest aside."""
+"""Rows from which the keys of all and the widths of a table are taken; later cells that are longer push the
+rest aside."""
 ON_SCREEN = 1000
 """Rows of a table on a terminal: nobody scrolls further."""
 GROUP = 20_000
@@ -32,92 +30,116 @@ HELD = 8 * 2**20
 
 if TYPE_CHECKING:
     import pyarrow
+    from _typeshed import DataclassInstance
 
 Row = Mapping[str, Any]
 
 
-def stream(
+def print_rows(
     call: Call,
     columns: Sequence[Column],
-    values: Iterable[Row],
+    values: "Iterable[Row | DataclassInstance]",
     *,
     run: str | None = None,
     as_of: tuple[int, int] | None = None,
+    title: str | None = None,
 ) -> None:
-    """Print rows as `--format` asks; all have the keys of the first.
+    """Print rows as `--format` asks, to stdout or the file of `-o`, as they come.
 
-    table and md show `columns`, the others every key. On a terminal a table ends after `ON_SCREEN` rows, and
-    says so. Parquet needs one type a column: ConfigError where a later row has another one.
+    table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
+    every key of the first `PAGE` rows. In csv and parquet a fraction `x` is a float, and `x_exact` beside it
+    is exact. json, jsonl and parquet hold texts exactly; md and csv show them (`texts.visible`), and in csv
+    none is a formula. On a terminal a table ends after `ON_SCREEN` rows, and says so.
     """
-    rows = iter(values)
-    if call.format == "parquet":
-        _parquet(call, columns, rows)
-        return
-    if call.format == "table" and call.output is None and sys.stdout.isatty():
-        render.rows(call, columns, islice(rows, ON_SCREEN))
-        if next(rows, None) is not None:
-            render.say(call, f"only the first {ON_SCREEN:,} rows; all of them with -o FILE, or in a pipe")
-        return
-    with sink(call) as out:
-        match call.format:
-            case "csv":
-                _csv(out, columns, rows)
-            case "json":
-                _json(out, call, rows, run, as_of)
-            case "jsonl":
-                for row in rows:
-                    out.write(json_line(row) + "\n")
-            case "md":
-                out.write(render.markdown_head(columns))
-                for row in rows:
-                    out.write(render.markdown_line(render.cells(columns, row)))
-            case _:
-                _table(out, columns, rows)
+    rows = map(row_of, values)
+    match call.format:
+        case "parquet":
+            _parquet(call, columns, rows)
+        case "table" if call.output is None and sys.stdout.isatty():
+            shown = [headings(columns), *(cells(columns, row) for row in islice(rows, ON_SCREEN))]
+            draw(stdout(call), columns, shown, title)
+            if next(rows, None) is not None:
+                say(call, f"only the first {ON_SCREEN:,} rows; all of them with -o FILE, or in a pipe")
+        case "table" if title is not None:
+            say(call, title)
+            print_rows(call, columns, rows)
+        case _:
+            with sink(call) as out:
+                _text(out, call, columns, rows, run, as_of)
 
 
-class Out(Protocol):
-    """Where finished text goes."""
-
-    def write(self, text: str, /) -> object: ...
-
-    def flush(self) -> object: ...
-
-
-class _Screen:
-    """A terminal: it shows control characters, and does not obey them."""
-
-    def write(self, text: str, /) -> None:
-        sys.stdout.write(render.visible(text))
-
-    def flush(self) -> None:
-        sys.stdout.flush()
-
-
-@contextmanager
-def sink(call: Call) -> Iterator[Out]:
-    """Stdout, or the file of `-o`. A reader that goes away (`| head`) has seen enough: exit code 0."""
-    if call.output is not None:
-        with render.opened(call.output, "w") as file:
-            yield file
-        return
-    try:
-        yield _Screen() if sys.stdout.isatty() else sys.stdout
-        sys.stdout.flush()
-    except BrokenPipeError:
-        render.leave()
+def _text(
+    out: Out,
+    call: Call,
+    columns: Sequence[Column],
+    rows: Iterator[Row],
+    run: str | None,
+    as_of: tuple[int, int] | None,
+) -> None:
+    match call.format:
+        case "json":
+            _json(out, call, rows, run, as_of)
+        case "csv":
+            names, flat = _flat(columns, rows)
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(names)
+            writer.writerows([_shown(line[name]) for name in names] for line in flat)
+        case _:
+            for line in _lines(call, columns, rows):
+                out.write(line)
 
 
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
-        return value
-    value = _finite(render.plain(value))
-    return json_text(value) if isinstance(value, dict | list) else value
+def _lines(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> Iterator[str]:
+    if call.format == "jsonl":
+        yield from (json_line(row) + "\n" for row in rows)
+    elif call.format == "md":
+        yield markdown_head(columns)
+        yield from (markdown_line(cells(columns, row)) for row in rows)
+    else:
+        lines = chain([headings(columns)], (cells(columns, row) for row in rows))
+        page = list(islice(lines, PAGE + 1))
+        wide = widths(page)
+        yield from (padded(columns, line, wide) for line in chain(page, lines))
+
+
+def row_of(value: "Row | DataclassInstance") -> dict[str, Any]:
+    """A flat dataclass as a row; fractions stay fractions."""
+    return {f.name: getattr(value, f.name) for f in fields(value)} if is_dataclass(value) else dict(value)
+
+
+def _shown(value: Any) -> Any:
+    return csv_text(value) if isinstance(value, str) else value
+
+
+def _flat(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[str], Iterator[dict[str, Any]]]:
+    """Rows for csv and parquet: fractions in two columns, nested values as JSON text.
+
+    A word among fractions (τ up to "any") stands in the exact column alone.
+    """
+    page = list(islice(rows, PAGE))
+    keys = dict.fromkeys([*(c.key for c in columns), *(key for row in page for key in row)])
+    exact = {key for key in keys if any(isinstance(row.get(key), Fraction) for row in page)}
+    names = [name for key in keys for name in ((key, f"{key}_exact") if key in exact else (key,))]
+
+    def line(row: Row) -> dict[str, Any]:
+        flat: dict[str, Any] = {}
+        for key in keys:
+            value = row.get(key)
+            if key in exact:
+                flat[f"{key}_exact"] = None if value is None else str(value)
+                value = None if value is None or isinstance(value, str) else float(value)
+            elif not (value is None or isinstance(value, str | int | float)):
+                value = _finite(plain(value))
+            flat[key] = json_text(value) if isinstance(value, dict | list) else value
+        return flat
+
+    return names, map(line, chain(page, rows))
 
 
 def json_line(row: Row, indent: int | None = None) -> str:
     """A row as JSON. Infinities and NaN, which JSON has not, are null."""
     finite = {key: _finite(value) for key, value in row.items()}
-    return json_text(finite, indent=indent, default=render.plain)
+    return json_text(finite, indent=indent, default=plain)
 
 
 def _finite(value: Any) -> Any:
@@ -131,19 +153,10 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def _csv(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:
-    writer = csv.writer(out, lineterminator="\n")
-    first = next(rows, None)
-    keys = [c.key for c in columns] if first is None else list(first)
-    writer.writerow(keys)
-    for row in chain([] if first is None else [first], rows):
-        writer.writerow([render.csv_cell(_plain(row.get(key))) for key in keys])
-
-
 def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tuple[int, int] | None) -> None:
     """The envelope, its list filled a row at a time. It is held back until the last row is read: where a
     later one fails, the error stands alone on stdout."""
-    before, _, after = render.dump(render.envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")
+    before, _, after = dump(envelope(call.schema, [], run=run, as_of=as_of)).rpartition("[]")
     with tempfile.SpooledTemporaryFile(HELD, "w+", encoding="utf-8", newline="") as held:
         held.write(before + "[")
         comma = ""
@@ -155,41 +168,35 @@ def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tup
         shutil.copyfileobj(held, out)
 
 
-def _table(out: Out, columns: Sequence[Column], rows: Iterator[Row]) -> None:
-    page = [[c.heading for c in columns], *(render.cells(columns, row) for row in islice(rows, PAGE))]
-    widths = render.widths(page)
-    for line in chain(page, (render.cells(columns, row) for row in rows)):
-        out.write(render.padded(columns, line, widths))
-
-
 def _parquet(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> None:
     import pyarrow
     import pyarrow.parquet
 
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
-    group = list(islice(rows, GROUP))
+    names, flat = _flat(columns, rows)
+    group = list(islice(flat, GROUP))
+    schema = pyarrow.schema([(name, _type([line[name] for line in group])) for name in names])
+    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
     try:
-        first = _arrow(columns, group, None)
-        schema = pyarrow.schema(
-            [f.with_type(pyarrow.string()) if pyarrow.types.is_null(f.type) else f for f in first.schema]
-        )
-        with render.opened(call.output, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as out:
+        with opened(call.output, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as out:
             while group:
-                out.write_table(_arrow(columns, group, schema))
-                group = list(islice(rows, GROUP))
+                for line in group:
+                    line.update({name: str(line[name]) for name in texts if line[name] is not None})
+                out.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+                group = list(islice(flat, GROUP))
     except pyarrow.ArrowException as error:
         raise ConfigError(
             f"the rows do not fit one type a column: {error}", hint="csv and jsonl take any value"
         ) from error
 
 
-def _arrow(
-    columns: Sequence[Column], rows: Sequence[Row], schema: "pyarrow.Schema | None"
-) -> "pyarrow.Table":
+def _type(values: list[Any]) -> "pyarrow.DataType":
+    """The type of a column: text where it has none yet, or values of several types."""
     import pyarrow
 
-    flat = [{key: _plain(value) for key, value in row.items()} for row in rows]
-    if not flat:
-        return pyarrow.table({c.key: pyarrow.array([], pyarrow.string()) for c in columns})
-    return pyarrow.Table.from_pylist(flat, schema=schema)
+    try:
+        found = pyarrow.array(values).type
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
+        return pyarrow.string()
+    return pyarrow.string() if pyarrow.types.is_null(found) else found

@@ -1,14 +1,14 @@
-"""Rows on a terminal: a table while its words have room, then a line a value."""
+"""Rows for people: aligned text, Markdown, and on a terminal a table while its words have room."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from rich import box
-from rich.cells import cell_len
-from rich.table import Table
-from rich.text import Text
+from diagevo.texts import json_text, markdown_text, visible
 
-from . import console as render
+from .console import number, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,10 +17,88 @@ _WORD = 24
 """Cells of the longest word that a table keeps whole outside its first column."""
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of rows: the key in each row, its heading, and how a person reads it."""
+
+    key: str
+    title: str | None = None
+    align: Literal["left", "right"] = "left"
+    digits: int = 3
+
+    @property
+    def heading(self) -> str:
+        return self.title if self.title is not None else self.key
+
+
+def _cell(value: Any, digits: int) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case Fraction() | float():
+            return number(value, digits)
+        case str() | int() | Path():
+            return visible(str(value), one_line=True)
+        case Mapping():
+            return json_text(plain(value))
+        case Iterable():
+            return ", ".join(_cell(item, digits) for item in value)
+    return visible(str(value), one_line=True)
+
+
+def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
+    """A row for people, a text a column."""
+    return [_cell(row.get(c.key), c.digits) for c in columns]
+
+
+def headings(columns: Sequence[Column]) -> list[str]:
+    return [column.heading for column in columns]
+
+
+def widths(lines: Sequence[Sequence[str]]) -> list[int]:
+    """The widest cell of each column."""
+    from rich.cells import cell_len
+
+    return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+
+
+def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) -> str:
+    """A line of cells in columns of these widths, two spaces apart; a longer cell is not cut."""
+    from rich.cells import cell_len
+
+    out = []
+    for column, text, width in zip(columns, line, wide, strict=True):
+        gap = " " * (width - cell_len(text))
+        out.append(gap + text if column.align == "right" else text + gap)
+    return "  ".join(out).rstrip() + "\n"
+
+
+def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
+    lines = [headings(columns), *(cells(columns, row) for row in values)]
+    wide = widths(lines)
+    return "".join(padded(columns, line, wide) for line in lines)
+
+
+def markdown_head(columns: Sequence[Column]) -> str:
+    rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
+    return markdown_line(headings(columns)) + rule
+
+
+def markdown_line(line: Sequence[str]) -> str:
+    return "| " + " | ".join(map(markdown_text, line)) + " |\n"
+
+
 def draw(
-    console: "Console", columns: Sequence[render.Column], lines: Sequence[Sequence[str]], title: str | None
+    console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
 ) -> None:
     """Print `lines`, the headings first. A table whose words do not fit is tried without its margins."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     for padding in (1, 0):
         frame = len(columns) * (1 + 2 * padding) + 1
         wide = _fitted(lines, console.width - frame)
@@ -48,7 +126,9 @@ def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
     Rich alone takes from the widest column first, whatever its words are: `ope/n-l/oop`. A path or a hash
     may be cut, but not in the first column, which names the row.
     """
-    whole = render.widths(lines)
+    from rich.cells import cell_len
+
+    whole = widths(lines)
     longest = [
         max((cell_len(word) for cell in column for word in cell.split()), default=0)
         for column in zip(*lines, strict=True)
@@ -67,11 +147,13 @@ def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
 
 def _records(console: "Console", lines: Sequence[Sequence[str]], title: str | None) -> None:
     """A line a value, an empty line between two rows."""
+    from rich.text import Text
+
     if title is not None:
         console.print(Text(title))
-    headings, *rows = lines
+    names, *rows = lines
     for place, row in enumerate(rows):
         if place:
             console.print()
-        for heading, cell in zip(headings, row, strict=True):
-            console.print(Text(f"{heading}: {cell}" if heading else cell))
+        for name, cell in zip(names, row, strict=True):
+            console.print(Text(f"{name}: {cell}" if name else cell))

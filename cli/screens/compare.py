@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..render.console import Column, number
+from ..render.console import number
 from ..render.layout import Line, count, lay, listed
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import MemoryDiff

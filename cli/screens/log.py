@@ -9,8 +9,9 @@ from diagevo.errors import ConfigError
 from diagevo.redaction import redacted
 
 from ..options import Call
-from ..render import rows as row_stream
-from ..render.console import Column, visible
+from ..render.console import Out, sink, visible
+from ..render.rows import json_line, print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
@@ -40,25 +41,23 @@ def write_events(
     events = trail(history, wanted, as_of)
     if call.format not in ("table", "jsonl"):
         where = (as_of.round, as_of.position)
-        row_stream.stream(call, COLUMNS, map(row, events), run=history.run_id, as_of=where)
+        print_rows(call, COLUMNS, map(row, events), run=history.run_id, as_of=where)
         return
-    with row_stream.sink(call) as out:
+    with sink(call) as out:
         _write(call, out, events)
         if follow:
             _write(call, out, _following(history, wanted, as_of.position, out), flush=True)
 
 
-def _write(call: Call, out: row_stream.Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
-    printed = map(row_stream.json_line, map(row, events)) if call.format == "jsonl" else lines(events)
+def _write(call: Call, out: Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
+    printed = map(json_line, map(row, events)) if call.format == "jsonl" else lines(events)
     for line in printed:
         out.write(line + "\n")
         if flush:
             out.flush()
 
 
-def _following(
-    history: "History", wanted: "Trail", position: int, out: row_stream.Out
-) -> Iterator["Recorded"]:
+def _following(history: "History", wanted: "Trail", position: int, out: Out) -> Iterator["Recorded"]:
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..render.console import Column, number, visible
+from ..render.console import number, visible
 from ..render.layout import count, sub, wrapped
+from ..render.table import Column, aligned
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
@@ -223,6 +224,4 @@ def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
     """One node with its causes."""
     by_id = {c.id: c for c in memory.causes}
     rows = cause_rows([by_id[c] for c in node.causes])
-    from ..render.console import aligned
-
     return f"{node_line(node)}\n\n{aligned(CAUSES, rows)}"

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..options import Call
 from ..render import console as render
+from ..render.table import Column, aligned
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
 
 STAGE = (
-    render.Column("stage"),
-    render.Column("steps", "steps ≤", "right"),
-    render.Column("completions", "completions ≤", "right"),
-    render.Column("calls", "calls ≤", "right"),
-    render.Column("seconds", "s measured", "right", digits=0),
-    render.Column("about", ""),
+    Column("stage"),
+    Column("steps", "steps ≤", "right"),
+    Column("completions", "completions ≤", "right"),
+    Column("calls", "calls ≤", "right"),
+    Column("seconds", "s measured", "right", digits=0),
+    Column("about", ""),
 )
 
 
@@ -35,10 +36,10 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
     lines = [
         f"profile {config.profile}, {config.round.rounds} rounds; each round at most:",
         "",
-        render.aligned(STAGE, rows),
+        aligned(STAGE, rows),
     ]
     if whole["gpus"]:
-        lines += ["GPUs, stage by stage:", "", render.aligned(_gpu_columns(config), whole["gpus"])]
+        lines += ["GPUs, stage by stage:", "", aligned(_gpu_columns(config), whole["gpus"])]
     lines += [
         f"whole run     at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
@@ -88,15 +89,15 @@ def _launch(config: "Config", run: str | None) -> dict[str, str]:
     return {"launch": shlex.join([Path(python).name, *command])} | joins
 
 
-def _gpu_columns(config: "Config") -> tuple[render.Column, ...]:
+def _gpu_columns(config: "Config") -> tuple[Column, ...]:
     hardware = config.hardware
     training = hardware.train_gpus or tuple(range(hardware.processes))
     serving = hardware.serve_gpus if hardware.serve == "vllm" else training[:1]
     named = ", ".join(map(str, serving)) if serving else "every one"
     return (
-        render.Column("stage"),
-        render.Column("train", f"on {', '.join(map(str, training))}"),
-        render.Column("serve", f"on {named}"),
+        Column("stage"),
+        Column("train", f"on {', '.join(map(str, training))}"),
+        Column("serve", f"on {named}"),
     )
 
 

@@ -9,8 +9,10 @@ from diagevo.errors import ConfigError
 from ..opening import opened, where
 from ..options import Call
 from ..render import console as render
-from ..render.console import Column, fraction
+from ..render.console import fraction
 from ..render.layout import listed, percent
+from ..render.rows import print_rows
+from ..render.table import Column
 from . import whatif_rerun
 from .whatif_asked import FILTERED, Asked, Values
 
@@ -157,12 +159,12 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
 def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
     place = {"run": history.run_id, "as_of": where(as_of)}
     if call.format != "table":
-        render.rows(call, (*RETENTION, *REPLAY[3:]), rows, **place)
+        print_rows(call, (*RETENTION, *REPLAY[3:]), rows, **place)
         return
     for kind, columns in (("retention", RETENTION), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
         if chosen:
-            render.rows(call, columns, [_shown(row) for row in chosen])
+            print_rows(call, columns, [_shown(row) for row in chosen])
     for line in _remarks(rows):
         render.say(call, line)
 
@@ -219,7 +221,7 @@ def _curve(
         render.say(call, _recorded(observed, values, points[0].candidates))
         columns = CURVE
         rows = [row | {"bar": _bar(point)} for row, point in zip(rows, points, strict=True)]
-    render.rows(call, columns, rows, run=history.run_id, as_of=where(as_of))
+    print_rows(call, columns, rows, run=history.run_id, as_of=where(as_of))
 
 
 def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 import typer
 from diagevo.cli import options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
 ROWS = [
@@ -13,9 +15,9 @@ ROWS = [
     {"id": "c22", "p": None, "what": "é", "more": {"n": 2}},
 ]
 COLUMNS = (
-    render.Column("id"),
-    render.Column("p", "probability", "right"),
-    render.Column("what"),
+    Column("id"),
+    Column("p", "probability", "right"),
+    Column("what"),
 )
 
 
@@ -26,7 +28,7 @@ options.accept_common(app)
 @options.command(app, "list", example="diagevo list", rows=True)
 def listed(call: options.Call) -> None:
     """List."""
-    render.rows(call, COLUMNS, ROWS, run="a", as_of=(3, 812), title="two causes")
+    print_rows(call, COLUMNS, ROWS, run="a", as_of=(3, 812), title="two causes")
 
 
 @options.command(app, "one", example="diagevo one")
