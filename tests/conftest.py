@@ -1,5 +1,6 @@
 """What holds for every test. Ten times the examples of hypothesis: pytest --hypothesis-profile=deep"""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import pytest
 from hypothesis import settings
 
 settings.register_profile("deep", max_examples=1000)
+
+# The number of torch's threads decides the last bits of weights, which tests compare between processes. Set
+# before anything imports torch; a program that a test starts inherits it.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 RUNS = Path(__file__).parents[1] / "runs"
 REALLY_PLAYED = {"unbroken", "watcher", "trained_home"}

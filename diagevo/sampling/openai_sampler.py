@@ -12,6 +12,10 @@ from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.texts import storable
 
 
+class RefusedError(ServiceError):
+    """The server answered that the request is at fault: made again, it is refused again."""
+
+
 class OpenAISampler:
     """Implements `Sampler`. Requests run side by side; each is one prompt with all its samples.
 
@@ -103,7 +107,8 @@ class OpenAISampler:
                 hint="Is the server running, and is base_url right? It ends in /v1 on most servers.",
             ) from error
         except APIStatusError as error:
-            raise ServiceError(
+            kind = ServiceError if error.status_code >= 500 else RefusedError
+            raise kind(
                 f"{self._url} refused a request for {self._model}: {error.status_code}"
                 f" {masked(error.message)}",
                 hint="Check the model's name, the key, and the length of prompts and responses.",

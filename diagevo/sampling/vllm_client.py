@@ -5,7 +5,7 @@ import urllib.request
 from collections.abc import Sequence
 
 from diagevo.errors import ServiceError
-from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 
 SERVED_NAME = "policy"
@@ -37,13 +37,19 @@ class VLLMClient:
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
+        was_well = False
         while True:
             try:
                 return self._sampler.sample(prompts, n=n, params=params, seed=seed)
+            except RefusedError:
+                raise
             except ServiceError:
-                if is_healthy(self._url):
-                    raise  # The server is well: the request is at fault.
+                # A server that is well after a lost call may have died and come back since; one that was well
+                # before the call too did not lose it.
+                if was_well and is_healthy(self._url):
+                    raise
                 self._wait()
+                was_well = True
 
     def close(self) -> None:
         self._sampler.close()

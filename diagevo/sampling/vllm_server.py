@@ -11,7 +11,7 @@ from pathlib import Path
 from diagevo.errors import ServiceError
 from diagevo.private import private_folder
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
-from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy
@@ -89,6 +89,8 @@ class VLLMServer:
                 raise RuntimeError("the server is closed")
             try:
                 return self._sampler.sample(prompts, n=n, params=params, seed=seed)
+            except RefusedError:
+                raise
             except ServiceError as error:
                 self._restart_or_report(error)
 

@@ -46,9 +46,7 @@ def test_sigterm_is_the_same_question(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.slow
 def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Path) -> None:
     command = [*STARTED, "train", "--rounds", "1", "--display", "plain", "--run", "a", *TINY]
-    process = subprocess.Popen(
-        command, cwd=tmp_path, env=clean_environment(OMP_NUM_THREADS="1"), stderr=subprocess.PIPE
-    )
+    process = subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stderr=subprocess.PIPE)
     assert process.stderr is not None
     written = b""
     for line in process.stderr:
@@ -66,7 +64,7 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     resumed = subprocess.run(
         [*STARTED, "train", "--resume", "--display", "json"],
         cwd=tmp_path,
-        env=clean_environment(OMP_NUM_THREADS="1"),
+        env=clean_environment(),
         capture_output=True,
     )
     assert resumed.returncode == 0, resumed.stderr

@@ -100,7 +100,7 @@ def test_a_run_that_fails_ends_with_its_exit_code_and_names_its_log(ask: Ask, ho
 def process(home: Path) -> Iterator[subprocess.Popen[str]]:
     started = subprocess.Popen(
         [*STARTED, "ablate", "run", "small"],
-        env=clean_environment(DIAGEVO_HOME=str(home), OMP_NUM_THREADS="1"),
+        env=clean_environment(DIAGEVO_HOME=str(home)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -232,7 +232,7 @@ def start(home: Path, server: Server, data: Path, at_once: int) -> subprocess.Po
     options = ["--model", "m", "--base-url", server.url, "--data", str(data), "--batch", str(at_once)]
     return subprocess.Popen(
         [*STARTED, "eval", "run", "gsm8k", *options, "--json"],
-        env=clean_environment(DIAGEVO_HOME=str(home), OMP_NUM_THREADS="1"),
+        env=clean_environment(DIAGEVO_HOME=str(home)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

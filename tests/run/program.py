@@ -72,7 +72,7 @@ def played(
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "train", "--run", "a"]
     if database:
         program += ["--db", database]
-    environment = {**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     lines: list[Line] = []
     waiting = list(moments)
     with subprocess.Popen(
@@ -106,7 +106,7 @@ def joining(home: Path, machine: int) -> Iterator[subprocess.Popen[str]]:
     program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "join", "--run", "a"]
     with subprocess.Popen(
         [*program, "--machine", str(machine)],
-        env={**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1"},
         stderr=subprocess.PIPE,
         text=True,
     ) as process:

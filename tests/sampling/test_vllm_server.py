@@ -17,6 +17,7 @@ from diagevo.sampling.model_folder import PLAIN_TEMPLATE
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.vllm_client import VLLMClient
 from diagevo.sampling.vllm_server import VLLMServer
+from tests.diagnosis.server import Answer, Server
 from tests.sampling.processes import alive, members, until
 from tests.sampling.tiny_model import make_tiny_model
 
@@ -106,6 +107,19 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
         server.keep_up()
 
 
+def test_a_call_that_was_lost_is_made_once_more_where_the_server_is_well_again_by_then() -> None:
+    """A call is tried twice, so the server drops it, and then the call that was made once more too."""
+    with Server(lambda _, before: Answer("2", manner="drop" if before < 2 else "whole")) as server:
+        client = VLLMClient(server.url.removesuffix("/v1"), "key")
+        [[completion]] = client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
+        assert (completion.text, len(server.requests)) == ("2", 3)
+        server.behave = lambda *_: Answer(manner="drop")
+        with pytest.raises(ServiceError, match="cannot be reached"):
+            client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
+        assert len(server.requests) == 3 + 4
+        client.close()
+
+
 def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those_who_ask(
     tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -127,12 +141,14 @@ def test_a_server_answers_only_those_who_have_its_key(tiny_model: Path, tmp_path
 
 
 def test_a_request_that_is_at_fault_is_not_made_again(tiny_model: Path, tmp_path: Path) -> None:
-    with start(tiny_model, tmp_path) as server:
-        client = VLLMClient(server.url, server.key)
-        for sampler in (server, client):
-            with pytest.raises(ServiceError, match="refused a request"):
-                sampler.sample([[]], n=1, params=SamplingParams(), seed=0)
+    with start(tiny_model, tmp_path) as server, pytest.raises(ServiceError, match="refused a request"):
+        server.sample([[]], n=1, params=SamplingParams(), seed=0)
+    with Server(lambda *_: Answer(status=400)) as refusing:
+        client = VLLMClient(refusing.url.removesuffix("/v1"), "key")
+        with pytest.raises(ServiceError, match="refused a request"):
+            client.sample([[]], n=1, params=SamplingParams(), seed=0)
         client.close()
+        assert len(refusing.requests) == 1
 
 
 def test_a_proxy_for_the_rest_of_the_world_is_not_asked(

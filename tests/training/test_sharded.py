@@ -29,7 +29,7 @@ def _as_the_file_says() -> dict[str, str]:
 def play(start: Path, folder: Path, **more: str) -> list[float]:
     """KL of each step. Raises CalledProcessError where a rank did not end well."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
     played = subprocess.run(
         [*command, "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-m", "tests.training.sharded",
          str(start), str(folder)],
