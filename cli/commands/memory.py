@@ -12,7 +12,7 @@ from ..opening import At, OptionalRef, Ref, Round, app, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
-from . import diagnosis, memory_bundle, memory_compare
+from . import diagnosis, memory_bundle, memory_compare, memory_whatif
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
@@ -389,4 +389,4 @@ def heads(call: Call) -> None:
     print_rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
 
 
-__all__ = ["app", "diagnosis", "memory_bundle", "memory_compare"]
+__all__ = ["app", "diagnosis", "memory_bundle", "memory_compare", "memory_whatif"]

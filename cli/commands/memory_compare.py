@@ -1,4 +1,4 @@
-"""`diagevo memory diff, blame, what-if`: one memory beside another one."""
+"""`diagevo memory diff, blame`: one memory beside another one."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,52 +92,3 @@ def blame(call: Call, ref: Ref, *, round: Round = None, at: At = None) -> None:
         as_of = history.as_of(round, at)
         found = ask(history, resolve(history, ref, as_of), as_of)
     print_rows(call, compare_text.BLAME, found, run=history.run_id, as_of=where(as_of))
-
-
-@options.command(
-    app,
-    "what-if",
-    group="memory",
-    rows=True,
-    example="""diagevo memory what-if --theta-up 0.8
-    diagevo memory what-if --k 0.2 --round 3
-    diagevo memory what-if --drop c42
-    diagevo memory what-if --sweep k=0.2,0.5,1,2
-    diagevo memory what-if --sweep tau""",
-)
-def what_if(
-    call: Call,
-    *,
-    k: Annotated[str | None, typer.Option("--k", metavar="K", help="Balance of free and targeted.")] = None,
-    theta_up: Annotated[
-        str | None, typer.Option("--theta-up", metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
-    ] = None,
-    tau: Annotated[
-        str | None, typer.Option("--tau", metavar="RATIO", help="Ratio by which the majority must lead.")
-    ] = None,
-    p_low: Annotated[str | None, typer.Option("--p-low", metavar="SHARE", help="Below it: too hard.")] = None,
-    p_high: Annotated[
-        str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="REF", help="A cause taken away; may be repeated.")
-    ] = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            "--sweep",
-            metavar="NAME=VALUES",
-            help="Several values of k, theta_up, tau, p_low or p_high; tau alone: the whole curve.",
-        ),
-    ] = None,
-    round: Annotated[
-        int | None,
-        typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
-    ] = None,
-) -> None:
-    """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun."""
-    from ..screens import whatif as whatif_output
-    from ..screens import whatif_asked
-
-    given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
-    whatif_output.answer(call, whatif_asked.asked(given, drop or [], sweep), round)

@@ -86,7 +86,9 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
 
 def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
     """Rows of causes: what is aimed at first, then by number."""
-    order = sorted(causes, key=lambda c: (-c.frequency, int(c.id[1:])))
+    from diagevo.memory.events import number_of
+
+    order = sorted(causes, key=lambda c: (-c.frequency, number_of(c.id)))
     return [
         {
             "id": c.id,
@@ -129,9 +131,11 @@ def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
 
 def tree(memory: "Rebuilt", columns: int | None) -> str:
     """Nodes with their causes below them."""
+    from diagevo.memory.events import number_of
+
     by_id = {c.id: c for c in memory.causes}
     out = []
-    for node in sorted(memory.skill_nodes, key=lambda n: (-n.failures, int(n.id[1:]))):
+    for node in sorted(memory.skill_nodes, key=lambda n: (-n.failures, number_of(n.id))):
         out.append(f"{node_line(node)}\n")
         for index, cause_id in enumerate(node.causes):
             c = by_id[cause_id]

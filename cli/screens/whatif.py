@@ -1,6 +1,10 @@
-"""The answers of `memory what-if`: rows that say how far each can be trusted."""
+"""The answers of `memory what-if`: rows that say how far each can be trusted, and the command that plays
+again what they cannot say."""
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +17,14 @@ from ..render.console import fraction
 from ..render.layout import listed, percent
 from ..render.rows import print_rows
 from ..render.table import Column
-from . import whatif_rerun
-from .whatif_asked import FILTERED, Asked, Values
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
     from diagevo.memory.audit.retention import Point
     from diagevo.memory.audit.timeline.rounds import Observed
 
+FILTERED = ("tau", "p_low", "p_high")
+KEYS = {"k": "schedule.k", "theta_up": "memory.theta_up"} | {name: f"filter.{name}" for name in FILTERED}
 REPLAY = (
     Column("change"),
     Column("round", align="right"),
@@ -56,6 +60,39 @@ CURVE = (
 )
 _BAR = 40
 _TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A number, and how it was written."""
+
+    text: str
+    value: Fraction
+
+
+Values = Mapping[str, Given]
+"""What is changed, by name; the rest is as recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options, read. A sweep without values is the whole curve of τ."""
+
+    values: Values
+    drop: tuple[str, ...]
+    swept: str | None
+    several: tuple[Given, ...]
+
+    @property
+    def curve(self) -> bool:
+        return self.swept is not None and not self.several
+
+    def each(self) -> list[Values]:
+        """The changes of each answer: one, or one a value of the sweep."""
+        if self.swept is None:
+            return [self.values]
+        every = [{**self.values, self.swept: one} for one in self.several]
+        return [{name: one[name] for name in KEYS if name in one} for one in every]
 
 
 def answer(call: Call, asked: Asked, round_: int | None) -> None:
@@ -99,8 +136,8 @@ def _rows(
         kept = retention(observed if round_ is None else observed[-1:], filtered)
         rerun = first_changed(kept)
         if rerun is not None:
-            command = whatif_rerun.line(call, history, observed, rerun, values)
-            missing = whatif_rerun.missing(history, rerun) if rerun > 1 else []
+            command = _command(call, history, observed, rerun, values)
+            missing = _missing(history, rerun) if rerun > 1 else []
         rows += [
             {
                 "kind": "retention",
@@ -151,8 +188,10 @@ def _filtered(values: Values) -> dict[str, Fraction]:
 
 
 def _named(values: Values, dropped: frozenset[str]) -> str:
+    from diagevo.memory.events import number_of
+
     words = [f"{name} = {given.text}" for name, given in values.items()]
-    words += [f"without {cause}" for cause in sorted(dropped, key=lambda c: int(c[1:]))]
+    words += [f"without {cause}" for cause in sorted(dropped, key=number_of)]
     return ", ".join(words)
 
 
@@ -206,6 +245,87 @@ def _anew(row: dict[str, Any]) -> str:
         return "`train` cannot play it: the configuration in the log is another trainer's"
     first = f"put back {', '.join(row['missing'])}, then " if row["missing"] else ""
     return f"{first}run: {row['command']}"
+
+
+def _command(
+    call: Call, history: "History", observed: Sequence["Observed"], rerun: int, values: Values
+) -> str | None:
+    """Play again from round `rerun` on, configured as that round was but for `values`.
+
+    There is no commit before round 1 to fork from: that is a new run. None where `train` cannot play it,
+    because another trainer wrote the configuration.
+    """
+    from diagevo.config.outside import REACHING
+
+    config = observed[rerun - 1].config
+    if rerun == 1:
+        words = _train(history, config)
+        if words is None:
+            return None
+        start, below = words
+    else:
+        start = ["runs", "fork", history.run_id, "--round", str(rerun - 1)]
+        below = _since(observed[rerun - 2].config, config)
+    if history.log.imported(history.run_id) is not None:  # never put into the user's mouth
+        below = {key: value for key, value in below.items() if tuple(key.split(".")) not in REACHING}
+    changed = {KEYS[name]: str(given.value) for name, given in values.items()}
+    sets = [f"--set {shlex.quote(f'{key}={_text(value)}')}" for key, value in (below | changed).items()]
+    return " ".join([shlex.join(["diagevo", *start, *call.database_again]), *sets])
+
+
+def _missing(history: "History", rerun: int) -> list[str]:
+    """The policies that a fork before round `rerun` goes on from, where their folders are not there: a bundle
+    or a copied database holds the log alone."""
+    from diagevo.memory.audit.history import expect
+    from diagevo.memory.events import StageCompleted
+    from diagevo.memory.opening import runs_folder
+
+    newest: dict[str, list[str]] = {}
+    for recorded in history.log.read(history.run_id, types=["StageCompleted"], rounds=(1, rerun - 1)):
+        event = expect(recorded, StageCompleted)
+        if event.stage in ("challenger", "solver") and event.artifacts:
+            newest[event.stage] = [artifact.path for artifact in event.artifacts]
+    folder = runs_folder(history.database) / history.run_id
+    return [str(folder / path) for paths in newest.values() for path in paths if not (folder / path).exists()]
+
+
+def _train(history: "History", config: Mapping[str, Any]) -> tuple[list[str], dict[str, Any]] | None:
+    """How `train` comes to the recorded configuration here and now: from the file kept beside the run, or
+    from its profile, with whatever the two leave different."""
+    from diagevo.config.loading import of_run, resolve
+    from diagevo.memory.opening import runs_folder
+
+    try:
+        wanted = of_run(config, history.run_id)
+    except ConfigError:
+        return None
+    kept = runs_folder(history.database) / history.run_id / "config.yaml"
+    file, profile = (kept, None) if kept.exists() else (None, wanted.config.profile)
+    try:
+        here = {setting.key: setting.value for setting in resolve(file=file, profile=profile).settings()}
+    except ConfigError:  # `train` will say what is wrong with the settings here; the line gives every value
+        here = {}
+    start = ["train", "-c", str(kept)] if profile is None else ["train", "--profile", profile]
+    return start, {s.key: s.value for s in wanted.settings() if (s.key, s.value) not in here.items()}
+
+
+def _since(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What was configured anew between two rounds: a fork takes up the configuration of the first."""
+    from diagevo.config.sources import dotted, keys
+
+    return {dotted(path): _at(after, path) for path in keys() if _at(before, path) != _at(after, path)}
+
+
+def _at(config: Mapping[str, Any], path: Sequence[str]) -> Any:
+    value: Any = config
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _text(value: Any) -> str:
+    """A value as `--set` reads it."""
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _curve(

@@ -1,14 +1,19 @@
-"""What `memory what-if` is asked: numbers as given, what is allowed, options that exclude each other."""
+"""`diagevo memory what-if`: what is asked, as numbers within their bounds, and which options exclude each
+other."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from typing import Annotated
+
+import typer
 
 from diagevo.errors import ConfigError
 from diagevo.exact import LARGEST, fraction
 
-FILTERED = ("tau", "p_low", "p_high")
-KEYS = {"k": "schedule.k", "theta_up": "memory.theta_up"} | {name: f"filter.{name}" for name in FILTERED}
+from .. import options
+from ..opening import app
+from ..options import Call
+from ..screens.whatif import FILTERED, KEYS, Asked, Given, Values, answer
+
 _LIMITS = {
     "k": (0, LARGEST, "above 0 and at most 1e308"),
     "theta_up": (0, 1, "between 0 and 1"),
@@ -18,40 +23,53 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A number, and how it was written."""
+@options.command(
+    app,
+    "what-if",
+    group="memory",
+    rows=True,
+    example="""diagevo memory what-if --theta-up 0.8
+    diagevo memory what-if --k 0.2 --round 3
+    diagevo memory what-if --drop c42
+    diagevo memory what-if --sweep k=0.2,0.5,1,2
+    diagevo memory what-if --sweep tau""",
+)
+def what_if(
+    call: Call,
+    *,
+    k: Annotated[str | None, typer.Option("--k", metavar="K", help="Balance of free and targeted.")] = None,
+    theta_up: Annotated[
+        str | None, typer.Option("--theta-up", metavar="SHARE", help="Mean p1 at which a cause is Mastered.")
+    ] = None,
+    tau: Annotated[
+        str | None, typer.Option("--tau", metavar="RATIO", help="Ratio by which the majority must lead.")
+    ] = None,
+    p_low: Annotated[str | None, typer.Option("--p-low", metavar="SHARE", help="Below it: too hard.")] = None,
+    p_high: Annotated[
+        str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="REF", help="A cause taken away; may be repeated.")
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--sweep",
+            metavar="NAME=VALUES",
+            help="Several values of k, theta_up, tau, p_low or p_high; tau alone: the whole curve.",
+        ),
+    ] = None,
+    round: Annotated[
+        int | None,
+        typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
+    ] = None,
+) -> None:
+    """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun."""
+    given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
+    answer(call, _asked(given, drop or [], sweep), round)
 
-    text: str
-    value: Fraction
 
-
-Values = Mapping[str, Given]
-"""What is changed, by name; the rest is as recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options, read. A sweep without values is the whole curve of τ."""
-
-    values: Values
-    drop: tuple[str, ...]
-    swept: str | None
-    several: tuple[Given, ...]
-
-    @property
-    def curve(self) -> bool:
-        return self.swept is not None and not self.several
-
-    def each(self) -> list[Values]:
-        """The changes of each answer: one, or one a value of the sweep."""
-        if self.swept is None:
-            return [self.values]
-        every = [{**self.values, self.swept: one} for one in self.several]
-        return [{name: one[name] for name in KEYS if name in one} for one in every]
-
-
-def asked(given: Mapping[str, str | None], drop: Sequence[str], sweep: str | None) -> Asked:
+def _asked(given: Mapping[str, str | None], drop: Sequence[str], sweep: str | None) -> Asked:
     """Read the options. Raises ConfigError for what is no number, is out of bounds, or changes nothing."""
     values = {name: _number(text, name) for name, text in given.items() if text is not None}
     swept, several = (None, ()) if sweep is None else _sweep(sweep)
