@@ -18,6 +18,7 @@ from diagevo.config.models import Config, GRPOConfig, HardwareConfig
 from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.errors import StoreError
+from diagevo.memory.events import InvalidReason
 from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
@@ -62,18 +63,22 @@ class PhaseContext:
         text = json.dumps([self.config.seed, *map(str, parts)])
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big")
 
-    def read_question(self, completion: str) -> str | None:
-        """The question in a challenger's completion; None where there is none that may be used.
+    def read_question(self, completion: str) -> tuple[str | None, InvalidReason | None]:
+        """The question in a challenger's completion; where there is none that may be used, why.
 
-        A question outside the world has no answer, one of the validation set must not be trained on, and one
-        that is longer than a prompt may be can be neither answered nor practised.
+        One of the validation set must not be trained on, one that is longer than a prompt may be can be
+        neither answered nor practised, and a question outside the world has no answer.
         """
         question = parse_question(completion)
-        if question is None or self.held_out(question) or not self.fits(question):
-            return None
+        if question is None:
+            return None, "unreadable"
+        if self.held_out(question):
+            return None, "held_out"
+        if not self.fits(question):
+            return None, "too_long"
         if self.world is not None and self.world.answer(question) is None:
-            return None
-        return question
+            return None, "outside_world"
+        return question, None
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,8 @@ class Written:
     draw: Draw
     completion: str
     question: str | None
-    """None: no readable question, the candidate is invalid."""
+    """None: no question that may be used, the candidate is invalid."""
+    invalid: InvalidReason | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +197,7 @@ class Challenger:
             sampler.close()
         texts = [group[0].text for group in groups]
         return [
-            Written(draw, text, self.phase.read_question(text))
+            Written(draw, text, *self.phase.read_question(text))
             for draw, text in zip(plan, texts, strict=True)
         ]
 
@@ -206,7 +212,7 @@ class ChallengerReward:
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
         """The question of each rollout and its majority share among the frozen solver's votes."""
-        questions = [self.phase.read_question(rollout.text) for rollout in rollouts]
+        questions = [self.phase.read_question(rollout.text)[0] for rollout in rollouts]
         asked = [question for question in questions if question is not None]
         step = rollouts[0].step if rollouts else 0
         votes = iter(
@@ -354,6 +360,6 @@ def load_written(path: Path, plan: Sequence[Draw], phase: PhaseContext) -> list[
             f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"
         )
     return [
-        Written(draw, row["completion"], phase.read_question(row["completion"]))
+        Written(draw, row["completion"], *phase.read_question(row["completion"]))
         for draw, row in zip(plan, rows, strict=True)
     ]

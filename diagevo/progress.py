@@ -41,10 +41,22 @@ class RoundSummary:
     """Causes promoted in this round."""
     reactivated: tuple[str, ...] = ()
     """Causes reactivated in this round."""
+    invalid: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Invalid candidates by reason: unreadable, outside_world, held_out, too_long."""
     label_truth: float | None = None
     """Share of the kept labels that are true, in worlds that can tell."""
+    failures_judged: int = 0
+    """Observed failures of questions whose truth is known."""
+    against_false_labels: int = 0
+    """Of them those against a label that is false."""
+    right: int = 0
+    """Of these those that give the true answer."""
     without_box: float | None = None
     """Share of the votes' responses that gave no answer; None where no question was asked."""
+    undecided: int = 0
+    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    reward: float | None = None
+    """The solver's mean reward in training."""
     mean_at_k: float | None = None
     """Mean accuracy of the samples at T = 1 on the validation set, where there is one."""
     greedy: float | None = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from diagevo.answers.equivalence import extract_boxed
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
@@ -101,7 +102,7 @@ class Round:
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
             summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
-            return Outcome((output,), summary=_trained(summary, rewards))
+            return Outcome((output,), summary=_trained(summary, rewards), reward=_mean(rewards))
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
@@ -128,7 +129,7 @@ class Round:
             answered = self.solver.answer(written, self.number)
             scored = [self._scored(each) for each in answered]
             summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
-            if undecided := self.phase.checker.undecided(a.votes for a in answered if a.votes is not None):
+            if undecided := sum(candidate.undecided for candidate in scored):
                 summary["undecided comparisons"] = undecided
             return Outcome(record=lambda: self.memory.score(scored), summary=summary)
 
@@ -177,6 +178,11 @@ class Round:
             return Outcome(
                 (output,),
                 summary=_trained(summary, rewards) | {"waited": round(diagnoser.waited, 2)},
+                parts={
+                    "extraction": diagnoser.waited,
+                    "beside training": max(0.0, diagnoser.busy - diagnoser.waited),
+                },
+                reward=_mean(rewards),
             )
 
         self.stages.play("solver", train, total=steps, checkpoints=work)
@@ -198,7 +204,7 @@ class Round:
                 lambda p: self._diagnosis_progress(p),
                 should_stop=lambda: bool(self.context.stop),
             )
-            return Outcome(summary=_maintenance(report))
+            return Outcome(summary=_maintenance(report), parts=report.seconds)
 
         self.stages.play("diagnosis", diagnose)
 
@@ -224,7 +230,14 @@ class Round:
         }
         if votes is None or question is None:
             return CandidateScored(
-                **common, votes=[], first=0, second=0, label=None, verdict="invalid", reference=None
+                **common,
+                votes=[],
+                first=0,
+                second=0,
+                label=None,
+                verdict="invalid",
+                reference=None,
+                invalid_reason=answered.written.invalid,
             )
         truth = None if self.phase.world is None else self.phase.world.answer(question)
         label_true = None
@@ -240,6 +253,7 @@ class Round:
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
+            undecided=self.phase.checker.undecided([votes]),
         )
 
     def _diagnosis_progress(self, progress: Progress) -> None:
@@ -251,8 +265,9 @@ class FailureCapture:
 
     def __init__(self, phase: PhaseContext, memory: Memory, lessons: Sequence[Lesson]) -> None:
         self.settings = phase.config.diagnosis
+        self.phase = phase
         self.memory = memory
-        self.references: Mapping[str, str] = {lesson.question_id: lesson.reference for lesson in lessons}
+        self.lessons: Mapping[str, Lesson] = {lesson.question_id: lesson for lesson in lessons}
 
     def of_step(self, rollouts: Sequence[Rollout], rewards: Sequence[float]) -> list[FailureObserved]:
         """Reward below zero is a failure. The caps of the configuration leave out what they say."""
@@ -271,9 +286,23 @@ class FailureCapture:
                 attempt=attempt,
                 step=rollout.step,
                 trajectory=digest,
-                reference=self.references[rollout.row_id],
+                reference=self.lessons[rollout.row_id].reference,
+                right=right,
             )
-            for rollout, digest in zip(failed, digests, strict=True)
+            for rollout, digest, right in zip(failed, digests, self._right(failed), strict=True)
+        ]
+
+    def _right(self, failed: Sequence[Rollout]) -> list[bool | None]:
+        """Whether each gives the true answer after all; None where no world knows it."""
+        if self.phase.world is None:
+            return [None] * len(failed)
+        truths = [self.phase.world.answer(self.lessons[rollout.row_id].question) for rollout in failed]
+        answers = [extract_boxed(rollout.text) for rollout in failed]
+        both = [(a, t) for a, t in zip(answers, truths, strict=True) if a is not None and t is not None]
+        agrees = iter(self.phase.checker.agree_many(both))
+        return [
+            None if truth is None else answer is not None and next(agrees)
+            for answer, truth in zip(answers, truths, strict=True)
         ]
 
 

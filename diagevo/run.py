@@ -2,7 +2,6 @@
 
 import shutil
 import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.validate import validate
-from diagevo.memory.audit.runs import share_without_box
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
@@ -273,28 +273,21 @@ class Run:
         self, committed: events.RoundCommitted, metrics: Mapping[str, float], seconds: Mapping[str, float]
     ) -> RoundSummary:
         number = self.memory.state.round
-        verdicts: Counter[str] = Counter()
-        true = judged = 0
-        scored: list[events.CandidateScored] = []
         promoted: list[str] = []
         reactivated: list[str] = []
-        kinds = ["CandidateScored", "CausePromoted", "CauseReactivated"]
+        kinds = ["CausePromoted", "CauseReactivated"]
         for recorded in self.memory.log.read(self.memory.run_id, types=kinds, rounds=(number, number)):
             match recorded.event:
-                case events.CandidateScored(verdict=verdict, label_true=label_true) as event:
-                    verdicts[verdict] += 1
-                    scored.append(event)
-                    if verdict == "kept" and label_true is not None:
-                        judged += 1
-                        true += label_true
                 case events.CausePromoted(cause_id=cause_id):
                     promoted.append(cause_id)
                 case events.CauseReactivated(cause_id=cause_id):
                     reactivated.append(cause_id)
+        found = measured(History(self.memory.database, self.memory.run_id), number)[number]
         return RoundSummary(
             round=number,
-            candidates=verdicts.total(),
-            verdicts=dict(verdicts),
+            candidates=found.verdicts.total(),
+            verdicts=dict(found.verdicts),
+            invalid=dict(found.invalid),
             failures=committed.failures,
             z=z(committed.failures, committed.reference_failures),
             epsilon_next=Fraction(committed.epsilon_next),
@@ -303,8 +296,13 @@ class Run:
             nodes=committed.nodes,
             promoted=tuple(promoted),
             reactivated=tuple(reactivated),
-            label_truth=true / judged if judged else None,
-            without_box=share_without_box(scored),
+            label_truth=found.labels_true,
+            failures_judged=found.failures,
+            against_false_labels=found.against_false_labels,
+            right=found.right,
+            without_box=found.without_box,
+            undecided=found.undecided,
+            reward=found.rewards.get("solver"),
             mean_at_k=metrics.get("mean_at_k"),
             greedy=metrics.get("greedy"),
             stage_seconds=dict(seconds),

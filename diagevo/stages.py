@@ -5,6 +5,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from diagevo.errors import StoppedSafely, StoreError
@@ -23,6 +24,9 @@ class Outcome:
     files: tuple[Path, ...] = ()
     record: Callable[[], object] | None = None
     summary: Mapping[str, object] = field(default_factory=dict)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of it by what they went to."""
+    reward: float | None = None
 
 
 def sha256_of(path: Path) -> str:
@@ -103,7 +107,13 @@ class Stages:
         with self.memory.atomic():
             if outcome.record is not None:
                 outcome.record()
-            self.memory.complete_stage(name, artifacts, seconds=round(seconds, 3))
+            self.memory.complete_stage(
+                name,
+                artifacts,
+                seconds=round(seconds, 3),
+                parts={part: round(spent, 3) for part, spent in outcome.parts.items()},
+                reward=outcome.reward,
+            )
         self.seconds[name] = seconds
         self.observer.stage_finished(self.round, name, seconds, outcome.summary)
         if name == self.last:
@@ -111,16 +121,30 @@ class Stages:
 
     def _abandon(self, name: str, checkpoints: Path | None) -> None:
         """Void what the interrupted attempt observed past its newest whole checkpoint, and say so."""
+        ran = self._ran(name, checkpoints)
         if checkpoints is None:
-            self.memory.abandon_stage(name, after_step=0)
+            self.memory.abandon_stage(name, after_step=0, seconds=ran)
             self.observer.message(f"round {self.round}: {name} was interrupted and is played again")
             return
         found = find(checkpoints)
-        self.memory.abandon_stage(name, after_step=found.step)
+        self.memory.abandon_stage(name, after_step=found.step, seconds=ran)
         for fault in found.broken:
             self.observer.message(f"round {self.round}: passed over: {checkpoints}/{fault}")
         where = f"goes on after step {found.step}" if found.step else "begins again"
         self.observer.message(f"round {self.round}: {name} was interrupted and {where}")
+
+    def _ran(self, name: str, checkpoints: Path | None) -> float:
+        """Seconds from the start of an interrupted attempt to the last thing that it left: an event, or a
+        file among its checkpoints."""
+        log, run = self.memory.log, self.memory.run_id
+        [started] = log.read(
+            run, types=["StageStarted"], rounds=(self.round, self.round), newest_first=True, limit=1
+        )
+        [last] = log.read(run, newest_first=True, limit=1)
+        files = [] if checkpoints is None else checkpoints.rglob("*")
+        ends = [datetime.fromisoformat(last.recorded_at).timestamp(), *(f.stat().st_mtime for f in files)]
+        began = datetime.fromisoformat(started.recorded_at).timestamp()
+        return round(max(0.0, max(ends) - began), 3)
 
     def _done(self, name: str, work: Callable[[], Outcome]) -> Outcome:
         try:

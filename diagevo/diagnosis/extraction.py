@@ -88,6 +88,9 @@ class Diagnoser:
         self.verdicts: Counter[str] = Counter()
         self.waited = 0.0
         """Seconds that `drain` kept the round waiting: what the overlap did not hide."""
+        self.busy = 0.0
+        """Seconds in which an answer was waited for, whoever waited."""
+        self._busy_since: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -110,6 +113,8 @@ class Diagnoser:
             self._texts.expect(fresh)
             futures = [self._pool.submit(self._diagnose, failure) for failure in fresh]
             self._queue.extend(futures)
+            if self._queue and self._busy_since is None:
+                self._busy_since = time.monotonic()
         for future in futures:
             future.add_done_callback(self._record)
 
@@ -182,6 +187,9 @@ class Diagnoser:
                 batch.append(future.result())
             self._unrecorded -= len(batch)
             self._recorded_at = time.monotonic()
+            if not self._queue and self._busy_since is not None:
+                self.busy += self._recorded_at - self._busy_since
+                self._busy_since = None
             if not batch:
                 self._recording = False
                 self._changed.notify_all()

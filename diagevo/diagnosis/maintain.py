@@ -31,7 +31,7 @@ class MaintenanceReport:
     pairs: Counter[str] = field(default_factory=Counter)
     """Node pairs: merged, refused, refused_before (same contents, not asked again), joined (already one)."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Wall time by phase: extraction (what was left of it), settlement, consolidation."""
+    """Wall time by phase: extraction (what was left of it), deduplication, assignment, consolidation."""
 
     @property
     def failures(self) -> int:
@@ -72,10 +72,11 @@ def maintain(
         diagnoser.drain(should_stop)
     report.verdicts = diagnoser.verdicts
     lap("extraction")
-    report.settled, report.new_nodes = settle(
-        memory, diagnostician, embedder, memory_settings, on_progress, should_stop
-    )
-    lap("settlement")
+    settled = settle(memory, diagnostician, embedder, memory_settings, on_progress, should_stop)
+    report.settled, report.new_nodes = settled.outcomes, settled.new_nodes
+    lap("deduplication")
+    report.seconds["assignment"] = settled.assigning
+    report.seconds["deduplication"] -= settled.assigning
     report.pairs = consolidate(memory, diagnostician, embedder, memory_settings, on_progress, should_stop)
     lap("consolidation")
     return report

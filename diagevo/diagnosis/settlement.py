@@ -33,6 +33,17 @@ BATCH, BATCH_SECONDS = 64, 0.5
 """Matches are recorded together, so many or after so long: a transaction costs more than an event."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What one call of `settle` did."""
+
+    outcomes: Counter[str]
+    """Failures by outcome: recurrence, duplicate, new_cause."""
+    new_nodes: int
+    assigning: float
+    """Seconds that node assignment (stage 3a and Prompt 3) took; the rest went to deduplication."""
+
+
 def settle(
     memory: Memory,
     diagnostician: Diagnostician,
@@ -40,9 +51,8 @@ def settle(
     settings: MemoryConfig,
     on_progress: OnProgress | None = None,
     should_stop: ShouldStop | None = None,
-) -> tuple[Counter[str], int]:
-    """Settle every diagnosed failure. Returns failures by outcome (recurrence, duplicate, new_cause) and the
-    number of new nodes."""
+) -> Settled:
+    """Settle every diagnosed failure."""
     unsettled = memory.unsettled()
     texts = sorted({event.description for event in unsettled if event.description is not None})
     vectors = dict(zip(texts, memory.vectors(texts, embedder.embed), strict=True)) if texts else {}
@@ -56,7 +66,7 @@ def settle(
             if on_progress is not None:
                 on_progress(Progress("settlement", turn + 1, len(unsettled)))
         settlement.flush()
-    return settlement.outcomes, settlement.new_nodes
+    return Settled(settlement.outcomes, settlement.new_nodes, settlement.assigning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,7 @@ class _Settlement:
         self._flushed_at = time.monotonic()
         self.outcomes: Counter[str] = Counter()
         self.new_nodes = 0
+        self.assigning = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -119,6 +130,7 @@ class _Settlement:
             self.outcomes["duplicate"] += 1
             return
         self.flush()
+        started = time.monotonic()
         assigned = assign(
             self._memory,
             self._diagnostician,
@@ -127,6 +139,7 @@ class _Settlement:
             event.description,
             self._vectors[event.description],
         )
+        self.assigning += time.monotonic() - started
         self._memory.settle(event.failure_id, judged=judged, assigned=assigned)
         self.new_nodes += assigned.node_id is None
         self.outcomes["new_cause"] += 1

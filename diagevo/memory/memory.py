@@ -4,7 +4,7 @@ Every verb is one transaction; `atomic()` joins several (`writer.py`). What conc
 vectors is in `embedding.py`. Thread-safe.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -142,25 +142,40 @@ class Memory(EmbeddedRun):
             return event.attempt
 
     def complete_stage(
-        self, stage: str, artifacts: Sequence[Artifact] = (), seconds: float | None = None
+        self,
+        stage: str,
+        artifacts: Sequence[Artifact] = (),
+        seconds: float | None = None,
+        *,
+        parts: Mapping[str, float] | None = None,
+        reward: float | None = None,
     ) -> None:
-        """End a stage, with the files it leaves behind. The same again is fine."""
+        """End a stage, with the files it leaves behind, its time and its reward. The same again is fine."""
         with self.atomic():
             status = self.stage(stage)
             if status.status == "completed" and status.artifacts == tuple(artifacts):
                 return
             attempt = self.start_stage(stage)
-            event = StageCompleted(stage=stage, attempt=attempt, artifacts=list(artifacts), seconds=seconds)
+            event = StageCompleted(
+                stage=stage,
+                attempt=attempt,
+                artifacts=list(artifacts),
+                seconds=seconds,
+                parts=dict(parts or {}),
+                reward=reward,
+            )
             self._append([Item(event, self._id("StageStarted", f"{stage}.{attempt}"))])
 
-    def abandon_stage(self, stage: str, *, after_step: int) -> None:
+    def abandon_stage(self, stage: str, *, after_step: int, seconds: float | None = None) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed
-        again."""
+        again. `seconds`: how long it ran, where that is known."""
         with self.atomic():
             status = self.stage(stage)
             if status.status != "running":
                 raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
-            event = StageAbandoned(stage=stage, attempt=status.attempt, after_step=after_step)
+            event = StageAbandoned(
+                stage=stage, attempt=status.attempt, after_step=after_step, seconds=seconds
+            )
             self._append([Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
 
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
@@ -347,7 +362,7 @@ def _same_observation(now_: Round, failure: FailureObserved) -> bool:
     """Whether this observation is recorded already. Another one of a valid failure raises ConflictError."""
     if failure.failure_id not in now_.failures:
         return False
-    if _observed(now_, failure.failure_id) == failure:
+    if _observed(now_, failure.failure_id) == failure.model_copy(update={"right": None}):
         return True
     raise ConflictError(
         f"{failure.failure_id} was observed otherwise",

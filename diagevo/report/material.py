@@ -13,7 +13,7 @@ from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.history import History
-from diagevo.memory.audit.runs import share_without_box
+from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.log.artifacts import ARTIFACT
@@ -37,8 +37,8 @@ class RoundFacts:
     active: int
     mastered: int
     nodes: int
-    without_box: float | None
-    """Share of the votes' responses that gave no answer."""
+    measured: Measured
+    """Why candidates were invalid, what the truth says of failures, answers without a box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def gather(history: History) -> Material:
                 validations.append(
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
                 )
-    causes = _causes(history)
+    causes, of_round = _causes(history), measured(history)
     after = {(c.round, c.cause_id): c for c in causes}
     texts = _texts(history.database, [event.question for _, event in scored])
     with AnswerChecker() as checker:
@@ -215,7 +215,7 @@ def gather(history: History) -> Material:
                 opened[number],
                 event,
                 epsilon_after(history, number, event.failures, event.reference_failures),
-                share_without_box(one for of, one in scored if of == number),
+                of_round.get(number, Measured()),
             )
             for number, event in sorted(committed.items())
         ),
@@ -239,7 +239,7 @@ def _facts(
     opened: events.RoundOpened,
     committed: events.RoundCommitted,
     following: Fraction,
-    without_box: float | None,
+    measured: Measured,
 ) -> RoundFacts:
     return RoundFacts(
         number,
@@ -250,7 +250,7 @@ def _facts(
         committed.active,
         committed.mastered,
         committed.nodes,
-        without_box,
+        measured,
     )
 
 

@@ -164,6 +164,7 @@ def _about(material: Material) -> str:
 
 
 def _rounds(material: Material) -> list[dict[str, Any]]:
+    reasons = sorted({reason for facts in material.rounds for reason in facts.measured.invalid})
     return [
         {
             "round": facts.round,
@@ -175,8 +176,13 @@ def _rounds(material: Material) -> list[dict[str, Any]]:
             "Mastered": facts.mastered,
             "nodes": facts.nodes,
             "candidates": sum(c.round == facts.round for c in material.candidates),
-            "without a box": facts.without_box,
+            "without a box": facts.measured.without_box,
+            "undecided comparisons": facts.measured.undecided,
+            **{reason.replace("_", " "): facts.measured.invalid[reason] for reason in reasons},
             "kept": sum(c.round == facts.round and c.verdict == "kept" for c in material.candidates),
+            "failures": facts.measured.failures,
+            "against a false label": facts.measured.against_false_labels,
+            "right after all": facts.measured.right,
         }
         for facts in material.rounds
     ]

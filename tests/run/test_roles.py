@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from diagevo.answers.equivalence import AnswerChecker
+from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
 from diagevo.players import play_phase
 from diagevo.roles import Roles
@@ -21,9 +22,19 @@ def test_a_question_whose_prompt_is_longer_than_the_limit_is_invalid(tmp_path: P
     roles = Roles(small_config(), tmp_path)
     [ids] = encode_prompts(load_tokenizer(roles.solver), [roles.templates.solver(QUESTION)])
     with AnswerChecker() as checker:
-        for limit, read in ((len(ids), QUESTION), (len(ids) - 1, None)):
+        for limit, read in ((len(ids), (QUESTION, None)), (len(ids) - 1, (None, "too_long"))):
             config = small_config(sampling={"max_prompt_tokens": limit})
             assert Roles(config, tmp_path).phase(checker).read_question(WRITTEN) == read
+
+
+def test_a_completion_that_gives_no_question_says_why(tmp_path: Path) -> None:
+    held = next(iter(held_out()))[0]
+    with AnswerChecker() as checker:
+        read = Roles(small_config(), tmp_path).phase(checker).read_question
+        assert read("no block at all") == (None, "unreadable")
+        assert read("<question>who wrote Hamlet?</question>") == (None, "outside_world")
+        assert read(f"<question>{held}</question>") == (None, "held_out")
+        assert read(WRITTEN) == (QUESTION, None)
 
 
 def test_a_run_is_validated_on_a_benchmark_that_its_configuration_names(tmp_path: Path) -> None:

@@ -8,11 +8,14 @@ from typing import TypeVar
 
 import pytest
 
+from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import WEIGHTS, answer, is_held_out
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.events.records import Recorded
 from diagevo.progress import RoundSummary
 from diagevo.run import Run
+from diagevo.selfplay.questions import parse_question
 from tests.run.small import Watcher, play, small_config
 
 ROUNDS = 2
@@ -42,6 +45,10 @@ Placed = events.CauseMatched | events.CauseCreated
 def of(history: History, kind: type[E], round: int | None = None) -> list[E]:
     found = (recorded.event for recorded in history.events(kind, round=round))
     return [event for event in found if isinstance(event, kind)]
+
+
+def completed(history: History) -> list[tuple[Recorded, events.StageCompleted]]:
+    return [(r, expect(r, events.StageCompleted)) for r in history.events(events.StageCompleted)]
 
 
 def placements(history: History, round: int | None = None) -> list[Placed]:
@@ -103,6 +110,45 @@ def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(histo
         assert reference is not None
         assert agree(reference, label)
         assert failed is None or not agree(failed, label)
+
+
+def test_an_invalid_candidate_says_why_and_the_others_give_no_reason(history: History) -> None:
+    scored = of(history, events.CandidateScored)
+    assert any(event.verdict == "invalid" for event in scored)
+    for event in scored:
+        assert (event.invalid_reason is None) == (event.verdict != "invalid")
+        if event.verdict == "invalid":
+            question = parse_question(history.text(event.question) or "")
+            held = question is not None and is_held_out(question)
+            reason = "unreadable" if question is None else "held_out" if held else "outside_world"
+            assert event.invalid_reason == reason
+
+
+def test_a_failure_is_right_where_its_answer_is_the_truth_and_its_label_is_not(history: History) -> None:
+    scored = {event.question_id: event for event in of(history, events.CandidateScored)}
+    failures = of(history, events.FailureObserved)
+    assert failures
+    for failure in failures:
+        asked = scored[failure.question_id]
+        given = extract_boxed(history.text(failure.trajectory) or "")
+        assert failure.right == (given is not None and agree(given, asked.truth or ""))
+        assert not (failure.right and asked.label_true)
+
+
+def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, watcher: Watcher) -> None:
+    done = {(r.round, e.stage): e for r, e in completed(history)}
+    for number in range(1, ROUNDS + 1):
+        solver, diagnosis = done[number, "solver"], done[number, "diagnosis"]
+        assert solver.parts.keys() == {"extraction", "beside training"}
+        assert diagnosis.parts.keys() == {"extraction", "deduplication", "assignment", "consolidation"}
+        assert all(seconds >= 0 for event in (solver, diagnosis) for seconds in event.parts.values())
+        for event in (solver, diagnosis):
+            assert event.seconds is not None
+            assert event.parts["extraction"] <= event.seconds
+        assert solver.reward is not None
+        assert -1 <= solver.reward <= 1
+        assert done[number, "challenger"].reward is not None
+        assert done[number, "votes"].reward is None
 
 
 def test_the_schedule_of_round_two_is_the_papers(history: History, watcher: Watcher) -> None:

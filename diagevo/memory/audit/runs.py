@@ -1,7 +1,6 @@
 """The runs of a database, each in one line."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,8 +8,9 @@ from sqlalchemy import select
 
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
-from diagevo.memory.events import CandidateScored, Origin, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.lease import writer
 from diagevo.memory.log.log import RUN, Log
@@ -43,6 +43,11 @@ class RunLine:
     last_event: str
     position: int
     """Of its last event."""
+    mean_at_k: float | None
+    greedy: float | None
+    labels_true: float | None
+    reward: float | None
+    """The solver's, and what was measured of it, in the last committed round."""
     writer: str | None
     """The process that holds the lease, if it runs; one that cannot be seen from here, with its last sign of
     life."""
@@ -63,17 +68,20 @@ def _line(database: Database, run_id: str) -> RunLine:
     event = None if commit is None else expect(commit, RoundCommitted)
     configuration = None if configured is None else expect(configured, RunConfigured)
     running = opened is not None and (commit is None or opened.position > commit.position)
+    history = History(database, run_id)
+    number = 0 if commit is None else commit.round
+    found = measured(history, number, failures=False).get(number, Measured())
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
     return RunLine(
         run_id,
-        0 if commit is None else commit.round,
+        number,
         opened.round if opened is not None and running else None,
         _stage(log, run_id, opened.round) if opened is not None and running else None,
         last.sequence,
         None if event is None else event.failures,
         z(event.failures, event.reference_failures) if event else None,
-        epsilon_after(History(database, run_id), commit.round, event.failures, event.reference_failures)
+        epsilon_after(history, commit.round, event.failures, event.reference_failures)
         if commit and event
         else None,
         event.active if event else 0,
@@ -85,6 +93,10 @@ def _line(database: Database, run_id: str) -> RunLine:
         began,
         last.recorded_at,
         last.position,
+        found.validation.get("mean_at_k"),
+        found.validation.get("greedy"),
+        found.labels_true,
+        found.rewards.get("solver"),
         writer(database, run_id),
     )
 
@@ -126,6 +138,22 @@ class RoundLine:
     committed_at: str
     without_box: float | None
     """Share of the votes' responses that gave no answer; None where no question was asked."""
+    undecided: int
+    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    invalid: dict[str, int]
+    """Invalid candidates by reason."""
+    labels_true: float | None
+    """Share of the kept labels that are true; this and the next two where the truth is known."""
+    against_false_labels: int | None
+    """Failures observed against a label that is false."""
+    right: int | None
+    """Of them those that give the true answer."""
+    mean_at_k: float | None
+    greedy: float | None
+    """Of the solver after the round, on the validation set."""
+    solver_reward: float | None
+    challenger_reward: float | None
+    """Mean over the steps of the stage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +163,8 @@ class RunStory:
     line: RunLine
     configuration: RunConfigured
     configurations: int
+    before: dict[str, float]
+    """What validation measured before the first round."""
     rounds: tuple[RoundLine, ...]
 
 
@@ -145,6 +175,7 @@ def run_story(history: History) -> RunStory:
         _line(history.database, history.run_id),
         configuration.model_copy(update={"config": redacted(configuration.config)}),
         sum(1 for _ in history.events(RunConfigured)),
+        dict(measured(history, 0).get(0, Measured()).validation),
         tuple(round_lines(history)),
     )
 
@@ -154,10 +185,9 @@ def round_lines(history: History) -> Iterator[RoundLine]:
     query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
     with history.database.read() as connection:
         rows = connection.execute(query).all()
-    scored: dict[int, list[CandidateScored]] = defaultdict(list)
-    for recorded in history.events(CandidateScored):
-        scored[recorded.round].append(expect(recorded, CandidateScored))
+    of_round = measured(history)
     for r in rows:
+        found = of_round.get(r.round, Measured())
         yield RoundLine(
             r.round,
             r.position,
@@ -174,14 +204,14 @@ def round_lines(history: History) -> Iterator[RoundLine]:
             r.reactivated,
             r.created,
             r.committed_at,
-            share_without_box(scored[r.round]),
+            found.without_box,
+            found.undecided,
+            dict(found.invalid),
+            found.labels_true,
+            found.against_false_labels if found.failures else None,
+            found.right if found.failures else None,
+            found.validation.get("mean_at_k"),
+            found.validation.get("greedy"),
+            found.rewards.get("solver"),
+            found.rewards.get("challenger"),
         )
-
-
-def share_without_box(scored: Iterable[CandidateScored]) -> float | None:
-    """The share of the responses to valid questions that state no answer: they are in N, and vote for
-    none."""
-    asked = [event for event in scored if event.verdict != "invalid"]
-    responses = sum(event.responses for event in asked)
-    answered = sum(votes for event in asked for _, votes in event.votes)
-    return (responses - answered) / responses if responses else None

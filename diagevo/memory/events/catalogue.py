@@ -21,6 +21,9 @@ Mode = Literal["free", "targeted", "stitched"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
+InvalidReason = Literal["unreadable", "outside_world", "held_out", "too_long"]
+"""Why a completion gives no question: no readable one, one without an answer in the world, one of the
+validation set, one that is longer than a prompt may be."""
 
 
 class Value(BaseModel):
@@ -115,6 +118,7 @@ class Event(Value):
 class RunConfigured(Event):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
@@ -123,6 +127,8 @@ class RunConfigured(Event):
     origin: Origin | None = None
     number: int = 1
     """1 for the first; a fork and a change of the embedder record a further configuration."""
+    prompts: dict[str, str] = {}
+    """Digest of each prompt template by its file's name; empty where the trainer named none."""
 
     def key(self) -> str:
         return str(self.number)
@@ -157,12 +163,18 @@ class StageStarted(Event):
 class StageCompleted(Event):
     """The attempt is done; the files that it left behind."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["StageCompleted"] = "StageCompleted"
     stage: str
     attempt: int
     artifacts: list[Artifact] = []
     seconds: float | None = None
     """Wall time of the attempt, for the report's time breakdown."""
+    parts: dict[str, float] = {}
+    """Seconds of it by what they went to: extraction (where it was waited for), deduplication, assignment,
+    consolidation."""
+    reward: float | None = None
+    """Of a stage that trains: mean reward over the attempt's steps."""
 
     def key(self) -> str:
         return f"{self.stage}.{self.attempt}"
@@ -171,11 +183,14 @@ class StageCompleted(Event):
 class StageAbandoned(Event):
     """The attempt is given up; what it observed after a step will be observed again."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
     after_step: int
     """Observations of this attempt past this step are void."""
+    seconds: float | None = None
+    """From its start to the last event that it left: at least so long it ran."""
 
     def key(self) -> str:
         return f"{self.stage}.{self.attempt}"
@@ -184,6 +199,7 @@ class StageAbandoned(Event):
 class CandidateScored(Event):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: str
@@ -205,6 +221,10 @@ class CandidateScored(Event):
     """The true answer, in worlds that can compute it; measurement only, never read by the loop."""
     label_true: bool | None = None
     """Whether the label agrees with the truth, where there is one."""
+    invalid_reason: InvalidReason | None = None
+    """Why it is invalid; null for the others, and where it was written before reasons were recorded."""
+    undecided: int = 0
+    """Pairs of its answers that stand apart only because comparing them came to no verdict."""
 
     def key(self) -> str:
         return self.question_id
@@ -227,6 +247,7 @@ class CausePromoted(Event):
 class FailureObserved(Event):
     """A failed response of training, beside a response that agrees with the label."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["FailureObserved"] = "FailureObserved"
     failure_id: str
     question_id: str
@@ -237,6 +258,9 @@ class FailureObserved(Event):
     """Digest of the failed response."""
     reference: str
     """Digest of the construction response it is compared with."""
+    right: bool | None = None
+    """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
+    is false. Measurement only, never read by the loop."""
 
     def key(self) -> str:
         return f"{self.failure_id}.{self.stage}.{self.attempt}"

@@ -16,12 +16,24 @@ from diagevo.memory.events import EVENT_TYPES, Event
 from diagevo.memory.events.upcast import CURRENT, upcast
 
 UNREAD = {
-    "CandidateScored": {"question", "votes", "label", "truth", "label_true", "second"},
+    "CandidateScored": {
+        "question",
+        "votes",
+        "label",
+        "truth",
+        "label_true",
+        "second",
+        "invalid_reason",
+        "undecided",
+    },
     "DuplicateJudged": {"candidates", "nearest", "call", "capped"},
     "FailureDiagnosed": {"call", "flags"},
     "NodeAssigned": {"shortlist", "call", "flags"},
     "NodePairJudged": {"call", "flags"},
-    "RunConfigured": {"version"},
+    "FailureObserved": {"right"},
+    "RunConfigured": {"version", "prompts"},
+    "StageAbandoned": {"seconds"},
+    "StageCompleted": {"parts", "reward"},
     "CheckpointEvaluated": {"conditions", "metrics", "questions", "checkpoint"},
 }
 """Fields that the fold never looks at: what `memory.state` does not know, an audit reads from the log."""

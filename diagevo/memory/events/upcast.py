@@ -12,7 +12,19 @@ from diagevo.memory.events import EVENT_TYPES
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {}
+
+def _with(**fields: Any) -> Upcaster:
+    """The step that adds fields which the old version did not know."""
+    return lambda old: {**old, **fields}
+
+
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("RunConfigured", 1): _with(prompts={}),
+    ("StageCompleted", 1): _with(parts={}, reward=None),
+    ("StageAbandoned", 1): _with(seconds=None),
+    ("CandidateScored", 1): _with(invalid_reason=None, undecided=0),
+    ("FailureObserved", 1): _with(right=None),
+}
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change."""
 

@@ -1,0 +1,145 @@
+"""What was measured of each round: verdicts, why candidates were invalid, what the truth says of labels and
+failures, the solver's scores and rewards."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from diagevo.memory.audit.history import History, expect
+from diagevo.memory.events import CheckpointEvaluated, StageCompleted
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.upcast import CURRENT, upcast
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class _Scored(msgspec.Struct, frozen=True, gc=False):
+    question_id: str
+    responses: int
+    votes: list[tuple[str, int]]
+    verdict: str
+    label_true: bool | None = None
+    invalid_reason: str | None = None
+    undecided: int = 0
+
+
+class _Failed(msgspec.Struct, frozen=True, gc=False):
+    question_id: str
+    stage: str
+    attempt: int
+    step: int
+    right: bool | None = None
+
+
+class _Abandoned(msgspec.Struct, frozen=True, gc=False):
+    stage: str
+    attempt: int
+    after_step: int
+
+
+def _reader(kind: type[S], type_: str) -> Callable[[Recorded], S]:
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(recorded: Recorded) -> S:
+        if recorded.schema_version == CURRENT[type_]:
+            return decode(recorded.payload)
+        payload: dict[str, Any] = msgspec.json.decode(recorded.payload)
+        return msgspec.convert(upcast(type_, recorded.schema_version, payload), kind)
+
+    return read
+
+
+_scored = _reader(_Scored, "CandidateScored")
+_failed = _reader(_Failed, "FailureObserved")
+_abandoned = _reader(_Abandoned, "StageAbandoned")
+
+
+@dataclass(slots=True)
+class Measured:
+    """One round in measurements. Shares are None where nothing was there to be measured."""
+
+    verdicts: Counter[str] = field(default_factory=Counter[str])
+    responses: int = 0
+    answers: int = 0
+    undecided: int = 0
+    """Pairs of answers that stand apart because comparing them came to no verdict."""
+    invalid: Counter[str] = field(default_factory=Counter[str])
+    """Invalid candidates by reason; `not_recorded` where the log is older than reasons."""
+    judged: int = 0
+    """Kept candidates whose truth is known, and how many of their labels are true."""
+    true: int = 0
+    failures: int = 0
+    """Valid observations whose truth is known; against a false label; that give the true answer."""
+    against_false_labels: int = 0
+    right: int = 0
+    validation: Mapping[str, float] = field(default_factory=dict[str, float])
+    rewards: dict[str, float] = field(default_factory=dict[str, float])
+    """Mean reward by stage."""
+
+    @property
+    def without_box(self) -> float | None:
+        """The share of the responses to valid questions that state no answer: they are in N, and vote for
+        none."""
+        return (self.responses - self.answers) / self.responses if self.responses else None
+
+    @property
+    def labels_true(self) -> float | None:
+        """The share of the kept labels that are true."""
+        return self.true / self.judged if self.judged else None
+
+
+def measured(history: History, round: int | None = None, *, failures: bool = True) -> dict[int, Measured]:
+    """Every round of the run, or one, by number; 0 holds what was measured before the first. Without
+    `failures` the observations, of which a run has most, are not read."""
+    types = ["CandidateScored", "CheckpointEvaluated", "StageCompleted"]
+    types += ["FailureObserved", "StageAbandoned"] if failures else []
+    rounds = None if round is None else (round, round)
+    found: dict[int, Measured] = {}
+    labels: dict[str, bool | None] = {}
+    observed: list[tuple[int, _Failed]] = []
+    last_valid: dict[tuple[int, str, int], int] = {}
+    for recorded in history.log.read(history.run_id, types=types, rounds=rounds):
+        now = found.setdefault(recorded.round, Measured())
+        match recorded.type:
+            case "CandidateScored":
+                scored = _scored(recorded)
+                labels[scored.question_id] = scored.label_true
+                _count(now, scored)
+            case "FailureObserved":
+                observed.append((recorded.round, _failed(recorded)))
+            case "StageAbandoned":
+                event = _abandoned(recorded)
+                last_valid[recorded.round, event.stage, event.attempt] = event.after_step
+            case "StageCompleted":
+                done = expect(recorded, StageCompleted)
+                if done.reward is not None:
+                    now.rewards[done.stage] = done.reward
+            case _:
+                evaluated = expect(recorded, CheckpointEvaluated)
+                if evaluated.benchmark == "validation" and evaluated.role == "solver":
+                    now.validation = evaluated.metrics
+    for number, failed in observed:
+        label_true = labels.get(failed.question_id)
+        void = failed.step > last_valid.get((number, failed.stage, failed.attempt), failed.step)
+        if label_true is not None and not void:
+            now = found[number]
+            now.failures += 1
+            now.against_false_labels += not label_true
+            now.right += bool(failed.right)
+    return found
+
+
+def _count(now: Measured, scored: _Scored) -> None:
+    now.verdicts[scored.verdict] += 1
+    if scored.verdict == "invalid":
+        now.invalid[scored.invalid_reason or "not_recorded"] += 1
+        return
+    now.responses += scored.responses
+    now.answers += sum(count for _, count in scored.votes)
+    now.undecided += scored.undecided
+    if scored.verdict == "kept" and scored.label_true is not None:
+        now.judged += 1
+        now.true += scored.label_true
