@@ -1,57 +1,184 @@
 """What a consumer calls: verbs that append facts and the consequences that follow from them.
 
-Every verb is one transaction; `atomic()` joins several (`writer.py`). What concerns the configuration and the
-vectors is in `embedding.py`. Thread-safe.
+Every verb is one transaction; `atomic()` joins several. A memory has two parts: the run's writer
+(`writer.py`) and its embedding model (`embedding.py`). Thread-safe.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
 
 from diagevo.errors import (
     ConflictError,
     NotFoundError,
     OutOfOrderError,
+    StoreError,
 )
-from diagevo.memory.embedding import EmbeddedRun
+from diagevo.memory.embedding import Embedding, configuration
 from diagevo.memory.events import (
     Artifact,
     CandidateScored,
     CausePromoted,
     CheckpointEvaluated,
     DuplicateJudged,
+    Embedder,
     FailureDiagnosed,
     FailureObserved,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
     RoundCommitted,
+    RunConfigured,
+    SimilarCause,
     StageAbandoned,
     StageCompleted,
     StageStarted,
-    number_of,
 )
-from diagevo.memory.events.records import event_id
+from diagevo.memory.events.records import event_id, payload_of, storable_event
 from diagevo.memory.log import heads
+from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
+from diagevo.memory.log.vectors import Embed
+from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.fold import unsettled
-from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node, Round
+from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node
+from diagevo.memory.state.opened import (
+    StageStatus,
+    by_question,
+    check_settlement,
+    is_new,
+    stage_status,
+    supplied,
+    undiagnosed,
+)
 from diagevo.memory.state.schedule import Schedule
-from diagevo.memory.writer import Item
+from diagevo.memory.writer import Item, RunWriter
 
 
-@dataclass(frozen=True, slots=True)
-class StageStatus:
-    """Where a stage of the open round stands. `attempt` is the latest one, 0 where there was none."""
-
-    status: Literal["not_started", "running", "completed"]
-    attempt: int
-    artifacts: tuple[Artifact, ...] = ()
-
-
-class Memory(EmbeddedRun):
+class Memory:
     """The event-sourced memory of one run. Made by `diagevo.open`."""
+
+    def __init__(
+        self,
+        database: Database,
+        run_id: str,
+        root: Path,
+        config: dict[str, Any],
+        embedder: Embedder | None = None,
+    ) -> None:
+        """`config` is what a run is opened with that nobody calls `configure` for."""
+        self.run_id = run_id
+        self.root = root
+        self.database = database
+        self._run = RunWriter(database, run_id, root)
+        self.log = self._run.log
+        self.artifacts = self._run.artifacts
+        self._config = config
+        self._embedding = Embedding(self._run, embedder)
+
+    @property
+    def state(self) -> MemoryState:
+        """The state as of now."""
+        return self._run.state
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
+        return self._run.folder
+
+    def claim(self, *, takeover: bool = False) -> None:
+        """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
+        self._run.claim(takeover=takeover)
+
+    def atomic(self) -> AbstractContextManager[None]:
+        """Several verbs in one transaction: all or nothing, the state too."""
+        return self._run.atomic()
+
+    def close(self) -> None:
+        """Give the lease back and close the connections."""
+        self._run.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except StoreError:
+            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
+                raise
+
+    def configure(self, event: RunConfigured) -> None:
+        """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
+        event = storable_event(event)
+        with self.atomic():
+            if self.state.config is None:
+                self._run.append([Item(event)])
+                return
+            self.check_embedder(event.embedder)
+            stored = configuration(self.log, self.run_id)
+            ours = {"number": event.number, "origin": event.origin, "version": event.version}
+            if payload_of(stored.model_copy(update=ours)) != payload_of(event):
+                raise ConflictError(
+                    f"run {self.run_id} was configured otherwise",
+                    hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
+                )
+
+    @property
+    def names_embedder(self) -> bool:
+        """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
+        return self._embedding.named
+
+    def check_embedder(self, embedder: Embedder) -> None:
+        """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
+        self._embedding.check(embedder)
+
+    def change_embedder(
+        self,
+        embedder: Embedder,
+        embed: Embed,
+        *,
+        config: Mapping[str, Any] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Embed every cause and node label with another model, and record that the run belongs to it now.
+
+        Between rounds only; decisions of the past stay. The vectors come first, in portions that are kept,
+        and the event that switches to them last: killed in between, the run is still the old model's, and
+        called again this goes on. `config` is the configuration that names the model, where one does. With
+        the run's own model it makes the vectors that are missing. Returns the number of texts.
+        """
+        return self._embedding.change(embedder, embed, config=config, on_progress=on_progress)
+
+    def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
+        """(n, d) float32 vectors of the texts; those that SQL does not hold are embedded and kept."""
+        return self._embedding.similarity.vectors(texts, embed)
+
+    def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
+        """Every stored cause with its cosine, best first. A cause made a moment ago is there.
+
+        With `above` only the nearest one and those above it: fewer to build.
+        """
+        return self._embedding.similarity.causes(vector, above)
+
+    def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
+        """The k nodes whose nearest member is nearest, best first."""
+        return self._embedding.similarity.nodes(vector, k)
+
+    def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
+        """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
+        return self._embedding.similarity.node_pairs(theta, embed)
+
+    def rebuild_index(self) -> int:
+        """Make the index of vectors again from SQL. The number of causes in it; 0 where so few need none."""
+        with self._run.lock:
+            self.claim()
+            return self._embedding.similarity.rebuild()
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
         """Open a round and give its schedule; an open round gives the same schedule again.
@@ -70,9 +197,15 @@ class Memory(EmbeddedRun):
                 )
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}")
             if state.config is None:
-                self._append([Item(self._default_configuration())])
+                unsaid = RunConfigured(
+                    config=self._config,
+                    models={},
+                    embedder=self._embedding.embedder,
+                    version=version("diagevo"),
+                )
+                self._run.append([Item(unsaid)])
             event = decide.opening(self.state, self.state.settings.seed if seed is None else seed)
-            self._append([Item(event, round=round)])
+            self._run.append([Item(event, round=round)])
             return self.schedule(round)
 
     def schedule(self, round: int) -> Schedule:
@@ -98,36 +231,30 @@ class Memory(EmbeddedRun):
 
     def _before(self, round: int) -> MemoryState:
         """The state that an opened round was opened in: as committed, and as configured since."""
-        opened = self.log.by_id(self._id("RoundOpened", "", round))
+        opened = self.log.by_id(self._run.id_of("RoundOpened", "", round))
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1)
 
     def commit(self) -> RoundCommitted:
         """Close the open round: event, projections and snapshot in one transaction. → ε and p of the next."""
         with self.atomic() as _, self.database.write() as connection:
-            closed = self._round()
+            closed = self._run.opened()
             event = decide.commitment(self.state)
-            self._append([Item(event, self._id("RoundOpened", ""))])
+            self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             projection.write(connection, self.state, closed, now())
             head = self.log.head(self.run_id, connection)
             line = heads.ChainHead(closed.number, self.state.sequence, self.state.position, head.hash)
-            self._after.append(lambda: heads.append(self.folder, line))
-            self._after.append(self._similarity.committed)
+            self._run.after.append(lambda: heads.append(self.folder, line))
+            self._run.after.append(self._embedding.similarity.committed)
             return event
 
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
         """Record a measurement of the policy after `round` (0: before any training). At any time."""
         with self.atomic():
-            self._append([Item(event, round=round)])
+            self._run.append([Item(event, round=round)])
 
     def stage(self, stage: str) -> StageStatus:
         """Where a stage of the open round stands; an abandoned one is not started."""
-        found = self._round().stages.get(stage)
-        if found is None:
-            return StageStatus("not_started", 0)
-        artifacts = tuple(Artifact(path=path, sha256=digest) for path, digest in found.artifacts)
-        return StageStatus(
-            "not_started" if found.status == "abandoned" else found.status, found.attempt, artifacts
-        )
+        return stage_status(self._run.opened(), stage)
 
     def start_stage(self, stage: str) -> int:
         """Begin a stage; its attempt. While an attempt is open this gives that one again."""
@@ -136,9 +263,9 @@ class Memory(EmbeddedRun):
             if status.status == "running":
                 return status.attempt
             if status.status == "completed":
-                raise OutOfOrderError(f"stage {stage} of round {self._round().number} is complete")
+                raise OutOfOrderError(f"stage {stage} of round {self._run.opened().number} is complete")
             event = StageStarted(stage=stage, attempt=status.attempt + 1)
-            self._append([Item(event, self._id("RoundOpened", ""))])
+            self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             return event.attempt
 
     def complete_stage(
@@ -164,7 +291,7 @@ class Memory(EmbeddedRun):
                 parts=dict(parts or {}),
                 reward=reward,
             )
-            self._append([Item(event, self._id("StageStarted", f"{stage}.{attempt}"))])
+            self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])
 
     def abandon_stage(self, stage: str, *, after_step: int, seconds: float | None = None) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed
@@ -176,7 +303,8 @@ class Memory(EmbeddedRun):
             event = StageAbandoned(
                 stage=stage, attempt=status.attempt, after_step=after_step, seconds=seconds
             )
-            self._append([Item(event, self._id("StageStarted", f"{stage}.{status.attempt}"))])
+            key = f"{stage}.{status.attempt}"
+            self._run.append([Item(event, self._run.id_of("StageStarted", key))])
 
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
@@ -184,67 +312,61 @@ class Memory(EmbeddedRun):
         The same candidates again give the same promotions; others raise OutOfOrderError.
         """
         with self.atomic():
-            now_, opened = self._round(), self._id("RoundOpened", "")
+            now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
             scored = {c.question_id for c in candidates}
             if now_.candidates and now_.candidates.keys() != scored:
                 raise OutOfOrderError(f"the candidates of round {now_.number} were scored already")
-            fresh = self._append([Item(c, opened) for c in candidates])
+            fresh = self._run.append([Item(c, opened) for c in candidates])
             if not any(fresh):
                 number = now_.number
                 told = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
                 return [r.event for r in told if isinstance(r.event, CausePromoted)]
             promoted = decide.promotions(self.state)
             last = {c.cause_id: c.event_id for c in now_.candidates.values() if c.verdict != "invalid"}
-            self._append([Item(p, last[p.cause_id]) for p in promoted])
+            self._run.append([Item(p, last[p.cause_id]) for p in promoted])
             return promoted
 
     def observe(self, failures: Sequence[FailureObserved]) -> None:
         """Record failed optimization trajectories. The same again is fine."""
         with self.atomic():
-            now_ = self._round()
+            now_ = self._run.opened()
             items = [
-                Item(f, self._id("CandidateScored", f.question_id))
+                Item(f, self._run.id_of("CandidateScored", f.question_id))
                 for f in failures
-                if not _same_observation(now_, f)
+                if is_new(now_, f)
             ]
-            if items and not all(self._append(items)):
+            if items and not all(self._run.append(items)):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def undiagnosed(self, *, again: bool = False) -> list[FailureObserved]:
         """Valid failures without a diagnosis, by question and sample; with `again` also the unresolved
         ones."""
-        with self._lock:
-            now_ = self._round()
-            waiting = [
-                f
-                for f in now_.failures
-                if f not in now_.diagnoses or (again and now_.diagnoses[f].verdict == "unresolved")
-            ]
-            return [_observed(now_, f) for f in sorted(waiting, key=_order)]
+        with self._run.lock:
+            return undiagnosed(self._run.opened(), again)
 
     def asked(self, failure_id: str) -> int:
         """How often the failure's valid observation was diagnosed: `asked` of the next diagnosis is one
         more."""
-        diagnosis = self._round().diagnoses.get(failure_id)
+        diagnosis = self._run.opened().diagnoses.get(failure_id)
         return 0 if diagnosis is None else diagnosis.asked
 
     def diagnosed(self, events: Sequence[FailureDiagnosed]) -> None:
         """Record diagnoses, in any order, any time after the observation. The same again is fine."""
         with self.atomic():
-            now_ = self._round()
+            now_ = self._run.opened()
             items: list[Item] = []
             for event in events:
                 observation = now_.failures.get(event.failure_id)
                 stage = "solver" if observation is None else observation.stage
                 key = f"{event.failure_id}.{stage}.{event.attempt}"
-                items.append(Item(event, self._id("FailureObserved", key)))
+                items.append(Item(event, self._run.id_of("FailureObserved", key)))
             if items:
-                self._append(items)
+                self._run.append(items)
 
     def unsettled(self) -> list[FailureDiagnosed]:
         """Diagnosed failures not yet put down to a cause, by question number and sample."""
-        with self._lock:
-            now_ = self._round()
+        with self._run.lock:
+            now_ = self._run.opened()
             waiting = set(unsettled(now_))
             if not waiting:
                 return []
@@ -256,7 +378,7 @@ class Memory(EmbeddedRun):
                 assert isinstance(event, FailureDiagnosed)
                 if event.failure_id in waiting:
                     latest[event.failure_id] = event
-            return [latest[f] for f in sorted(waiting, key=_order)]
+            return [latest[f] for f in sorted(waiting, key=by_question)]
 
     def settle(
         self, failure_id: str, *, judged: DuplicateJudged | None = None, assigned: NodeAssigned | None = None
@@ -267,26 +389,20 @@ class Memory(EmbeddedRun):
         duplicate.
         """
         with self.atomic():
-            now_ = self._round()
-            diagnosis = now_.diagnoses.get(failure_id)
-            if diagnosis is None:
-                raise OutOfOrderError(f"{failure_id} has no diagnosis")
-            if failure_id in now_.settled:
-                raise OutOfOrderError(f"{failure_id} is counted already")
-            _check_settlement(failure_id, diagnosis.verdict, judged, assigned)
-            diagnosed = self._id("FailureDiagnosed", f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}")
+            diagnosis = check_settlement(self._run.opened(), failure_id, judged, assigned)
             items: list[Item] = []
-            cause = diagnosed
+            key = f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}"
+            cause = self._run.id_of("FailureDiagnosed", key)
             if judged is not None:
                 items.append(Item(judged, cause))
-                cause = self._id("DuplicateJudged", judged.key())
+                cause = self._run.id_of("DuplicateJudged", judged.key())
             if assigned is not None:
                 items.append(Item(assigned, cause))
-                cause = self._id("NodeAssigned", assigned.key())
+                cause = self._run.id_of("NodeAssigned", assigned.key())
             for event in decide.settlement(self.state, failure_id, judged, assigned):
                 items.append(Item(event, cause))
-                cause = self._id(type(event).__name__, event.key())
-            self._append(items)
+                cause = self._run.id_of(type(event).__name__, event.key())
+            self._run.append(items)
 
     def judge_nodes(self, judged: NodePairJudged) -> None:
         """Record whether two nodes are one skill, and merge them where they are: the lower id survives."""
@@ -298,8 +414,8 @@ class Memory(EmbeddedRun):
                 survivor, absorbed = self.state.pair(*judged.nodes)
                 label = judged.label or self.state.nodes[survivor].label
                 merged = NodesMerged(survivor=survivor, absorbed=absorbed, label=label)
-                items.append(Item(merged, self._id("NodePairJudged", judged.key())))
-            self._append(items)
+                items.append(Item(merged, self._run.id_of("NodePairJudged", judged.key())))
+            self._run.append(items)
 
     def node_pair_refused(self, a: str, b: str) -> bool:
         """Whether the two nodes were judged to be two, with the contents that they have now."""
@@ -332,55 +448,4 @@ class Memory(EmbeddedRun):
 
     def supplied(self, question_id: str) -> tuple[KnownCause, ...]:
         """Causes that the question's writer was given, in their state as committed in the round before."""
-        now_ = self._round()
-        candidate = now_.candidates.get(question_id)
-        if candidate is None:
-            raise NotFoundError(f"round {now_.number} has no candidate {question_id}")
-        shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
-        return tuple(KnownCause(c, now_.causes[c].state, now_.causes[c].description) for c in shown)
-
-
-def _order(failure_id: str) -> tuple[int, ...]:
-    """r3.q318.a5 → (3, 318, 5): by question number and sample."""
-    return tuple(number_of(part) for part in failure_id.split("."))
-
-
-def _observed(now_: Round, failure_id: str) -> FailureObserved:
-    o = now_.failures[failure_id]
-    return FailureObserved(
-        failure_id=failure_id,
-        question_id=o.question_id,
-        stage=o.stage,
-        attempt=o.attempt,
-        step=o.step,
-        trajectory=o.trajectory,
-        reference=o.reference,
-    )
-
-
-def _same_observation(now_: Round, failure: FailureObserved) -> bool:
-    """Whether this observation is recorded already. Another one of a valid failure raises ConflictError."""
-    if failure.failure_id not in now_.failures:
-        return False
-    if _observed(now_, failure.failure_id) == failure.model_copy(update={"right": None}):
-        return True
-    raise ConflictError(
-        f"{failure.failure_id} was observed otherwise",
-        hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
-    )
-
-
-def _check_settlement(
-    failure_id: str, verdict: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
-) -> None:
-    if verdict not in ("recurrence", "new_cause"):
-        raise OutOfOrderError(f"{failure_id} is {verdict}: there is no cause to count it under")
-    if verdict == "recurrence" and (judged is not None or assigned is not None):
-        raise OutOfOrderError(f"{failure_id} is a recurrence: nothing is left to judge")
-    if verdict == "new_cause" and judged is None:
-        raise OutOfOrderError(f"{failure_id} needs a judgement on duplicates")
-    if judged is not None and judged.duplicate == (assigned is not None):
-        raise OutOfOrderError(f"{failure_id}: a node is assigned exactly where the cause is no duplicate")
-    for fact in (judged, assigned):
-        if fact is not None and fact.failure_id != failure_id:
-            raise OutOfOrderError(f"a fact about {fact.failure_id} cannot settle {failure_id}")
+        return supplied(self._run.opened(), question_id)

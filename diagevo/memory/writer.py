@@ -9,9 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
 
-from diagevo.errors import InconsistentError, OutOfOrderError, StoreError
+from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, pending, storable_event
@@ -43,13 +42,14 @@ class RunWriter:
         self.log = Log(database)
         self.artifacts = Artifacts(database, run_id)
         self.state: MemoryState = projection.load(self.log, run_id)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._fence: int | None = None
         self._renewal: lease.Renewal | None = None
         self._depth = 0
         self._dirty = False
         self._broken: Exception | None = None
-        self._after: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+        """What is left to do once the transaction is through."""
 
     @property
     def folder(self) -> Path:
@@ -58,7 +58,7 @@ class RunWriter:
 
     def claim(self, *, takeover: bool = False) -> None:
         """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
-        with self._lock:
+        with self.lock:
             if self._fence is None or takeover:
                 self._fence = lease.acquire(self.log, self.run_id, takeover=takeover)
                 self._stop_renewing()
@@ -69,12 +69,12 @@ class RunWriter:
     @contextmanager
     def atomic(self) -> Generator[None]:
         """Several verbs in one transaction: all or nothing, the state too."""
-        with self._lock:
+        with self.lock:
             if self._depth:
                 yield
                 return
             self.claim()
-            self._depth, self._dirty, self._broken, self._after = 1, False, None, []
+            self._depth, self._dirty, self._broken, self.after = 1, False, None, []
             try:
                 with self.database.write():
                     yield
@@ -86,10 +86,10 @@ class RunWriter:
                     self._reload()
                 raise
             self._depth = 0
-            for action in self._after:
+            for action in self.after:
                 action()
 
-    def _append(self, items: Sequence[Item]) -> list[bool]:
+    def append(self, items: Sequence[Item]) -> list[bool]:
         """Append and fold; whether each event was new. Within `atomic()`."""
         both = [self._wrapped(item) for item in items]
         items, wrapped = [item for item, _ in both], [p for _, p in both]
@@ -129,10 +129,12 @@ class RunWriter:
         if self.log.head(self.run_id).sequence != self.state.sequence:
             self._reload()
 
-    def _id(self, type_: str, key: str, round: int | None = None) -> str:
-        return event_id(self.run_id, self._round().number if round is None else round, type_, key)
+    def id_of(self, type_: str, key: str, round: int | None = None) -> str:
+        """The id that such an event has in `round` (None: the open one)."""
+        return event_id(self.run_id, self.opened().number if round is None else round, type_, key)
 
-    def _round(self) -> Round:
+    def opened(self) -> Round:
+        """The open round. Raises OutOfOrderError where none is."""
         if self.state.open is None:
             raise OutOfOrderError(
                 f"run {self.run_id}: no round is open", hint=f"open_round({self.state.round + 1}) comes next"
@@ -141,7 +143,7 @@ class RunWriter:
 
     def close(self) -> None:
         """Give the lease back and close the connections."""
-        with self._lock:
+        with self.lock:
             self._stop_renewing()
             if self._fence is not None:
                 lease.release(self.log, self.run_id, self._fence)
@@ -152,13 +154,3 @@ class RunWriter:
         if self._renewal is not None:
             self._renewal.stop()
             self._renewal = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except StoreError:
-            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
-                raise

@@ -42,15 +42,18 @@ class Similarity:
         self._vectors: Vectors | None = None
         self._matrix = Matrix()
         self._index: VectorIndex | None = None
+        self._state = memory.state
 
     def reset(self) -> None:
-        """The state was folded again: forget what it may no longer hold."""
+        """Forget everything: the state, which may have been folded again, need not hold it."""
         self._matrix = Matrix()
         self._index = None
+        self._state = self._memory.state
 
     def committed(self) -> None:
         """A round was committed: bring the index up to it, where there is one."""
         if len(self._memory.state.causes) >= INDEX_FROM:
+            self.store()
             self._matrix = Matrix()
             self._sync()
 
@@ -65,7 +68,9 @@ class Similarity:
         return self._memory.folder / "vectors"
 
     def store(self) -> Vectors:
-        """The vectors of the run's embedding model."""
+        """The vectors of the run's embedding model, for the state as it is now."""
+        if self._state is not self._memory.state:
+            self.reset()
         embedder = self._memory.state.embedder or ("unnamed", 0, "")
         if self._vectors is None or self._vectors.embedder != embedder:
             self._vectors = Vectors(self._memory.database, self._memory.run_id, *embedder)

@@ -1,0 +1,98 @@
+"""What a consumer asks of the open round, and what it may say of it: pure reads."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from diagevo.errors import ConflictError, NotFoundError, OutOfOrderError
+from diagevo.memory.events import Artifact, DuplicateJudged, FailureObserved, NodeAssigned, number_of
+from diagevo.memory.state.model import Diagnosis, KnownCause, Round
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatus:
+    """Where a stage of the open round stands. `attempt` is the latest one, 0 where there was none."""
+
+    status: Literal["not_started", "running", "completed"]
+    attempt: int
+    artifacts: tuple[Artifact, ...] = ()
+
+
+def stage_status(now: Round, stage: str) -> StageStatus:
+    found = now.stages.get(stage)
+    if found is None:
+        return StageStatus("not_started", 0)
+    artifacts = tuple(Artifact(path=path, sha256=digest) for path, digest in found.artifacts)
+    status = "not_started" if found.status == "abandoned" else found.status
+    return StageStatus(status, found.attempt, artifacts)
+
+
+def by_question(failure_id: str) -> tuple[int, ...]:
+    """r3.q318.a5 → (3, 318, 5): by question number and sample."""
+    return tuple(number_of(part) for part in failure_id.split("."))
+
+
+def undiagnosed(now: Round, again: bool) -> list[FailureObserved]:
+    waiting = [
+        f
+        for f in now.failures
+        if f not in now.diagnoses or (again and now.diagnoses[f].verdict == "unresolved")
+    ]
+    return [_observed(now, f) for f in sorted(waiting, key=by_question)]
+
+
+def is_new(now: Round, failure: FailureObserved) -> bool:
+    """Whether this observation is to be recorded. Another one of a valid failure raises ConflictError."""
+    if failure.failure_id not in now.failures:
+        return True
+    if _observed(now, failure.failure_id) == failure.model_copy(update={"right": None}):
+        return False
+    raise ConflictError(
+        f"{failure.failure_id} was observed otherwise",
+        hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
+    )
+
+
+def _observed(now: Round, failure_id: str) -> FailureObserved:
+    o = now.failures[failure_id]
+    return FailureObserved(
+        failure_id=failure_id,
+        question_id=o.question_id,
+        stage=o.stage,
+        attempt=o.attempt,
+        step=o.step,
+        trajectory=o.trajectory,
+        reference=o.reference,
+    )
+
+
+def supplied(now: Round, question_id: str) -> tuple[KnownCause, ...]:
+    """The causes that the question's writer was given, in their state as committed in the round before."""
+    candidate = now.candidates.get(question_id)
+    if candidate is None:
+        raise NotFoundError(f"round {now.number} has no candidate {question_id}")
+    shown = [c for c in (candidate.cause_id, candidate.stitched_cause_id) if c is not None]
+    return tuple(KnownCause(c, now.causes[c].state, now.causes[c].description) for c in shown)
+
+
+def check_settlement(
+    now: Round, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
+) -> Diagnosis:
+    """The diagnosis that these facts settle. Raises OutOfOrderError where they cannot."""
+    diagnosis = now.diagnoses.get(failure_id)
+    if diagnosis is None:
+        raise OutOfOrderError(f"{failure_id} has no diagnosis")
+    if failure_id in now.settled:
+        raise OutOfOrderError(f"{failure_id} is counted already")
+    verdict = diagnosis.verdict
+    if verdict not in ("recurrence", "new_cause"):
+        raise OutOfOrderError(f"{failure_id} is {verdict}: there is no cause to count it under")
+    if verdict == "recurrence" and (judged is not None or assigned is not None):
+        raise OutOfOrderError(f"{failure_id} is a recurrence: nothing is left to judge")
+    if verdict == "new_cause" and judged is None:
+        raise OutOfOrderError(f"{failure_id} needs a judgement on duplicates")
+    if judged is not None and judged.duplicate == (assigned is not None):
+        raise OutOfOrderError(f"{failure_id}: a node is assigned exactly where the cause is no duplicate")
+    for fact in (judged, assigned):
+        if fact is not None and fact.failure_id != failure_id:
+            raise OutOfOrderError(f"a fact about {fact.failure_id} cannot settle {failure_id}")
+    return diagnosis
