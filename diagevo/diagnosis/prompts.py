@@ -1,8 +1,6 @@
 """The diagnostician's prompts: templates in files, model text fenced off as data.
 
-Templates are `prompts/*.txt`; a user's folder replaces any of them. Fields are the paper's (`<problem>`,
-`<pseudo_label>`, …), replaced literally in one pass, so that a value that looks like a field stays what it
-is.
+Templates are `prompts/*.txt`; their fields are the paper's (`<problem>`, `<pseudo_label>`, …).
 
 Text that a model wrote cannot leave its section, for three reasons:
 - It stands between two lines that carry a fence. The fence is derived from the texts themselves (BLAKE2 of
@@ -17,15 +15,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b, sha256
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
-from diagevo.errors import ConfigError
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.fold import KnownCause
 from diagevo.sampling.sampler import Message
+from diagevo.selfplay.templates import fill, load_templates
 from diagevo.texts import REPLACEMENT, one_line, storable
 
 Decision = Literal["extract", "duplicate", "assign", "merge"]
@@ -108,26 +105,10 @@ class DiagnosisPrompts:
     @classmethod
     def load(cls, folder: Path | None, characters: int) -> "DiagnosisPrompts":
         """Read the built-in templates and those of `folder` that replace them. Texts of models are shown with
-        at most `characters` characters each. Raises ConfigError where a template cannot be read or lacks a
-        field."""
-        built_in = files("diagevo.diagnosis").joinpath("prompts")
-        templates: dict[str, str] = {}
-        for name in sorted({name for names in _FILES.values() for name in names}):
-            own = folder / f"{name}.txt" if folder is not None else None
-            try:
-                if own is not None and own.is_file():
-                    templates[name] = own.read_text(encoding="utf-8")
-                else:
-                    templates[name] = built_in.joinpath(f"{name}.txt").read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(f"the prompt template {own} cannot be read: {error}") from error
-            for field in _FIELDS.get(name, ()):
-                if f"<{field}>" not in templates[name]:
-                    raise ConfigError(
-                        f"the prompt template {own} has no <{field}>",
-                        hint=f"put <{field}> where the value belongs, or remove the file",
-                    )
-        return cls(templates, characters)
+        at most `characters` characters each. Raises ConfigError."""
+        names = sorted({name for names in _FILES.values() for name in names})
+        fields = {name: _FIELDS.get(name, ()) for name in names}
+        return cls(load_templates("diagevo.diagnosis", fields, folder), characters)
 
     def digest(self, decision: Decision) -> str:
         """SHA-256 over all templates that the decision uses."""
@@ -203,7 +184,7 @@ class DiagnosisPrompts:
         error = plain(one_line(complaint))[:300]
         return [
             Message(role="assistant", content=f"{shown.head}{middle}" or "(empty)"),
-            Message(role="user", content=_fill(self._templates["retry"], {"error": error})),
+            Message(role="user", content=fill(self._templates["retry"], {"error": error})),
         ]
 
     def _text(self, text: str) -> Text:
@@ -212,9 +193,9 @@ class DiagnosisPrompts:
     def _messages(self, system: str, user: str, values: Mapping[str, Text]) -> list[Message]:
         mark = fence(list(values.values()))
         shown = {field: _fenced(text, mark) for field, text in values.items()}
-        rule = _fill(self._templates["data_rule"].strip(), {"fence": mark})
-        system_text = _fill(self._templates[system], {"data_rule": rule}).strip()
-        messages = [Message(role="user", content=_fill(user, shown, own_lines=True).strip())]
+        rule = fill(self._templates["data_rule"].strip(), {"fence": mark})
+        system_text = fill(self._templates[system], {"data_rule": rule}).strip()
+        messages = [Message(role="user", content=fill(user, shown, own_lines=True).strip())]
         if system_text:
             messages.insert(0, Message(role="system", content=system_text))
         return messages
@@ -228,21 +209,3 @@ def _listed(lines: Iterable[str]) -> Text:
 def _fenced(text: Text, mark: str) -> str:
     middle = f"\n{mark} {text.left_out} characters left out here\n{text.tail}" if text.left_out else ""
     return f"{mark} begin\n{text.head}{middle}\n{mark} end"
-
-
-def _fill(template: str, values: Mapping[str, str], *, own_lines: bool = False) -> str:
-    """Replace `<field>` by its value, in one pass: what a value contains is never looked at again.
-
-    With `own_lines` a value stands on lines of its own wherever the template has its field.
-    """
-    pattern = re.compile("|".join(re.escape(f"<{field}>") for field in values))
-
-    def value(match: re.Match[str]) -> str:
-        text = values[match[0][1:-1]]
-        if own_lines and template[: match.start()][-1:] not in ("", "\n"):
-            text = f"\n{text}"
-        if own_lines and template[match.end() :][:1] not in ("", "\n"):
-            text = f"{text}\n"
-        return text
-
-    return pattern.sub(value, template)

@@ -1,9 +1,7 @@
 """Prompts of challenger and solver, built from template files, and the question in a challenger's completion.
 
 The built-in templates in `prompts/` say in our own words what the paper's appendix asks of each prompt: role,
-difficulty, the `<question>` block, and the three modes. Any of the files can be replaced by one of the same
-name in a folder of the user's. Fields are replaced literally and in a single pass, so a question or cause
-that happens to contain a field's name is never expanded again.
+difficulty, the `<question>` block, and the three modes.
 """
 
 from __future__ import annotations
@@ -12,12 +10,11 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diagevo.errors import ConfigError
 from diagevo.sampling.sampler import Message, Prompt
+from diagevo.selfplay.templates import fill, load_templates
 
 if TYPE_CHECKING:
     from diagevo.memory.state.schedule import Draw
@@ -52,14 +49,6 @@ def parse_question(text: str) -> str | None:
     return question
 
 
-def _fill(template: str, values: Mapping[str, str]) -> str:
-    """Replace each `<field>` by its value, once and literally."""
-    if not values:
-        return template
-    fields = re.compile("|".join(re.escape(f"<{name}>") for name in values))
-    return fields.sub(lambda match: values[match.group()[1:-1]], template)
-
-
 def _messages(system: str, user: str) -> Prompt:
     turns: list[Message] = [{"role": "system", "content": system}] if system else []
     return [*turns, {"role": "user", "content": user}]
@@ -73,32 +62,10 @@ class PromptTemplates:
 
     @classmethod
     def load(cls, folder: Path | None = None) -> PromptTemplates:
-        """The built-in templates, each replaced by `folder`/NAME.txt where that file exists.
-
-        Raises ConfigError where the folder is missing, a file is not UTF-8 text, or a template leaves out one
-        of its fields: the challenger would then never be told the cause, or the solver the question.
-        """
-        if folder is not None and not folder.is_dir():
-            raise ConfigError(
-                f"prompts: no folder {folder}", hint="give a folder of .txt templates, or leave it out"
-            )
-        texts: dict[str, str] = {}
-        for name, fields in FIELDS.items():
-            source = resources.files("diagevo.selfplay") / "prompts" / f"{name}.txt"
-            if folder is not None and (folder / f"{name}.txt").is_file():
-                source = folder / f"{name}.txt"
-            try:
-                text = source.read_text(encoding="utf-8").rstrip("\r\n")
-            except UnicodeDecodeError as error:
-                raise ConfigError(f"prompts: {source} is not UTF-8 text", hint="save it as UTF-8") from error
-            missing = [field for field in fields if f"<{field}>" not in text]
-            if missing:
-                raise ConfigError(
-                    f"prompts: {source} lacks the field <{missing[0]}>",
-                    hint=f"a {name} template needs: {', '.join(f'<{field}>' for field in fields)}",
-                )
-            texts[name] = text
-        return cls(texts)
+        """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. Raises
+        ConfigError."""
+        loaded = load_templates("diagevo.selfplay", FIELDS, folder)
+        return cls({name: text.rstrip("\r\n") for name, text in loaded.items()})
 
     def digest(self, name: str) -> str:
         """SHA-256 of a template's text, hexadecimal: what the log keeps of it."""
@@ -123,12 +90,8 @@ class PromptTemplates:
             if value is None:
                 raise ValueError(f"draw {draw.index} is {draw.mode} but gives no {field}")
             values[field] = value
-        return _messages(
-            self.texts["challenger_system"], _fill(self.texts[f"challenger_{draw.mode}"], values)
-        )
+        return _messages(self.texts["challenger_system"], fill(self.texts[f"challenger_{draw.mode}"], values))
 
     def solver(self, question: str) -> Prompt:
         """The solver's prompt for a question. It never shows anything of the memory."""
-        return _messages(
-            self.texts["solver_system"], _fill(self.texts["solver_user"], {"question": question})
-        )
+        return _messages(self.texts["solver_system"], fill(self.texts["solver_user"], {"question": question}))

@@ -122,7 +122,7 @@ def test_a_folder_replaces_some_templates_and_an_empty_system_file_means_no_mess
 
 def test_a_template_without_its_field_is_refused_by_name(tmp_path):
     (tmp_path / "challenger_targeted.txt").write_text("Ask about <error_cause>.")
-    with pytest.raises(ConfigError, match=r"challenger_targeted.txt lacks the field <skill_node>"):
+    with pytest.raises(ConfigError, match=r"challenger_targeted.txt has no <skill_node>"):
         PromptTemplates.load(tmp_path)
 
 
