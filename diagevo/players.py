@@ -7,10 +7,11 @@ shown questions and nothing else.
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from diagevo.answers.equivalence import AnswerChecker, extract_boxed
 from diagevo.answers.votes import Votes
@@ -29,6 +30,12 @@ from diagevo.training.launch_spec import RewardSpec
 OnStep = Callable[[int, list[Rollout], list[float]], None]
 
 
+class OpenSampler(Protocol):
+    """Makes the sampler of a policy's folder."""
+
+    def __call__(self, policy: Path, *, beside_training: bool = False) -> Sampler: ...
+
+
 class World(Protocol):
     """A world that can compute the truth: it refuses questions outside it, and measures labels."""
 
@@ -44,8 +51,8 @@ class PhaseContext:
     config: Config
     templates: PromptTemplates
     checker: AnswerChecker
-    open_sampler: Callable[[Path], Sampler]
-    challenger_reward: Callable[[Path, Sampler, int], RewardSpec]
+    open_sampler: OpenSampler
+    challenger_reward: Callable[[Path, Sampler | None, int], RewardSpec]
     """Names the challenger's reward for processes of training: frozen solver, who serves it, round."""
     world: World | None = None
     held_out: Callable[[str], bool] = lambda _: False
@@ -170,12 +177,16 @@ class Challenger:
         rows = [
             TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw)) for draw in plan
         ]
-        with solver.serving() as sampler:
+        hardware = self.phase.config.hardware
+        # Processes that train load the solver themselves where no server answers for it: once more here
+        # would hold it twice.
+        asked_here = hardware.serve == "vllm" or plays_here(hardware)
+        with solver.serving(beside_training=True) if asked_here else nullcontext() as sampler:
             return play_phase(
                 self.phase,
                 self.policy,
                 rows,
-                lambda: ChallengerReward(self.phase, sampler, round_),
+                lambda: ChallengerReward(self.phase, cast(Sampler, sampler), round_),
                 lambda: self.phase.challenger_reward(solver.policy, sampler, round_),
                 self.phase.config.challenger_grpo,
                 output=output,
@@ -249,9 +260,9 @@ class Solver:
         self.policy = policy
         self.phase = phase
 
-    def serving(self) -> "Serving":
+    def serving(self, *, beside_training: bool = False) -> "Serving":
         """The policy as a sampler, closed at the end of the block."""
-        return Serving(self.phase.open_sampler(self.policy))
+        return Serving(self.phase.open_sampler(self.policy, beside_training=beside_training))
 
     def answer(self, candidates: Sequence[Written], round_: int) -> list[Answered]:
         """N construction responses a valid candidate, grouped by agreement, in order."""

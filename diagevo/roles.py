@@ -70,12 +70,12 @@ class Roles:
             self.fits,
         )
 
-    def name_challenger_reward(self, solver: Path, sampler: Sampler, round_: int) -> RewardSpec:
+    def name_challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
         """The challenger's reward for processes of training: they ask our server or load the solver."""
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
-            "server": [sampler.url, sampler.key] if isinstance(sampler, Served) else None,
+            "server": [sampler.url, sampler.key, sampler.capacity] if isinstance(sampler, Served) else None,
             "round_": round_,
         }
         return RewardSpec("diagevo.roles:challenger_reward", arguments)
@@ -111,23 +111,32 @@ class Roles:
         """The solver's; training never changes it."""
         return load_tokenizer(self.solver)
 
-    def open_sampler(self, policy: Path) -> Sampler:
+    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Sampler:
+        """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
         hardware = self.config.hardware
         if hardware.serve == "vllm":
+            from diagevo.config.serving import serving
             from diagevo.sampling.supervised import only_gpus
             from diagevo.sampling.vllm_server import VLLMServer
 
-            log, gpus = self.logs / "vllm.log", only_gpus(hardware.serve_gpus)
-            host = hardware.address or "127.0.0.1"
-            return VLLMServer(policy, log=log, options=hardware.serve_options, env=gpus, host=host)
+            served = serving(hardware, self.config.sampling, beside_training=beside_training)
+            return VLLMServer(
+                policy,
+                log=self.logs / "vllm.log",
+                options=served.options,
+                capacity=served.capacity,
+                env=only_gpus(served.gpus),
+                host=hardware.address or "127.0.0.1",
+            )
         from diagevo.sampling.transformers_sampler import TransformersSampler
         from diagevo.training.grpo import uses_cpu
 
-        return TransformersSampler(policy, device="cpu" if uses_cpu(hardware) else "cuda")
+        device = "cpu" if uses_cpu(hardware) else "cuda"
+        return TransformersSampler(policy, device=device, rows_at_once=hardware.rows_at_once)
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, server: tuple[str, str] | None, round_: int
+    config: Mapping[str, Any], solver: str, server: tuple[str, str, int] | None, round_: int
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
     roles = Roles(Config.model_validate(config), Path())

@@ -292,8 +292,17 @@ class HardwareConfig(Section):
     serve_gpus: tuple[int, ...] = Field(
         default=(), description="GPUs that the vLLM server may use; as above."
     )
+    serve_memory: float = Field(
+        default=0.25,
+        gt=0,
+        lt=1,
+        description="Share that the vLLM server takes of a GPU that also trains.",
+    )
     serve_options: tuple[str, ...] = Field(
         default=(), description="Further options of the vLLM server, e.g. --tensor-parallel-size, 4."
+    )
+    rows_at_once: int = Field(
+        default=256, ge=1, description="Completions that an engine decodes at once; memory, not maths."
     )
 
     @model_validator(mode="after")

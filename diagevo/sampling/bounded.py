@@ -2,24 +2,24 @@
 body, no slow drip, no compressed one that unfolds."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient, DefaultHttpxClient, OpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from diagevo.redaction import remember
 
-_packages = [of.__module__.partition(".")[0] for of in DefaultHttpxClient.__mro__]
+_packages = [of.__module__.partition(".")[0] for of in DefaultAsyncHttpxClient.__mro__]
 httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
-"""The library that openai's clients are made of: httpx or httpx2, by its version."""
+"""The library that openai's client is made of: httpx or httpx2, by its version."""
 MOST_BYTES = 64 * 2**20
 """Of one answer; 64 vectors or 32 long responses take a tenth of it."""
 _IDENTITY = {"Accept-Encoding": "identity"}
 
 
-class _Bounded(httpx.SyncByteStream, httpx.AsyncByteStream):
+class _Bounded(httpx.AsyncByteStream):
     def __init__(self, stream: Any, seconds: float) -> None:
         self._stream, self._seconds = stream, seconds
         self._until = time.monotonic() + seconds
@@ -33,15 +33,9 @@ class _Bounded(httpx.SyncByteStream, httpx.AsyncByteStream):
             raise httpx.ReadTimeout(f"the answer was not whole after {self._seconds:g} s")
         return piece
 
-    def __iter__(self) -> Iterator[bytes]:
-        yield from map(self._checked, self._stream)
-
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
             yield self._checked(piece)
-
-    def close(self) -> None:
-        self._stream.close()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -53,23 +47,24 @@ def _bound(response: Any, seconds: float) -> None:
     response.stream = _Bounded(response.stream, seconds)
 
 
-def client(base_url: str, key: str | None, seconds: float, *, retries: int) -> OpenAI:
-    """The openai package's client of a service; an answer may take `seconds` in all."""
-    hooks = {"response": [lambda response: _bound(response, seconds)]}
-    http = DefaultHttpxClient(trust_env=_outside(base_url), headers=_IDENTITY, event_hooks=hooks)
-    return OpenAI(
-        base_url=base_url, api_key=_key(key), timeout=seconds, max_retries=retries, http_client=http
-    )
+def async_client(
+    base_url: str | None, key: str | None, seconds: float, *, retries: int, connections: int = 1000,
+    own: bool = False,
+) -> AsyncOpenAI:  # fmt: skip
+    """The openai package's client of a service, for an event loop; an answer may take `seconds` in all.
 
-
-def async_client(base_url: str | None, key: str | None, seconds: float, *, retries: int) -> AsyncOpenAI:
-    """As `client`, for an event loop. `base_url` None is the package's own default."""
+    `base_url` None is the package's own default. `own`: a server that we started; no proxy is asked for it.
+    """
 
     async def hook(response: Any) -> None:
         _bound(response, seconds)
 
-    hooks = {"response": [hook]}
-    http = DefaultAsyncHttpxClient(trust_env=_outside(base_url), headers=_IDENTITY, event_hooks=hooks)
+    http = DefaultAsyncHttpxClient(
+        trust_env=not own and _outside(base_url),
+        headers=_IDENTITY,
+        event_hooks={"response": [hook]},
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+    )
     return AsyncOpenAI(
         base_url=base_url, api_key=_key(key), timeout=seconds, max_retries=retries, http_client=http
     )

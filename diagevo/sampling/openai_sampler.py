@@ -1,15 +1,23 @@
 """A sampler for any server of OpenAI's chat completions: vLLM, transformers serve, a hosted model."""
 
+import asyncio
 import hashlib
+import resource
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ServiceError
 from diagevo.redaction import masked, unkeyed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.texts import storable
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+Answered = dict[int, list[Completion]]
+"""Completions by the place of their prompt."""
+_OTHER_FILES = 256  # that a process may have open beside its connections
 
 
 class RefusedError(ServiceError):
@@ -33,48 +41,90 @@ class OpenAISampler:
         timeout: float = 600.0,
         retries: int = 3,
         workers: int = 32,
-        extra: dict[str, Any] | None = None,
+        capacity: int | None = None,
+        own: bool = False,
     ) -> None:
         """`retries`: further tries after a lost connection, a time-out, 408, 409, 429 or 5xx, with back-off.
 
-        `extra`: further fields of the request that a server understands.
+        `workers`: requests under way at once. `capacity`: completions that the server decodes at once; where
+        it is given the workers follow from it and n. `own`: a server that we started; no proxy is asked for
+        it.
         """
-        from diagevo.sampling.bounded import client
-
         self._url = base_url
         self._model = model
-        self._extra = extra or {}
-        key = None if api_key == "none" else api_key
-        self._client = client(base_url, key, timeout, retries=retries)
-        self._pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="openai-sampler")
+        self._key = None if api_key == "none" else api_key
+        self._timeout = timeout
+        self._retries = retries
+        self._workers = workers
+        self._capacity = capacity
+        self._own = own
 
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
-        requests = [
-            self._pool.submit(self._complete, prompt, n, params, _request_seed(seed, place))
-            for place, prompt in enumerate(prompts)
-        ]
+        answered: Answered = {}
+        self.fill(answered, prompts, n=n, params=params, seed=seed)
+        return [answered[place] for place in range(len(prompts))]
+
+    def fill(
+        self, answered: Answered, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+    ) -> None:
+        """Ask for the prompts that `answered` lacks. What came before an error stays in it."""
+        if len(answered) == len(prompts):
+            return
         try:
-            return [request.result() for request in requests]
-        finally:
-            for request in requests:
-                request.cancel()
+            asyncio.run(self._fill(answered, prompts, n, params, seed))
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from failed.exceptions[0].__cause__
 
     def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        self._client.close()
+        """Nothing stays open between two calls."""
 
-    def _complete(self, prompt: Prompt, n: int, params: SamplingParams, seed: int) -> list[Completion]:
+    async def _fill(
+        self, answered: Answered, prompts: Sequence[Prompt], n: int, params: SamplingParams, seed: int
+    ) -> None:
+        from diagevo.sampling.bounded import async_client
+
+        missing = [place for place in range(len(prompts)) if place not in answered]
+        waiting = iter(missing)
+        workers = _open_files(min(len(missing), self._requests(1 if params.temperature == 0 else n)))
+
+        async def work(client: "AsyncOpenAI") -> None:
+            for place in waiting:
+                answered[place] = await self._complete(
+                    client, prompts[place], n, params, _request_seed(seed, place)
+                )
+
+        async with (
+            async_client(
+                self._url,
+                self._key,
+                self._timeout,
+                retries=self._retries,
+                connections=workers,
+                own=self._own,
+            ) as client,
+            asyncio.TaskGroup() as group,
+        ):
+            for _ in range(workers):
+                group.create_task(work(client))
+
+    def _requests(self, n: int) -> int:
+        """How many keep the server full: its capacity, and a quarter more that wait there for their turn."""
+        return self._workers if self._capacity is None else -(-self._capacity * 5 // (4 * n))
+
+    async def _complete(
+        self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
+    ) -> list[Completion]:
         """All n samples. A server that gives fewer at a time is asked for the rest, with another seed.
 
         Greedy samples are all the same, and vLLM refuses to draw more than one.
         """
         if params.temperature == 0 and n > 1:
-            return self._complete(prompt, 1, params, seed) * n
+            return await self._complete(client, prompt, 1, params, seed) * n
         completions: list[Completion] = []
         while len(completions) < n:
-            got = self._request(prompt, n - len(completions), params, seed + len(completions))
+            got = await self._request(client, prompt, n - len(completions), params, seed + len(completions))
             if not got:
                 raise ServiceError(
                     f"{self._url} answered for {self._model} without any choice.",
@@ -83,7 +133,9 @@ class OpenAISampler:
             completions += got
         return completions
 
-    def _request(self, prompt: Prompt, n: int, params: SamplingParams, seed: int) -> list[Completion]:
+    async def _request(
+        self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
+    ) -> list[Completion]:
         from openai import APIConnectionError, APIStatusError, OpenAIError
 
         fields: dict[str, Any] = {
@@ -98,7 +150,7 @@ class OpenAISampler:
         if params.stop:
             fields["stop"] = list(params.stop)
         try:
-            reply = self._client.chat.completions.create(**fields, extra_body=self._extra or None)
+            reply = await client.chat.completions.create(**fields)
         except APIConnectionError as error:
             raise ServiceError(
                 masked(
@@ -135,6 +187,17 @@ class OpenAISampler:
             Completion(text=text, tokens=tokens, truncated=reason != "stop")
             for (text, reason), tokens in zip(choices, shares, strict=True)
         ]
+
+
+def _open_files(wanted: int) -> int:
+    """As many connections as wanted, or as this process may hold: a shell lends 1,024 files, often more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+        wanted = min(wanted, max(1, most - _OTHER_FILES))
+    return wanted
 
 
 def _request_seed(seed: int, place: int) -> int:

@@ -60,6 +60,11 @@ class Served(Sampler, Protocol):
         """What the server must be asked with."""
         ...
 
+    @property
+    def capacity(self) -> int:
+        """Completions that it decodes at once."""
+        ...
+
     def keep_up(self) -> None:
         """To be called now and then while others ask the server: what has died is started again."""
         ...

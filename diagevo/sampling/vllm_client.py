@@ -5,7 +5,7 @@ import urllib.request
 from collections.abc import Sequence
 
 from diagevo.errors import ServiceError
-from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
+from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 
 SERVED_NAME = "policy"
@@ -22,34 +22,44 @@ def is_healthy(url: str) -> bool:
         return False
 
 
+def sampler_of(url: str, key: str, capacity: int, *, timeout: float) -> OpenAISampler:
+    """What asks a server of ours, without a proxy in between."""
+    return OpenAISampler(
+        f"{url}/v1", SERVED_NAME, api_key=key, timeout=timeout, retries=1, capacity=capacity, own=True
+    )
+
+
 class VLLMClient:
     """Implements `Sampler` over a server that another process of ours started and keeps up.
 
-    A call that the server's death interrupts is made again once it is back.
+    What it had not answered when it died is asked again once it is back.
     """
 
-    def __init__(self, url: str, key: str, *, patience: float = 1200.0) -> None:
-        """`url`: without /v1. `key`: the server's. `patience`: seconds to wait for the server's return."""
+    def __init__(self, url: str, key: str, capacity: int, *, patience: float = 1200.0) -> None:
+        """`url`, `key`, `capacity`: the server's. `patience`: seconds to wait for the server's return."""
         self._url = url
         self._patience = patience
-        self._sampler = OpenAISampler(f"{url}/v1", SERVED_NAME, api_key=key, timeout=1800.0, retries=1)
+        self._sampler = sampler_of(url, key, capacity, timeout=1800.0)
 
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
+        answered: Answered = {}
         was_well = False
-        while True:
+        while len(answered) < len(prompts):
+            before = len(answered)
             try:
-                return self._sampler.sample(prompts, n=n, params=params, seed=seed)
+                self._sampler.fill(answered, prompts, n=n, params=params, seed=seed)
             except RefusedError:
                 raise
             except ServiceError:
                 # A server that is well after a lost call may have died and come back since; one that was well
-                # before the call too did not lose it.
+                # before the call too did not lose it, unless it gave some of the answers.
                 if was_well and is_healthy(self._url):
                     raise
                 self._wait()
-                was_well = True
+                was_well = len(answered) == before
+        return [answered[place] for place in range(len(prompts))]
 
     def close(self) -> None:
         self._sampler.close()

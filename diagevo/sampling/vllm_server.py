@@ -11,13 +11,13 @@ from pathlib import Path
 from diagevo.errors import ServiceError
 from diagevo.private import private_folder
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
-from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
+from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy
+from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
 
-# Not `vllm serve`: it looks up its distribution's name, which other builds of vLLM do not have.
-VLLM = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
+# `vllm serve`, of this Python: it has an API process for each copy of the model.
+VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
 _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
 
 
@@ -25,8 +25,8 @@ class VLLMServer:
     """Implements `Served` over a server of its own, with a port that the system gives and a key of its own.
 
     A server that dies is started again with the same weights on the same port, `restarts` times in all, and
-    the call that it interrupted is made again; after that the error names its log file. Other processes may
-    ask it too (vllm_client.py), while this one calls `keep_up`. `close` ends its process group only.
+    asked for what it had not answered; after that the error names its log file. Other processes may ask it
+    too (vllm_client.py), while this one calls `keep_up`. `close` ends its process group only.
 
     New weights need a new server: vLLM can read others while it runs, but on the CPU it then goes on with the
     old head of a model whose head is its embedding, without a word (tests/sampling/test_real_vllm.py).
@@ -38,6 +38,7 @@ class VLLMServer:
         *,
         log: Path,
         options: Sequence[str] = (),
+        capacity: int = 256,
         command: Sequence[str] = VLLM,
         startup_timeout: float = 900.0,
         request_timeout: float = 1800.0,
@@ -47,7 +48,8 @@ class VLLMServer:
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
 
-        `host`: the address that it listens on, loopback unless ranks on other machines ask it too.
+        `capacity`: completions that these options let it decode at once, so that it is kept full. `host`: the
+        address that it listens on, loopback unless ranks on other machines ask it too.
 
         Raises MissingDependencyError for a folder that is no model, ServiceError where no server comes up.
         """
@@ -55,6 +57,7 @@ class VLLMServer:
         self._log = log
         self._options = tuple(options)
         self._command = tuple(command)
+        self.capacity = capacity
         self._startup_timeout = startup_timeout
         self._request_timeout = request_timeout
         self._restarts_left = restarts
@@ -84,15 +87,17 @@ class VLLMServer:
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
-        while True:
+        answered: Answered = {}
+        while len(answered) < len(prompts):
             if self._sampler is None:
                 raise RuntimeError("the server is closed")
             try:
-                return self._sampler.sample(prompts, n=n, params=params, seed=seed)
+                self._sampler.fill(answered, prompts, n=n, params=params, seed=seed)
             except RefusedError:
                 raise
             except ServiceError as error:
                 self._restart_or_report(error)
+        return [answered[place] for place in range(len(prompts))]
 
     def keep_up(self) -> None:
         """Start the server again where it has died. Raises ServiceError where it died too often."""
@@ -117,7 +122,6 @@ class VLLMServer:
     def _start(self) -> None:
         argv = [
             *self._command,
-            "--model",
             str(self._folder.resolve()),
             "--served-model-name",
             SERVED_NAME,
@@ -137,9 +141,7 @@ class VLLMServer:
         except BaseException:
             self.close()
             raise
-        self._sampler = OpenAISampler(
-            f"{self.url}/v1", SERVED_NAME, api_key=self._key, timeout=self._request_timeout, retries=1
-        )
+        self._sampler = sampler_of(self.url, self._key, self.capacity, timeout=self._request_timeout)
 
     def _template(self) -> list[str]:
         """The option that gives a model without a chat template the plain one: vLLM has none of its own."""

@@ -1,9 +1,10 @@
 """A server that answers as no server should: the caller ends with exit code 6, in bounded time and memory."""
 
+import asyncio
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -142,8 +143,16 @@ def test_a_slow_drip_over_a_socket_ends_at_the_time_of_the_whole_answer() -> Non
 def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MOST_BYTES", 10)
     pieces = iter([b"12345", b"67890", b"1", b"never read"])
+
+    async def stream() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    async def read() -> list[bytes]:
+        return [piece async for piece in bounded._Bounded(stream(), 60)]
+
     with pytest.raises(bounded.httpx.ReadError, match="longer than"):
-        list(bounded._Bounded(pieces, 60))
+        asyncio.run(read())
     assert list(pieces) == [b"never read"]
 
 

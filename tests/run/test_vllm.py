@@ -57,8 +57,8 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
 
     open_sampler = Roles.open_sampler
 
-    def noting(self: Roles, policy: Path) -> Sampler:
-        server = open_sampler(self, policy)
+    def noting(self: Roles, policy: Path, *, beside_training: bool = False) -> Sampler:
+        server = open_sampler(self, policy, beside_training=beside_training)
         assert isinstance(server, VLLMServer)
         opened.append(Opened(policy, server, greedy(server), [server.pid]))
         return server

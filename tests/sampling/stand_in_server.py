@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 parser = argparse.ArgumentParser()
+parser.add_argument("model")
 for name in (
-    "--model",
     "--served-model-name",
     "--host",
     "--port",

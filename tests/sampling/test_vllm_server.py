@@ -94,7 +94,7 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
-        before, client = server.pid, VLLMClient(server.url, server.key, patience=60)
+        before, client = server.pid, VLLMClient(server.url, server.key, server.capacity, patience=60)
         with ThreadPoolExecutor() as pool:
             call = pool.submit(client.sample, [PROMPT], n=1, params=SamplingParams(), seed=0)
             while not call.done():
@@ -110,7 +110,7 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
 def test_a_call_that_was_lost_is_made_once_more_where_the_server_is_well_again_by_then() -> None:
     """A call is tried twice, so the server drops it, and then the call that was made once more too."""
     with Server(lambda _, before: Answer("2", manner="drop" if before < 2 else "whole")) as server:
-        client = VLLMClient(server.url.removesuffix("/v1"), "key")
+        client = VLLMClient(server.url.removesuffix("/v1"), "key", 1)
         [[completion]] = client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         assert (completion.text, len(server.requests)) == ("2", 3)
         server.behave = lambda *_: Answer(manner="drop")
@@ -124,7 +124,7 @@ def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-always", restarts=0) as server:
-        client = VLLMClient(server.url, server.key, patience=0.5)
+        client = VLLMClient(server.url, server.key, server.capacity, patience=0.5)
         with pytest.raises(ServiceError, match=r"has not answered for 0\.5 s"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
@@ -134,7 +134,7 @@ def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those
 
 def test_a_server_answers_only_those_who_have_its_key(tiny_model: Path, tmp_path: Path) -> None:
     with start(tiny_model, tmp_path) as server:
-        client = VLLMClient(server.url, "another key")
+        client = VLLMClient(server.url, "another key", 256)
         with pytest.raises(ServiceError, match="401"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
@@ -144,7 +144,7 @@ def test_a_request_that_is_at_fault_is_not_made_again(tiny_model: Path, tmp_path
     with start(tiny_model, tmp_path) as server, pytest.raises(ServiceError, match="refused a request"):
         server.sample([[]], n=1, params=SamplingParams(), seed=0)
     with Server(lambda *_: Answer(status=400)) as refusing:
-        client = VLLMClient(refusing.url.removesuffix("/v1"), "key")
+        client = VLLMClient(refusing.url.removesuffix("/v1"), "key", 1)
         with pytest.raises(ServiceError, match="refused a request"):
             client.sample([[]], n=1, params=SamplingParams(), seed=0)
         client.close()
