@@ -10,7 +10,8 @@ import pyarrow
 import pyarrow.parquet
 
 from diagevo.memory.events.records import GENESIS, Recorded
-from diagevo.memory.transfer.bundle_files import digest_of_file
+from diagevo.memory.transfer.bundle_parquet import ParquetReader
+from diagevo.memory.transfer.bundle_rows import digest_of_file
 
 Rows = list[dict[str, Any]]
 
@@ -37,7 +38,8 @@ def write_parquet(folder: Path, kind: str, rows: Rows, **how: Any) -> None:
     """Rows of whatever type: Arrow finds out which."""
     path = folder / f"{kind}.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, **how)
-    sign(folder, path.name, len(rows))
+    if (folder / "manifest.json").exists():
+        sign(folder, path.name, len(rows))
 
 
 def forge_events(folder: Path, change: Callable[[Rows], None]) -> None:
@@ -56,3 +58,10 @@ def forge_events(folder: Path, change: Callable[[Rows], None]) -> None:
 
 def packed(content: bytes) -> str:
     return base64.b64encode(content).decode()
+
+
+def most_held(reader: ParquetReader) -> int:
+    """The most bytes of memory that the process that unpacks has had so far."""
+    status = Path(f"/proc/{reader._process.pid}/status").read_text()
+    [peak] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return 1024 * int(peak)

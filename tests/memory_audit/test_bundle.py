@@ -2,9 +2,9 @@
 
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 
-import pyarrow
 import pytest
 
 from diagevo.errors import ConfigError, StoreError
@@ -13,8 +13,10 @@ from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.transfer.bundle_files import GROUP, Form, read_rows, writer
+from diagevo.memory.transfer.bundle_files import Form, writer
+from diagevo.memory.transfer.bundle_parquet import GROUP, ParquetReader
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
+from tests.memory_audit.forging import most_held
 from tests.memory_audit.random_play import play_randomly
 
 FORMS: tuple[Form, ...] = ("jsonl", "parquet")
@@ -84,7 +86,7 @@ def damage(folder: Path, name: str, old: str, new: str) -> None:
 
 def rehash(folder: Path, name: str) -> None:
     """Make the manifest agree with a changed file, as a careful forger would."""
-    from diagevo.memory.transfer.bundle_files import digest_of_file
+    from diagevo.memory.transfer.bundle_rows import digest_of_file
 
     manifest = json.loads((folder / "manifest.json").read_text())
     described = manifest["files"][name]
@@ -178,9 +180,9 @@ def test_a_parquet_file_is_read_a_group_at_a_time(tmp_path: Path) -> None:
     with writer(tmp_path, "texts", "parquet") as out:
         for number in range(rows):
             out.add({"digest": f"{number:064x}", "content": os.urandom(size)})
-    before, most, seen = pyarrow.total_allocated_bytes(), 0, 0
-    for _ in read_rows(tmp_path, "texts", "parquet", rows):
-        seen += 1
-        most = max(most, pyarrow.total_allocated_bytes() - before)
-    assert seen == rows
-    assert most < 4 * GROUP * (size + 64)
+    with closing(ParquetReader(tmp_path)) as reader:
+        read = reader.rows("texts", rows)
+        next(read)
+        before = most_held(reader)
+        assert sum(1 for _ in read) == rows - 1
+        assert most_held(reader) - before < 4 * GROUP * (size + 64)

@@ -4,6 +4,7 @@ was refused."""
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,15 @@ from diagevo.memory.transfer.bundle import (
     read_manifest,
     strangers,
 )
-from diagevo.memory.transfer.bundle_files import ROWS, read_rows
+from diagevo.memory.transfer.bundle_files import Reader
+from diagevo.memory.transfer.bundle_parquet import MEMORY, ParquetReader
+from diagevo.memory.transfer.bundle_rows import ROWS
 from diagevo.memory.transfer.fork import fork
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.forging import (
     Rows,
     forge_events,
+    most_held,
     packed,
     rows_of,
     sign,
@@ -83,6 +87,12 @@ def refused(bundle: Path, database: Database) -> str:
         for table in ("event", "run", "artifact", "reply", "vector", "snapshot"):
             assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
     return caught.value.message
+
+
+def rows_read(folder: Path, kind: str, rows: int) -> list[Any]:
+    """The rows of a file of Parquet."""
+    with closing(Reader(folder, "parquet")) as reader:
+        return list(reader.rows(kind, rows))
 
 
 def test_a_text_that_is_not_its_digests_is_refused(bundle: Path, empty: Database) -> None:
@@ -263,47 +273,59 @@ def test_a_line_without_an_end_is_not_read_whole(
     assert refused(bundle, empty).endswith("after row 0, cannot be read: a line has more than 5,000 bytes")
 
 
-def test_a_small_file_that_unpacks_to_gigabytes_takes_no_memory(tmp_path: Path) -> None:
-    """10,000 times the same megabyte, in a file of a few kilobytes. Each row is a reference until it is asked
-    for; the second is refused, as it is there twice, so two are ever made."""
-    (tmp_path / "manifest.json").write_text('{"files": {}}')
-    row = {"digest": "0" * 64, "content": b"x" * 2**20}
-    table = pyarrow.table(
-        {
-            "digest": pyarrow.DictionaryArray.from_arrays([0] * 10_000, [row["digest"]]).cast("string"),
-            "content": pyarrow.DictionaryArray.from_arrays(
-                pyarrow.array([0] * 10_000, "int32"), pyarrow.array([row["content"]], "binary")
-            ),
-        }
-    )
-    pyarrow.parquet.write_table(table, tmp_path / "texts.parquet", compression="zstd", store_schema=False)
-    del table
-    size = (tmp_path / "texts.parquet").stat().st_size
-    assert size < 10_000
-    before, most = pyarrow.total_allocated_bytes(), 0
-    for number, _ in enumerate(read_rows(tmp_path, "texts", "parquet", 10_000)):
-        most = max(most, pyarrow.total_allocated_bytes() - before)
-        if number == 200:
-            break
-    assert most < 200 * 2**20
-
-
-def test_a_row_group_that_says_it_is_too_heavy_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("values", "places", "how"),
+    [
+        (1, [0] * 10_000, {}),
+        (450, [0], {"use_dictionary": False}),
+        (1, [0] * 450, {"use_dictionary": False, "column_encoding": "DELTA_BYTE_ARRAY"}),
+    ],
+    ids=["one value often", "one large value", "each begins with the one before"],
+)
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_by_a_bound_that_it_cannot_change(
+    tmp_path: Path, values: int, places: list[int], how: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("diagevo.memory.transfer.bundle_files.HEAVIEST", 50_000)
-    (tmp_path / "manifest.json").write_text('{"files": {}}')
-    write_parquet(tmp_path, "texts", [{"digest": "0" * 64, "content": b"x" * 60_000}])
-    with pytest.raises(StoreError, match=r"after row 0, cannot be read: a row group unpacks to 60,\d+ bytes"):
-        next(read_rows(tmp_path, "texts", "parquet", 1))
+    """`values`: MiB of the only content, which stands in all `places`."""
+    contents = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array(places, "int32"), pyarrow.array([b"x" * values * 2**20], "binary")
+    )
+    if how:
+        contents = contents.cast("binary")
+    table = pyarrow.table({"digest": ["0" * 64] * len(places), "content": contents})
+    file = tmp_path / "texts.parquet"
+    pyarrow.parquet.write_table(
+        table, file, compression="zstd", store_schema=False, write_statistics=False, **how
+    )
+    del contents, table
+    assert file.stat().st_size < 100_000
+    with closing(ParquetReader(tmp_path)) as reader:
+        with pytest.raises(ValueError, match=r"it takes more than 1,073,741,824 bytes of memory"):
+            list(reader.rows("texts", len(places)))
+        assert most_held(reader) < MEMORY
+
+
+def test_a_process_that_unpacks_and_dies_is_a_bundle_that_cannot_be_read(tmp_path: Path) -> None:
+    write_parquet(tmp_path, "texts", [{"digest": "0" * 64, "content": b""}] * 2)
+    with closing(ParquetReader(tmp_path)) as reader:
+        reader._process.kill()
+        with pytest.raises(ValueError, match="the process that unpacks it ended with status -9"):
+            next(reader.rows("texts", 2))
+
+
+def test_nothing_of_the_folder_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python looks for modules in the current folder first, which may be the bundle's."""
+    write_parquet(tmp_path, "texts", [{"digest": "0" * 64, "content": b""}])
+    (tmp_path / "msgspec.py").write_text("open('run', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    assert len(list(rows_read(Path(), "texts", 1))) == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_parquet_file_of_other_columns_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text('{"files": {}}')
     for row in ({"digest": "0" * 64}, {"digest": "0" * 64, "content": "text"}, {"digest": 3, "content": b""}):
         write_parquet(tmp_path, "texts", [row])
         with pytest.raises(StoreError, match="its columns are not those of texts: digest, content"):
-            next(read_rows(tmp_path, "texts", "parquet", 1))
+            rows_read(tmp_path, "texts", 1)
 
 
 def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alone(

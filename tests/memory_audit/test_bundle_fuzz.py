@@ -130,7 +130,7 @@ def test_no_cell_of_another_type_breaks_an_import(
                 except UnicodeEncodeError:  # half a surrogate pair cannot be written
                     continue
                 assert not outcome(folder, target, "cell"), (kind, column, other)
-        for other in OTHERS:
+        for other in draw.sample(OTHERS, min(len(OTHERS), 6 * TIMES)):
             column = draw.choice(list(rows[0]))
             try:
                 write_parquet(parquet, kind, [row | {column: other} for row in rows])

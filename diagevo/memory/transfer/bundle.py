@@ -29,17 +29,8 @@ from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.opening import check_name, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
-from diagevo.memory.transfer.bundle_files import (
-    EXPORT_AGAIN,
-    FORMATS,
-    ROWS,
-    Count,
-    Form,
-    Writer,
-    digest_of_file,
-    open_regular,
-    writer,
-)
+from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, FORMATS, Form, Writer, writer
+from diagevo.memory.transfer.bundle_rows import ROWS, Count, digest_of_file, open_regular
 from diagevo.memory.transfer.bundle_texts import texts_of
 from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import close_to_others, private_folder

@@ -15,15 +15,8 @@ from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.events.decode import light
 from diagevo.memory.events.records import GENESIS, Recorded, event_id
-from diagevo.memory.transfer.bundle_files import (
-    EXPORT_AGAIN,
-    EventRow,
-    Form,
-    ReplyRow,
-    TextRow,
-    VectorRow,
-    read_rows,
-)
+from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, Form, Reader
+from diagevo.memory.transfer.bundle_rows import EventRow, ReplyRow, TextRow, VectorRow
 from diagevo.memory.transfer.bundle_texts import embedded, model_of, requests
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -38,7 +31,7 @@ class Contents:
 
     def __init__(self, folder: Path, form: Form, run_id: str, rows: dict[str, int]) -> None:
         self.folder, self._run_id, self._rows = folder, run_id, rows
-        self._form: Form = form
+        self._reader = Reader(folder, form)
         self.head, self.sequence, self.round = GENESIS, 0, 0
         """Of the events that were read so far."""
         self._models: dict[str, int] = {}
@@ -46,11 +39,12 @@ class Contents:
         self._named, self._known = Seen(), Seen()
 
     def close(self) -> None:
+        self._reader.close()
         self._named.close()
         self._known.close()
 
     def _read(self, kind: str) -> Iterator[Any]:
-        return read_rows(self.folder, kind, self._form, self._rows[kind])
+        return self._reader.rows(kind, self._rows[kind])
 
     def _refuse(self, kind: str, row: int, what: str) -> StoreError:
         return StoreError(f"row {row} of {kind} in the bundle {self.folder} {what}", hint=EXPORT_AGAIN)
