@@ -299,7 +299,7 @@ class Run:
             label_truth=found.labels_true,
             failures_judged=found.failures,
             against_false_labels=found.against_false_labels,
-            right=found.right,
+            right=found.right or 0,
             without_box=found.without_box,
             undecided=found.undecided,
             reward=found.rewards.get("solver"),

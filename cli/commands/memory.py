@@ -242,8 +242,13 @@ def why(
     ref: Ref,
     *,
     event: Annotated[
-        str | None,
-        typer.Option("--event", metavar="EVENT", help="created, promoted, reactivated, merged or sampled."),
+        list[str] | None,
+        typer.Option(
+            "--event",
+            metavar="EVENT",
+            help="created, promoted, reactivated, merged or sampled, with --round those of the round alone; "
+            "may be repeated.",
+        ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
     all: Annotated[bool, typer.Option("--all", help="Every turn and every failure, however long.")] = False,
@@ -262,24 +267,35 @@ def why(
     from ..render import layout as screen
     from ..screens import why as why_text
 
-    if event is not None and event not in TURNS:
-        raise ConfigError(f"there is no turn {event}", hint=f"one of: {', '.join(TURNS)}")
+    for name in event or ():
+        if name not in TURNS:
+            raise ConfigError(f"there is no turn {name}", hint=f"one of: {', '.join(TURNS)}")
+    named = " or ".join(event or ())
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
-        if event is not None and found.kind != "cause":
+        if event and found.kind != "cause":
             raise ConfigError(
-                f"--event {event}: {found.id} is a {found.kind}, and only a cause has turns",
+                f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",
                 hint=f"its whole story: diagevo memory why {found.id}",
             )
         columns = screen.width()
         match found.kind:
             case "cause":
-                story = why_cause(history, found.id, as_of, evidence=None if all or event else 3, full=full)
-                if event is not None:
-                    story = replace(story, turns=chosen(story.turns, event))
-                everything = all or event is not None
-                never = f"{event}, as of round {as_of.round} (#{as_of.position})"
+                story = why_cause(
+                    history,
+                    found.id,
+                    as_of,
+                    evidence=None if all or event else 3,
+                    full=full,
+                    events=event or TURNS,
+                )
+                if event:
+                    story = replace(story, turns=chosen(story.turns, event, round))
+                everything = all or bool(event)
+                never = f"{named}, as of round {as_of.round} (#{as_of.position})"
+                if round is not None:
+                    never = f"{named} in round {round}"
                 text = why_text.cause_screen(
                     story, columns=columns, everything=everything, full=full, never=never
                 )

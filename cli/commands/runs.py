@@ -14,6 +14,8 @@ from ..render.rows import print_rows, row_of
 from ..render.table import Column
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from diagevo.memory.audit.runs import RunLine, RunStory
 
 app = options.group(
@@ -33,6 +35,10 @@ RUNS = (
     Column("active", "Active", "right"),
     Column("mastered", "Mastered", "right"),
     Column("nodes", align="right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", align="right"),
+    Column("labels_true", "labels true", "right"),
+    Column("reward", align="right"),
     Column("last", "last event"),
     Column("from"),
 )
@@ -44,14 +50,29 @@ ROUNDS = (
     Column("active", "Active", "right"),
     Column("mastered", "Mastered", "right"),
     Column("nodes", align="right"),
-    Column("candidates", align="right"),
-    Column("kept", align="right"),
-    Column("without_box", "no box", "right"),
-    Column("observed", "failures", "right"),
     Column("promoted", align="right"),
     Column("reactivated", align="right"),
     Column("created", "new causes", "right"),
     Column("position", "#", "right"),
+)
+QUESTIONS = (
+    Column("round", align="right"),
+    Column("candidates", align="right"),
+    Column("kept", align="right"),
+    Column("invalid"),
+    Column("without_box", "no box", "right"),
+    Column("undecided", align="right"),
+    Column("observed", "failures", "right"),
+    Column("against_false_labels", "at a false label", "right"),
+    Column("right", "of them right", "right"),
+)
+LEARNT = (
+    Column("round", align="right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", align="right"),
+    Column("labels_true", "labels true", "right"),
+    Column("solver_reward", "solver's reward", "right"),
+    Column("challenger_reward", "challenger's reward", "right"),
 )
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the latest if none is named.")]
 
@@ -123,7 +144,19 @@ def show(call: Call, run: Run = None) -> None:
         history.close()
     render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
     if not call.json and story.rounds:
-        print_rows(call, ROUNDS, story.rounds)
+        rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
+        before = {"round": 0} | story.before
+        for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, [before, *rounds])):
+            render.text(call, "")
+            print_rows(call, columns, values)
+
+
+def _invalid(reasons: "Mapping[str, int]") -> str:
+    """How many candidates were invalid, and why: "92 (66 held out, 26 outside world)"."""
+    from ..screens.display import invalid
+
+    total = sum(reasons.values())
+    return f"{total} ({invalid(reasons)})" if total else "0"
 
 
 def _story_text(story: "RunStory") -> str:
@@ -174,7 +207,7 @@ def diff(
 
 def compare(call: Call, left: str, right: str) -> bool:
     """Print how two runs differ; whether they are the same."""
-    from diagevo.memory.audit.compare_runs import diff_runs
+    from diagevo.memory.audit.compare_runs import diff_runs, learnt
     from diagevo.memory.audit.history import open_history
 
     from ..screens import compare as compare_text
@@ -186,12 +219,15 @@ def compare(call: Call, left: str, right: str) -> bool:
         at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
+        outcomes = learnt(a, b, found.rounds)
     finally:
         for history in opened:
             history.close()
-    data = render.plain(found) | {"same": found.same}
+    data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     render.document(call, data, compare_text.runs_diff(found))
     if not call.json:
+        if outcomes:
+            print_rows(call, compare_text.LEARNT, compare_text.learnt_rows(outcomes))
         matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
         if matched:
             print_rows(call, compare_text.MATCHED, matched)

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 ROUNDS = (
     Column("round", align="right"),
     Column("kept", align="right"),
+    Column("held_out", "held out", "right"),
     Column("label_truth", "labels true", "right"),
+    Column("false_labels", "failed at a false label", "right"),
     Column("without_box", "no box", "right"),
     Column("mean_at_k", "mean@k", "right"),
     Column("greedy", align="right"),
+    Column("reward", align="right"),
     Column("failures", "F", "right"),
     Column("z", align="right"),
     Column("epsilon_next", "next ε", "right"),
@@ -225,7 +228,13 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
 def _row(done: RoundSummary) -> dict[str, object]:
     """A round as a row of the table that `train` ends with."""
     row = {column.key: getattr(done, column.key, None) for column in ROUNDS}
-    return row | {"kept": done.verdicts.get("kept", 0), "seconds": sum(done.stage_seconds.values())}
+    false = f"{done.against_false_labels}/{done.failures_judged}" if done.failures_judged else None
+    return row | {
+        "kept": done.verdicts.get("kept", 0),
+        "held_out": done.invalid.get("held_out", 0),
+        "false_labels": false,
+        "seconds": sum(done.stage_seconds.values()),
+    }
 
 
 def _until(text: str) -> "Until":

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..render.console import number
 from ..render.layout import Line, count, lay, listed
+from ..render.rows import row_of
 from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import MemoryDiff
-    from diagevo.memory.audit.compare_runs import InRun, RunsDiff, Side
+    from diagevo.memory.audit.compare_runs import InRun, Learnt, RunsDiff, Side
 
 CHANGES = (
     Column("cause"),
@@ -36,6 +37,15 @@ MATCHED = (
     Column("timing"),
     Column("f", "f a, b"),
     Column("description"),
+)
+LEARNT = (
+    Column("round", align="right"),
+    Column("mean_at_k", "mean@k a | b", "right"),
+    Column("greedy", "greedy a | b", "right"),
+    Column("labels_true", "labels true a | b", "right"),
+    Column("solver_reward", "reward a | b", "right"),
+    Column("kept", "kept a | b", "right"),
+    Column("failures", "F a | b", "right"),
 )
 ALONE = (Column("run"), Column("cause"), Column("state"), Column("f", align="right"), Column("description"))
 
@@ -151,6 +161,22 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
         }
         for pair, timing in told
     ]
+
+
+def learnt_rows(found: "Sequence[Learnt]") -> list[dict[str, Any]]:
+    """A row a round: what was measured of both runs beside each other."""
+    return [
+        {name: value if name == "round" else _beside(value) for name, value in row_of(line).items()}
+        for line in found
+    ]
+
+
+def _beside(pair: Sequence[Any]) -> str:
+    return " | ".join(number(value) if isinstance(value, float) else _whole(value) for value in pair)
+
+
+def _whole(value: Any) -> str:
+    return "–" if value is None else str(value)
 
 
 def _life(cause: "InRun", until: int) -> str:

@@ -100,19 +100,35 @@ def note(summary: Mapping[str, object]) -> str:
     return ", ".join(parts)
 
 
+def invalid(reasons: Mapping[str, int]) -> str:
+    """Why candidates were invalid: "66 held out, 21 outside world"."""
+    return ", ".join(
+        f"{n} {why.replace('_', ' ')}" for why, n in sorted(reasons.items(), key=lambda r: -r[1])
+    )
+
+
 def round_line(done: RoundSummary) -> str:
     """A committed round in one line."""
     kept = done.verdicts.get("kept", 0)
     dropped = [f"{n} {verdict}" for verdict in REASONS if (n := done.verdicts.get(verdict, 0))]
+    if done.invalid:
+        dropped[0] += f" ({invalid(done.invalid)})"
     parts = [f"kept {kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
     if done.label_truth is not None:
         parts.append(f"labels true {done.label_truth:.3f}")
+    if done.against_false_labels:
+        false = f"{done.against_false_labels} of {done.failures_judged} failures against a false label"
+        parts.append(false + (f" ({done.right} of them right)" if done.right else ""))
     if done.without_box:
         parts.append(f"without a box {done.without_box:.3f}")
+    if done.undecided:
+        parts.append(f"undecided comparisons {done.undecided}")
     if done.mean_at_k is not None:
         parts.append(f"mean@k {done.mean_at_k:.3f}")
     if done.greedy is not None:
         parts.append(f"greedy {done.greedy:.3f}")
+    if done.reward is not None:
+        parts.append(f"reward {done.reward:.3f}")
     parts += [
         f"F {done.failures}",
         f"z {render.fraction(done.z)}",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.failures import Asked, FailureStory
     from diagevo.memory.audit.nodes import Judged, Member, NodeStory
     from diagevo.memory.audit.questions import QuestionStory
-    from diagevo.memory.audit.why import CauseStory, Counted, Reactivated, Sampled, Turn
+    from diagevo.memory.audit.why import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
 
 SCREEN = 23
 """Lines of a story on a terminal of 24, which keeps one for the prompt."""
@@ -118,8 +118,9 @@ def _turn(turn: "Turn") -> Iterator[Line]:
             over = count(turn.questions, "question")
             text = f"{mean} ≥ {number(turn.threshold, 2)} over {over}, closed f = {turn.closed_frequency}"
             yield Line("promoted", f"{when}  {text}", turn.position)
+            yield from map(_vote, turn.votes)
         case Counted():
-            text = f"{count(turn.failures, 'failure')} ({_ways(turn)}) → f = {turn.frequency}"
+            text = f"{count(turn.failures, 'failure')} ({_ways(turn)}){_false(turn)} → f = {turn.frequency}"
             yield Line("counted", f"{when}  {text}", turn.position)
             yield from _evidence(turn.evidence, turn.failures)
         case Reactivated():
@@ -127,7 +128,7 @@ def _turn(turn: "Turn") -> Iterator[Line]:
             if turn.promoted_round == turn.round:
                 undone = "promoted this round"
             new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
-            text = f"{new} → Active, f = {turn.frequency}, {undone}"
+            text = f"{new}{_false(turn)} → Active, f = {turn.frequency}, {undone}"
             yield Line("reactivated", f"{when}  {text}", turn.position)
             yield from _evidence(turn.evidence, turn.failures)
         case Merged():
@@ -143,6 +144,32 @@ def _ways(turn: "Counted | Reactivated") -> str:
         count(turn.deduplications, "deduplication") if turn.deduplications else "",
     )
     return ", ".join(part for part in parts if part)
+
+
+def _false(turn: "Counted | Reactivated") -> str:
+    """What the truth says of the labels that they failed against, where one is false."""
+    false = turn.against_false_labels
+    return f", {false} against a false label" if false else ""
+
+
+def _vote(vote: "Vote") -> Line:
+    """A question that counted for a promotion: its majority, and what the truth says of it."""
+    label = "no label" if vote.label is None else f"label {vote.label}"
+    true = {True: ", true", False: ", false", None: ""}[vote.label_true]
+    share = number(Fraction(vote.agreeing, vote.responses or 1))
+    words = vote.verdict.replace("_", " ")
+    text = f"{vote.agreeing}/{vote.responses} = {share}, {label}{true}; {vote.mode}, {words}"
+    return Line(
+        vote.question_id, text if vote.question is None else f"{text}: {vote.question}", vote.position, 1
+    )
+
+
+def marked(story: "FailureStory") -> str:
+    """What the truth says of a failure: that its label is false, or that its answer is right."""
+    truth = "" if story.truth is None else f", the truth is {story.truth}"
+    if story.right:
+        return f" · RIGHT: it gives the true answer{'' if story.truth is None else f' {story.truth}'}"
+    return f" · the label {story.label} is false{truth}" if story.label_true is False else ""
 
 
 def _sampled(turn: "Sampled") -> str:
@@ -171,7 +198,7 @@ def _nearest(e: "FailureStory") -> str:
 def _evidence(stories: tuple["FailureStory", ...], total: int) -> Iterator[Line]:
     for story in stories:
         position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
-        yield Line(story.failure_id, how_counted(story), position, depth=1)
+        yield Line(story.failure_id, how_counted(story) + marked(story), position, depth=1)
     if total > len(stories):
         yield Line("", f"and {total - len(stories)} more: --all", depth=1)
 
@@ -237,11 +264,13 @@ def failure_texts(story: "FailureStory", columns: int | None) -> str:
     texts = story.texts
     if texts is None:
         return ""
-    out = [f"\n{story.failure_id}  (label {visible(story.label or '–', one_line=True)})\n"]
+    mark = marked(story).removeprefix(" · ")
+    label = visible(mark or f"label {story.label or '–'}", one_line=True)
+    out = [f"\n{story.failure_id}  ({label})\n"]
     for name, text in (
         ("question", texts.question),
         ("reference, agreeing with the label", texts.reference),
-        ("failed trajectory", texts.trajectory),
+        ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
     ):
         out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
     return "".join(out) + "".join(_call(call, columns) for call in texts.calls)
@@ -265,6 +294,8 @@ def failure_screen(story: "FailureStory", columns: int | None) -> str:
         Line("question", f"{story.question_id}, {drawn}, label {story.label}", at("CandidateScored")),
         Line("observed", f"{story.stage}, attempt {story.attempt}, step {story.step}", at("FailureObserved")),
     ]
+    if mark := marked(story):
+        lines.append(Line("truth", mark.removeprefix(" · ")))
     if story.verdict is not None:
         shown = ", ".join(f"{s.cause_id} ({s.state})" for s in story.supplied) or "none"
         said = {"recurrence": f"recurrence of {story.chosen}", "new_cause": f"new: {story.description}"}.get(
@@ -304,12 +335,18 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
         Line("votes", f"{answers} (of {story.responses} responses)", story.position),
         Line("verdict", f"{story.verdict.replace('_', ' ')}: {story.reason}", story.position),
     ]
+    if story.undecided:
+        lines.append(
+            Line("undecided", f"{count(story.undecided, 'pair')} of answers, compared without a verdict")
+        )
     if story.label_true is not None:
-        lines.append(Line("truth", f"the label {story.label} is {'true' if story.label_true else 'false'}"))
+        truth = "" if story.truth is None or story.label_true else f", the truth is {story.truth}"
+        word = "true" if story.label_true else "false"
+        lines.append(Line("truth", f"the label {story.label} is {word}{truth}"))
     lines += [
         Line(
             e.failure_id,
-            how_counted(e) + (f" → {e.cause_id}" if e.cause_id else ""),
+            how_counted(e) + (f" → {e.cause_id}" if e.cause_id else "") + (marked(e) if e.right else ""),
             e.positions.get("CauseMatched") or e.positions.get("CauseCreated"),
             depth=1,
         )

@@ -16,22 +16,22 @@ from tests.memory_audit.played import C1, C2, CONFIG, Player
 WHY_C2 = """\
 c2  drops the minus sign of one factor when a product of negative numbers is formed      MASTERED in round 4
  in n2  Signs and powers
- created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50)           #38
- sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70       #45
- counted      r2  2 failures (2 recurrences) → f = 3                                                     #71
-   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2                                   #70
-   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2                                   #71
- sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70      #79
- promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                             #89
- reactivated  r3  3 new failures (2 recurrences, 1 deduplication) → Active, f = 3, promoted this round  #108
-   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2                                  #107
-   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2                                  #109
-   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same                                        #111
- sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70      #117
- promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                             #127
+ created      r1  r1.q0.a2 · new cause under new node n2 (nearest: c1 at 0.10, not above 0.50)                                    #38
+ sampled      r2  p₂ = 1/4 = 25.0% of the 66.7% targeted: 1 question, 1 kept, mean p₁ 0.500 < 0.70                                #45
+ counted      r2  2 failures (2 recurrences), 2 against a false label → f = 3                                                     #71
+   r2.q2.a0   recurrence: the question aimed at c2, the reply chose c2 · RIGHT: it gives the true answer                          #70
+   r2.q2.a1   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false                                     #71
+ sampled      r3  p₃ = 3/5 = 60.0% of the 71.4% targeted: 2 questions, 2 kept, mean p₁ 0.708 ≥ 0.70                               #79
+ promoted     r3  Σvotes 17/24 = 0.708 ≥ 0.70 over 2 questions, closed f = 3                                                      #89
+ reactivated  r3  3 new failures (2 recurrences, 1 deduplication), 1 against a false label → Active, f = 3, promoted this round  #108
+   r3.q1.a2   recurrence: the question aimed at c2, the reply chose c2                                                           #107
+   r3.q2.a5   recurrence: the question aimed at c2, the reply chose c2 · the label 5 is false                                    #109
+   r3.q3.a0   deduplication: cosine 0.71 > 0.50, judged the same                                                                 #111
+ sampled      r4  p₄ = 3/5 = 60.0% of the 71.4% targeted: 1 question, 0 kept, mean p₁ 0.917 ≥ 0.70                               #117
+ promoted     r4  Σvotes 11/12 = 0.917 ≥ 0.70 over 1 question, closed f = 3                                                      #127
  effect       p₅(c2) = 0: a Mastered cause is not aimed at; it may be stitched to others
  --full: trajectories, prompts and replies
-"""
+"""  # noqa: E501  (a screen, word for word)
 REPLAY_3 = """\
 played after round 3: 3 Active, 1 Mastered under 2 nodes; F = 5, ε₄ = 0.286
 rebuilt from 116 events up to #116, nothing else read
@@ -62,7 +62,43 @@ def test_why_of_one_kind_of_event_shows_only_that(ask: Ask) -> None:
     labels = [
         line.split()[0] for line in ask("memory", "why", "c2", "--event", "promoted").stdout.splitlines()
     ]
-    assert labels == ["c2", "in", "promoted", "promoted", "effect", "--full:"]
+    assert labels == ["c2", "in", "promoted", "r3.q1", "r3.q2", "promoted", "r4.q1", "effect", "--full:"]
+    out = ask("memory", "why", "c2", "--event", "promoted", "--round", "3").stdout
+    assert "r3.q2   8/12 = 0.667, label 5, false; targeted, kept" in out
+    assert "r4.q1" not in out
+
+
+def test_a_right_answer_is_not_shown_as_a_failure_without_saying_so(ask: Ask) -> None:
+    """The label of r2.q2 is false, and r2.q2.a0 gives the truth: so say cause, failure, question and JSON."""
+    for command in ("why", "show"):
+        right = ask("memory", command, "r2.q2.a0").stdout
+        assert " truth      RIGHT: it gives the true answer" in right
+        assert " truth      the label 5 is false" in ask("memory", command, "r2.q2.a1").stdout
+        assert "RIGHT" in ask("memory", command, "r2.q2").stdout
+    told = json.loads(ask("memory", "why", "r2.q2.a0", "--json").stdout)["data"]
+    assert (told["right"], told["label_true"]) == (True, False)
+    assert "trajectory, right but against the label" in ask("memory", "why", "r2.q2.a0", "--full").stdout
+
+
+def test_an_invalid_question_says_why(ask: Ask) -> None:
+    out = ask("memory", "why", "r1.q4").stdout
+    assert "invalid: the validation set has this question, and training must not see it" in out
+
+
+def test_a_run_tells_what_was_learnt_why_questions_were_invalid_and_what_was_right(ask: Ask) -> None:
+    rows = [line.split() for line in ask("runs", "show").stdout.splitlines()]
+    assert "1 5 2 1 (1 held out) 0.062 1 6 0 –".split() in rows
+    assert "2 4 3 0 0.208 0 3 2 1".split() in rows
+    assert "2 – – 0.667 0.250 –".split() in rows
+    beside = [line.split() for line in ask("runs", "diff", "played@1", "played@2").stdout.splitlines()]
+    assert "2 – | – – | – – | 0.667 – | 0.250 – | 3 – | 5".split() in beside
+
+
+def test_the_log_of_a_node_leaves_out_the_shortlists_that_it_stood_on(ask: Ask) -> None:
+    """n1 and n3 were candidates for c3 and c4; c4 went to n2."""
+    types = [line.split()[2] for line in ask("memory", "log", "n1").stdout.splitlines()]
+    assert types == ["NodeCreated", "CauseCreated", "NodePairJudged", "NodePairJudged", "NodesMerged"]
+    assert "NodeAssigned" in ask("memory", "log", "n2").stdout
 
 
 def test_why_in_full_shows_trajectories_prompts_and_replies(ask: Ask) -> None:

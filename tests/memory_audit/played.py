@@ -115,6 +115,8 @@ class Player:
                 "verdict": verdict,
                 "reference": self.text(f"A reference for {words}") if verdict == "kept" else None,
                 "label_true": None if label is None else number != 2,
+                "invalid_reason": "held_out" if verdict == "invalid" else None,
+                "undecided": int(verdict == "contested"),
             }
         )
 
@@ -123,7 +125,7 @@ class Player:
         self.memory.complete_stage("votes", seconds=2.0)
         self.memory.start_stage("solver")
 
-    def fail(self, failure_id: str, *, attempt: int = 1, step: int = 1) -> None:
+    def fail(self, failure_id: str, *, attempt: int = 1, step: int = 1, right: bool | None = None) -> None:
         question_id = failure_id.rpartition(".")[0]
         self.memory.observe(
             [
@@ -135,6 +137,7 @@ class Player:
                     step=step,
                     trajectory=self.text(f"The wrong way of {failure_id}, attempt {attempt}"),
                     reference=self.text(f"A reference of {question_id}"),
+                    right=right,
                 )
             ]
         )
@@ -223,7 +226,7 @@ class Player:
         )
 
     def trained(self) -> None:
-        self.memory.complete_stage("solver", seconds=3.0)
+        self.memory.complete_stage("solver", seconds=3.0, reward=self.round / 8)
         self.memory.start_stage("diagnosis")
 
     def merge(self, a: str, b: str, similarity: float, label: str | None) -> None:
@@ -292,7 +295,7 @@ def _second(p: Player) -> None:
     p.memory.abandon_stage("solver", after_step=0)
     p.memory.start_stage("solver")
     for failure in ("r2.q2.a0", "r2.q2.a1", "r2.q3.a1"):
-        p.fail(failure, attempt=2)
+        p.fail(failure, attempt=2, right=failure == "r2.q2.a0")
     p.recurs("r2.q2.a0", "c2", attempt=2)
     p.recurs("r2.q2.a1", "c2", attempt=2)
     p.diagnose("r2.q3.a1", "new_cause", description="takes the borrow from a column too far", attempt=2)

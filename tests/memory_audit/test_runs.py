@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diagevo.errors import ConfigError, ConflictError, DamagedError, InconsistentError, NotFoundError
-from diagevo.memory.audit.compare_runs import diff_runs
+from diagevo.memory.audit.compare_runs import diff_runs, learnt
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
@@ -299,6 +299,26 @@ def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
     ]
     # 3, 10, 11 and 17 of the 48 responses to the four valid questions have no vote
     assert [r.without_box for r in story.rounds] == [3 / 48, 10 / 48, 11 / 48, 17 / 48]
+    assert [r.invalid for r in story.rounds] == [{"held_out": 1}, {}, {}, {}]
+    assert [r.undecided for r in story.rounds] == [1, 0, 0, 0]
+
+
+def test_a_round_counts_failures_against_false_labels_and_what_was_learnt(history: History) -> None:
+    """Labels of questions 2 are false: two valid failures in round 2, one of them right, and one in round 3.
+    Void ones (r2.q2.a7) do not count. Kept in round 2: 1, 2 and 3."""
+    rounds = run_story(history).rounds
+    assert [(r.against_false_labels, r.right) for r in rounds] == [(0, None), (2, 1), (1, None), (0, None)]
+    assert [r.labels_true for r in rounds] == [1, 2 / 3, 3 / 4, 1]
+    assert [r.solver_reward for r in rounds] == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
+    assert [r.mean_at_k for r in rounds] == [None] * 4
+
+
+def test_what_two_runs_learnt_stands_beside_each_other(history: History) -> None:
+    told = learnt(history, history, (1, 2))
+    assert [(line.round, line.solver_reward, line.kept) for line in told] == [
+        (1, (1 / 8, 1 / 8), (2, 2)),
+        (2, (None, 2 / 8), (None, 3)),
+    ]
 
 
 def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(

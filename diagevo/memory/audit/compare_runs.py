@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal, cast
 
@@ -19,15 +19,21 @@ import numpy as np
 
 from diagevo.errors import extra
 from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.audit.timeline.causes import Life, lives
+from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import Cause, MemoryState
 from diagevo.redaction import redacted
 
-_VOLATILE = {"StageCompleted": "seconds", "CauseReactivated": "promotion"}
-"""Fields that differ between equal runs: a wall time, an event's id."""
+_VOLATILE: dict[str, tuple[str, ...]] = {
+    "StageCompleted": ("seconds", "parts"),
+    "StageAbandoned": ("seconds",),
+    "CauseReactivated": ("promotion",),
+}
+"""Fields that differ between equal runs: wall times, an event's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,38 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """A round of both runs in measurements; None where a run has not played it or measured nothing."""
+
+    round: int
+    mean_at_k: tuple[float | None, float | None]
+    greedy: tuple[float | None, float | None]
+    labels_true: tuple[float | None, float | None]
+    solver_reward: tuple[float | None, float | None]
+    kept: tuple[int | None, int | None]
+    failures: tuple[int | None, int | None]
+
+
+def learnt(a: History, b: History, rounds: tuple[int, int]) -> list[Learnt]:
+    """What both runs came to, by round, as far as each is looked at; 0 is what a run starts from."""
+    sides = [_learnt(run, last) for run, last in zip((a, b), rounds, strict=True)]
+
+    def both(number: int, name: str) -> Any:
+        return tuple(side.get(number, {}).get(name) for side in sides)
+
+    names = [f.name for f in fields(Learnt)][1:]
+    numbers = sorted(sides[0].keys() | sides[1].keys())
+    return [Learnt(number, *(both(number, name) for name in names)) for number in numbers]
+
+
+def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
+    before = dict(measured(history, 0).get(0, Measured()).validation)
+    lines = {line.round: line for line in round_lines(history) if line.round <= last}
+    told = {number: {f.name: getattr(line, f.name) for f in fields(line)} for number, line in lines.items()}
+    return {0: before} | told if before else told
+
+
 def _configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
     left, right = (_flat(redacted(run.configuration(at).config)) for run, at in ((a, at_a), (b, at_b)))
     for key in sorted(left.keys() | right.keys()):
@@ -158,7 +196,7 @@ def _content(recorded: Recorded) -> bytes:
     volatile = _VOLATILE.get(recorded.type)
     if volatile is not None:
         values = json.loads(payload)
-        values.pop(volatile, None)
+        values = {name: value for name, value in values.items() if name not in volatile}
         payload = json.dumps(values, sort_keys=True)
     return hashlib.blake2b(f"{recorded.type}\n{payload}".encode(), digest_size=16).digest()
 
@@ -234,9 +272,9 @@ def _fields(a: Recorded, b: Recorded | None) -> tuple[str, ...]:
     if b is None:
         return ()
     left, right = json.loads(a.payload), json.loads(b.payload)
-    volatile = _VOLATILE.get(a.type)
+    volatile = _VOLATILE.get(a.type, ())
     return tuple(
-        k for k in sorted(left.keys() | right.keys()) if k != volatile and left.get(k) != right.get(k)
+        k for k in sorted(left.keys() | right.keys()) if k not in volatile and left.get(k) != right.get(k)
     )
 
 

@@ -59,6 +59,11 @@ class FailureStory:
     target: str | None
     stitched: str | None
     label: str | None
+    label_true: bool | None
+    """Whether the label is the true answer, where the truth is known."""
+    truth: str | None
+    right: bool | None
+    """Whether the failed trajectory gives the true answer; None where that was not recorded."""
     question_verdict: CandidateVerdict | None
     stage: str
     attempt: int
@@ -171,6 +176,9 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         target=scored.cause_id if scored else None,
         stitched=scored.stitched_cause_id if scored else None,
         label=scored.label if scored else None,
+        label_true=scored.label_true if scored else None,
+        truth=scored.truth if scored else None,
+        right=observed.right,
         question_verdict=scored.verdict if scored else None,
         stage=observed.stage,
         attempt=observed.attempt,

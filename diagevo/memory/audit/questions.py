@@ -1,5 +1,6 @@
 """The story of one question: how it was drawn, voted on, filtered, and what failed on it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +12,13 @@ from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.timeline.rounds import round_played
 from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode
+
+INVALID: Mapping[str, str] = {
+    "unreadable": "the completion has no readable question",
+    "outside_world": "the world has no answer to it",
+    "held_out": "the validation set has this question, and training must not see it",
+    "too_long": "its prompt is longer than sampling.max_prompt_tokens",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,9 @@ class QuestionStory:
     votes: tuple[tuple[str, int], ...]
     label: str | None
     label_true: bool | None
+    truth: str | None
+    undecided: int
+    """Pairs of its answers that stand apart because comparing them came to no verdict."""
     p1: Fraction
     p2: Fraction
     verdict: CandidateVerdict
@@ -71,6 +82,8 @@ def question_story(
         tuple(event.votes),
         event.label,
         event.label_true,
+        event.truth,
+        event.undecided,
         p1,
         p2,
         event.verdict,
@@ -82,7 +95,7 @@ def question_story(
 def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:
     """The inequality that decided in that round. Another trainer may have judged by a rule of its own."""
     if event.verdict == "invalid":
-        return "no readable question"
+        return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
     labelled = event.label is not None
     said, given = verdict(p1, p2, labelled, filter), reason(p1, p2, labelled, filter)
     if said == event.verdict:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.references import Reference, resolve
+from diagevo.memory.events import NodeAssigned
 from diagevo.memory.events.records import Recorded
 
 _NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
@@ -57,8 +58,16 @@ def trail(history: History, wanted: Trail, as_of: AsOf, *, after: int = 0) -> It
 
 
 def _naming(reference: Reference) -> Callable[[Recorded], bool]:
-    """Whether an event's payload names the reference; a question is named by its failures too."""
+    """Whether an event's payload names the reference; a question is named by its failures too. That a node
+    stood on a shortlist did nothing to it."""
     whole = f'"{reference.id}"'
+    if reference.kind == "node":
+        return lambda r: whole in r.payload and _happened(r, reference.id)
     if reference.kind == "question":
         return lambda r: whole in r.payload or f'"{reference.id}.a' in r.payload
     return lambda r: whole in r.payload
+
+
+def _happened(recorded: Recorded, node_id: str) -> bool:
+    event = recorded.event
+    return not isinstance(event, NodeAssigned) or event.node_id == node_id

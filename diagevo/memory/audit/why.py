@@ -4,7 +4,7 @@ Read from the timeline and the chain of causation behind each failure.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -12,11 +12,20 @@ from typing import Literal
 from diagevo.equations.schedule import next_epsilon, probability
 from diagevo.equations.states import reaches
 from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
-from diagevo.memory.audit.history import AsOf, History
+from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
-from diagevo.memory.events import CauseCreated, CauseMatched, CausePromoted, CauseReactivated, CauseState
+from diagevo.memory.events import (
+    CandidateScored,
+    CandidateVerdict,
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+    CauseState,
+    Mode,
+)
 from diagevo.memory.events.records import Recorded
 
 TURNS = ("created", "promoted", "reactivated", "merged", "sampled")
@@ -36,6 +45,22 @@ class Created:
 
 
 @dataclass(frozen=True, slots=True)
+class Vote:
+    """A question that aimed at the cause, as it counts for the promotion."""
+
+    question_id: str
+    position: int
+    mode: Mode
+    agreeing: int
+    responses: int
+    label: str | None
+    label_true: bool | None
+    verdict: CandidateVerdict
+    question: str | None
+    """Its text, where the full story is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Promoted:
     """Active → Mastered: the sums behind the score."""
 
@@ -51,6 +76,8 @@ class Promoted:
     """The recorded mean of p1."""
     threshold: Fraction
     closed_frequency: int
+    votes: tuple[Vote, ...]
+    """The questions, invalid ones left out, where they were asked for."""
     event: Literal["promoted"] = "promoted"
 
 
@@ -66,6 +93,8 @@ class _Failures:
     frequency: int
     """f after the round's last of them."""
     evidence: tuple[FailureStory, ...]
+    against_false_labels: int | None
+    """How many of them failed against a label that is false; None where no truth is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +193,13 @@ class _Matches:
     frequency: int = 0
     position: int = 0
     kept: list[Recorded] = field(default_factory=list[Recorded])
+    questions: list[str] = field(default_factory=list[str])
     reactivation: tuple[Recorded, CauseReactivated] | None = None
 
     def add(self, change: Change, event: CauseMatched, evidence: int | None) -> None:
         kept, first = self.kept, event.via not in self.via
         self.via[event.via] += 1
+        self.questions.append(event.failure_id.rpartition(".")[0])
         self.frequency, self.position = change.frequency, change.recorded.position
         if evidence is None or len(kept) < evidence:
             kept.append(change.recorded)
@@ -177,21 +208,34 @@ class _Matches:
 
 
 def why_cause(
-    history: History, cause_id: str, as_of: AsOf, *, evidence: int | None = 3, full: bool = False
+    history: History,
+    cause_id: str,
+    as_of: AsOf,
+    *,
+    evidence: int | None = 3,
+    full: bool = False,
+    events: Collection[str] = TURNS,
 ) -> CauseStory:
-    """The story of a cause that exists by then. `evidence`: failures told one by one a turn, None for all;
-    `full` loads trajectories, prompts and replies."""
-    return _Reader(history, cause_id, as_of, evidence, full).read()
+    """The story of a cause that exists by then. `evidence`: failures told one by one a turn, None for all,
+    and with it the questions behind each promotion; `full` loads trajectories, prompts and replies.
+    `events`: the kinds of turn whose evidence is wanted."""
+    return _Reader(history, cause_id, as_of, evidence, full, events).read()
 
 
 class _Reader:
     """One pass over the changes of the cause, in order."""
 
     def __init__(
-        self, history: History, cause_id: str, as_of: AsOf, evidence: int | None, full: bool
+        self,
+        history: History,
+        cause_id: str,
+        as_of: AsOf,
+        evidence: int | None,
+        full: bool,
+        events: Collection[str],
     ) -> None:
         self.history, self.cause_id, self.as_of = history, cause_id, as_of
-        self.evidence, self.full = evidence, full
+        self.evidence, self.full, self.events = evidence, full, events
         self.aimed = aimed(history, as_of, cause_id)
         self.turns: list[Turn] = []
         self.matches = _Matches()
@@ -257,8 +301,28 @@ class _Reader:
                 Fraction(event.consistency),
                 Fraction(event.threshold),
                 event.closed_frequency,
+                tuple(self._votes(recorded.round)) if self.evidence is None else (),
             )
         )
+
+    def _votes(self, round: int) -> Iterator[Vote]:
+        """The questions of a round whose votes were held against θ_up."""
+        if "promoted" not in self.events:
+            return
+        for recorded in self.history.events(CandidateScored, round=round, cause_id=self.cause_id):
+            event = expect(recorded, CandidateScored)
+            if event.verdict != "invalid":
+                yield Vote(
+                    event.question_id,
+                    recorded.position,
+                    event.mode,
+                    event.first,
+                    event.responses,
+                    event.label,
+                    event.label_true,
+                    event.verdict,
+                    self.history.text(event.question) if self.full else None,
+                )
 
     def _close_matches(self, following: int) -> None:
         """Tell the matches of the round that ended: as a reactivation if they undid a promotion."""
@@ -268,7 +332,8 @@ class _Reader:
             return
         recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
         evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
-        told = (total, recurrences, deduplications, matches.frequency, evidence)
+        false = _false_labels(self.history, matches.round, matches.questions)
+        told = (total, recurrences, deduplications, matches.frequency, evidence, false)
         if matches.reactivation is None:
             self.turns.append(Counted(matches.round, matches.position, *told))
             return
@@ -347,6 +412,17 @@ class _Reader:
         )
 
 
-def chosen(turns: tuple[Turn, ...], event: str) -> tuple[Turn, ...]:
-    """The turns of one kind: created, promoted, reactivated, merged or sampled."""
-    return tuple(turn for turn in turns if turn.event == event)
+def _false_labels(history: History, round: int, questions: Sequence[str]) -> int | None:
+    """How many of these failures, by their questions, failed against a false label."""
+    asked = {question: history.find(CandidateScored, round, question) for question in set(questions)}
+    known = {
+        question: found[1].label_true
+        for question, found in asked.items()
+        if found is not None and found[1].label_true is not None
+    }
+    return sum(known.get(question) is False for question in questions) if known else None
+
+
+def chosen(turns: tuple[Turn, ...], events: Collection[str], round: int | None = None) -> tuple[Turn, ...]:
+    """The turns of some kinds (created, promoted, reactivated, merged, sampled), of one round or of all."""
+    return tuple(t for t in turns if t.event in events and round in (None, t.round))

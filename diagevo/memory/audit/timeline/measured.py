@@ -74,7 +74,8 @@ class Measured:
     failures: int = 0
     """Valid observations whose truth is known; against a false label; that give the true answer."""
     against_false_labels: int = 0
-    right: int = 0
+    right: int | None = None
+    """None where it was never recorded."""
     validation: Mapping[str, float] = field(default_factory=dict[str, float])
     rewards: dict[str, float] = field(default_factory=dict[str, float])
     """Mean reward by stage."""
@@ -128,7 +129,8 @@ def measured(history: History, round: int | None = None, *, failures: bool = Tru
             now = found[number]
             now.failures += 1
             now.against_false_labels += not label_true
-            now.right += bool(failed.right)
+            if failed.right is not None:
+                now.right = (now.right or 0) + failed.right
     return found
 
 
