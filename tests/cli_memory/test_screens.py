@@ -86,12 +86,14 @@ def test_an_invalid_question_says_why(ask: Ask) -> None:
 
 
 def test_a_run_tells_what_was_learnt_why_questions_were_invalid_and_what_was_right(ask: Ask) -> None:
-    rows = [line.split() for line in ask("runs", "show").stdout.splitlines()]
-    assert "1 5 2 1 (1 held out) 0.062 1 6 0 –".split() in rows
-    assert "2 4 3 0 0.208 0 3 2 1".split() in rows
-    assert "2 – – 0.667 0.250 –".split() in rows
-    beside = [line.split() for line in ask("runs", "diff", "played@1", "played@2").stdout.splitlines()]
-    assert "2 – | – – | – – | 0.667 – | 0.250 – | 3 – | 5".split() in beside
+    rows = [" ".join(line.split()) for line in ask("runs", "show").stdout.splitlines()]
+    assert "1 5 2 1 (1 held out) 0.062 1 6 0 –" in rows
+    assert "2 4 3 0 0.208 0 3 2 1" in rows
+    assert "2 – – 0.667 0.250 –" in rows
+    beside = [
+        " ".join(line.split()) for line in ask("runs", "diff", "played@1", "played@2").stdout.splitlines()
+    ]
+    assert "2 – | – – | – – | 0.667 – | 0.250 – | 3 – | 5" in beside
 
 
 def test_the_log_of_a_node_leaves_out_the_shortlists_that_it_stood_on(ask: Ask) -> None:
