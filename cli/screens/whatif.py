@@ -49,7 +49,18 @@ RETENTION = (
     Column("was_kept", "was", "right"),
     Column("share", align="right"),
     Column("label_truth", "labels true", "right"),
+    Column("own", "the run's own"),
 )
+MOVED = (
+    Column("change"),
+    Column("question"),
+    Column("now"),
+    Column("votes"),
+    Column("label"),
+    Column("label_true", "true"),
+    Column("truth"),
+)
+_MOVED_SHOWN = 12
 CURVE = (
     Column("tau", "τ up to"),
     Column("status"),
@@ -124,7 +135,7 @@ def _rows(
     round_: int | None,
 ) -> list[dict[str, Any]]:
     """The rows of one set of changes: retention where the filter changes, and the replay."""
-    from diagevo.memory.audit.retention import first_changed, retention
+    from diagevo.memory.audit.retention import first_changed, moved, retention
     from diagevo.memory.audit.whatif import Changes, what_if
 
     change = _named(values, dropped)
@@ -133,7 +144,8 @@ def _rows(
     missing: list[str] = []
     filtered = _filtered(values)
     if filtered:
-        kept = retention(observed if round_ is None else observed[-1:], filtered)
+        over = observed if round_ is None else observed[-1:]
+        kept = retention(over, filtered)
         rerun = first_changed(kept)
         if rerun is not None:
             command = _command(call, history, observed, rerun, values)
@@ -150,8 +162,24 @@ def _rows(
                 "kept_both": r.both,
                 "share": r.share,
                 "label_truth": r.label_truth,
+                "own": ", ".join(f"{name} = {getattr(own.filter, name)}" for name in filtered),
             }
-            for r in kept
+            for r, own in zip(kept, over, strict=True)
+        ]
+        rows += [
+            {
+                "kind": "question",
+                "change": change,
+                "round": m.round,
+                "status": "exact",
+                "question": m.question_id,
+                "now": "kept" if m.kept else "dropped",
+                "votes": f"{m.first} and {m.second} of {m.responses}",
+                "label": m.label,
+                "label_true": m.label_true,
+                "truth": m.truth,
+            }
+            for m in moved(history, over, filtered)
         ]
     replayed = {name: values[name].value for name in ("k", "theta_up") if name in values}
     told = what_if(observed, Changes(**replayed, drop=dropped, since=round_ or 1))
@@ -198,12 +226,15 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
 def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
     place = {"run": history.run_id, "as_of": where(as_of)}
     if call.format != "table":
-        print_rows(call, (*RETENTION, *REPLAY[3:]), rows, **place)
+        print_rows(call, (*RETENTION, *MOVED[1:], *REPLAY[3:]), rows, **place)
         return
-    for kind, columns in (("retention", RETENTION), ("replay", REPLAY)):
+    for kind, columns in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
+        shown = chosen[:_MOVED_SHOWN] if kind == "question" else chosen
         if chosen:
-            print_rows(call, columns, [_shown(row) for row in chosen])
+            print_rows(call, columns, [_shown(row) for row in shown])
+        if len(chosen) > len(shown):
+            render.say(call, f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
     for line in _remarks(rows):
         render.say(call, line)
 

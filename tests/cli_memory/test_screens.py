@@ -177,6 +177,13 @@ def test_what_if_says_how_far_each_row_can_be_trusted(ask: Ask) -> None:
     assert "diagevo runs fork played --round 3 --set filter.tau=2" in rerun.stderr
 
 
+def test_what_if_names_the_questions_that_it_drops_and_the_runs_own_tau(ask: Ask) -> None:
+    """5 against 3 of 12 votes: below 2, not below 1.6."""
+    lines = [" ".join(line.split()) for line in ask("memory", "what-if", "--tau", "2").stdout.splitlines()]
+    assert lines[4] == "tau = 2 4 exact 4 1 2 0.250 1.000 tau = 8/5"
+    assert lines[6] == "tau = 2 r4.q0 dropped 5 and 3 of 12 1 yes –"
+
+
 def test_retention_as_a_function_of_tau_is_drawn(ask: Ask) -> None:
     lines = ask("memory", "what-if", "--sweep", "tau").stdout.splitlines()
     assert lines[1].split()[:4] == ["1.000", "exact", "12", "0.706"]

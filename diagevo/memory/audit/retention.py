@@ -7,7 +7,7 @@ first round whose kept questions would have been others.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
@@ -16,7 +16,9 @@ from operator import itemgetter
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
+from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.timeline.rounds import Observed, VoteKind
+from diagevo.memory.events import CandidateScored
 
 
 def keeps(chosen: Filter, votes: VoteKind) -> bool:
@@ -103,6 +105,46 @@ def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained
         sum(count for kind, count in kept.items() if kind.label_true is not None),
         sum(count for kind, count in kept.items() if kind.label_true),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A question that one filter keeps and the other does not."""
+
+    question_id: str
+    round: int
+    kept: bool
+    """By the changed filter."""
+    first: int
+    second: int
+    responses: int
+    label: str | None
+    truth: str | None
+    label_true: bool | None
+
+
+def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> Iterator[Moved]:
+    """The questions that the filters of `filters` keep or drop otherwise than was recorded, in order."""
+    chosen = {r.round: one for r, one in zip(observed, filters(observed, changed), strict=True)}
+    for recorded in history.events(CandidateScored):
+        if recorded.round not in chosen:
+            continue
+        e = expect(recorded, CandidateScored)
+        valid = e.verdict != "invalid"
+        kind = VoteKind(e.responses, e.first, e.second, e.label is not None, valid, e.verdict, e.label_true)
+        kept = keeps(chosen[recorded.round], kind)
+        if kept != (e.verdict == "kept"):
+            yield Moved(
+                e.question_id,
+                recorded.round,
+                kept,
+                e.first,
+                e.second,
+                e.responses,
+                e.label,
+                e.truth,
+                e.label_true,
+            )
 
 
 def first_changed(rounds: Sequence[Retained]) -> int | None:
