@@ -13,7 +13,15 @@ from .. import options
 from ..options import Call
 from ..render import console as render
 
-Template = Literal["embedded", "qwen3-4b", "qwen3-8b", "octothinker-8b"]
+Template = Literal[
+    "embedded",
+    "qwen3-4b",
+    "qwen3-8b",
+    "octothinker-8b",
+    "qwen3-0.6b-24gb",
+    "qwen3-1.7b-80gb",
+    "qwen3-8b-lora-80gb",
+]
 
 
 def register(app: typer.Typer) -> None:

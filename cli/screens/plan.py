@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..options import Call
 from ..render import console as render
 from ..render.table import Column, aligned
+from .plan_memory import memory_lines, memory_of
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -40,6 +41,8 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
     ]
     if whole["gpus"]:
         lines += ["GPUs, stage by stage:", "", aligned(_gpu_columns(config), whole["gpus"])]
+    if whole["memory"] is not None:
+        lines += memory_lines(whole["memory"])
     lines += [
         f"whole run     at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
@@ -67,6 +70,7 @@ def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
         "disk_bytes": disk_bytes(config),
         "devices": trained + served,
         "gpus": [render.plain(use) for use in gpu_schedule(config)],
+        "memory": memory_of(config),
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }
 

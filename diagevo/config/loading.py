@@ -28,7 +28,15 @@ from diagevo.config.sources import (
 from diagevo.errors import ConfigError
 from diagevo.redaction import holds_secret, masked, redacted
 
-PROFILES = ("embedded", "qwen3-4b", "qwen3-8b", "octothinker-8b")
+PROFILES = (
+    "embedded",
+    "qwen3-4b",
+    "qwen3-8b",
+    "octothinker-8b",
+    "qwen3-0.6b-24gb",
+    "qwen3-1.7b-80gb",
+    "qwen3-8b-lora-80gb",
+)
 LOCAL_FILE = "diagevo.yaml"
 
 _DEFAULT = Source("default", "default")

@@ -43,19 +43,26 @@ def gpu_schedule(config: Config) -> list[GPUUse]:
     server = "vLLM" if hardware.serve == "vllm" else "transformers in the run's own process"
     votes = f"{server}: the frozen solver votes"
     beside = trains.format("challenger")
+    writes, answers, validates = (
+        f"{server}: the {who}"
+        for who in ("challenger writes", "frozen solver answers", "updated solver answers")
+    )
+    # A server has the GPUs of training too where nothing trains.
+    others = set(hardware.train_gpus or range(hardware.processes)) - set(hardware.serve_gpus)
+    also = hardware.serve == "vllm" and bool(hardware.serve_gpus) and bool(others)
     if hardware.serve != "vllm":
         beside, votes = f"{beside}; each process holds the frozen solver too", None
     rows = [
         GPUUse("challenger", beside, votes)
         if config.round.train_challenger
         else GPUUse("challenger", None, None),
-        GPUUse("candidates", None, f"{server}: the challenger writes"),
-        GPUUse("votes", None, f"{server}: the frozen solver answers"),
+        GPUUse("candidates", writes if also else None, writes),
+        GPUUse("votes", answers if also else None, answers),
         GPUUse("solver", trains.format("solver"), None),
         GPUUse("diagnosis", None, None),
     ]
     if config.validation.questions is not None:
-        rows.append(GPUUse("validation", None, f"{server}: the updated solver answers"))
+        rows.append(GPUUse("validation", validates if also else None, validates))
     return rows
 
 

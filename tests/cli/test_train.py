@@ -100,7 +100,7 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert done.exit_code == 0, done.stderr
     plan = json.loads(done.stdout)["data"]
     assert plan["completions"] == 5 * (135_168 + 8_000 + 96_000 + 24_576)
-    assert plan["devices"] == "4 × cuda, vLLM in the trainer with 30% of each, beside it a vLLM server"
+    assert plan["devices"] == "4 × cuda, vLLM in the trainer with 50% of each, beside it a vLLM server"
     assert plan["seconds"] is None
     # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
     assert plan["disk_bytes"] == (10 + 3 * 3) * 32_000_000_000
@@ -139,15 +139,46 @@ def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:
     lines = invoke("train", "--plan", "--profile", "qwen3-8b").stdout.splitlines()
     at = lines.index("GPUs, stage by stage:")
     table = [re.split(r"\s{2,}", line.strip()) for line in lines[at + 2 : at + 8]]
-    assert table[0] == ["stage", "on 0, 1, 2, 3", "on 4, 5, 6, 7"]
+    assert table[0] == ["stage", "on 0, 1, 2, 3", "on 4, 5, 6"]
     assert table[1:] == [
         ["challenger", "GRPO of the challenger, rollouts by vLLM, fsdp", "vLLM: the frozen solver votes"],
-        ["candidates", "–", "vLLM: the challenger writes"],
-        ["votes", "–", "vLLM: the frozen solver answers"],
+        ["candidates", "vLLM: the challenger writes", "vLLM: the challenger writes"],
+        ["votes", "vLLM: the frozen solver answers", "vLLM: the frozen solver answers"],
         ["solver", "GRPO of the solver, rollouts by vLLM, fsdp", "–"],
         ["diagnosis", "–", "–"],
     ]
     assert "GPUs" not in invoke("train", "--plan").stdout
+
+
+def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
+    """8B on four GPUs: 16 bytes a weight are 33 GB, 4 of gradients 8; half of a card is vLLM's."""
+    memory = json.loads(invoke("train", "--plan", "--profile", "qwen3-8b", "--json").stdout)["data"]["memory"]
+    assert (memory["card"], memory["fits"]) == (
+        80,
+        {"24": False, "40": False, "48": False, "80": True, "141": True},
+    )
+    rollouts, update = memory["stages"][:2]
+    weights = 8_190_735_360
+    assert (rollouts["stage"], rollouts["gpus"]) == ("challenger: rollouts", [0, 1, 2, 3])
+    assert [rollouts["parts"][name] for name in ("weights", "Adam", "reference")] == [
+        weights,
+        2 * weights,
+        weights,
+    ]
+    assert update["parts"]["gradients"] == weights
+    assert rollouts["peak_bytes"] == sum(rollouts["parts"].values()) + rollouts["engines"][0]["bytes"]
+    shown = invoke("train", "--plan", "--profile", "qwen3-8b").stdout
+    assert "\nfits          GPUs of 80, 141 GB; not of 24, 40, 48\n" in shown
+
+
+def test_a_plan_says_what_to_change_where_it_does_not_fit() -> None:
+    large = ["--set", "solver_grpo.micro_batch=16"]
+    shown = invoke("train", "--plan", "--profile", "qwen3-0.6b-24gb", *large).stdout
+    told = "--set challenger_grpo.micro_batch=2 --set solver_grpo.micro_batch=2"
+    assert f"\non 24 GB      {told}\n" in shown
+    unknown = ["--set", "roles.solver.model=somebody/model"]
+    shown = invoke("train", "--plan", "--profile", "qwen3-8b", *unknown).stdout
+    assert "memory        unknown: no config.json of the models is here; download them first" in shown
 
 
 def test_a_plan_for_people_has_a_line_a_stage() -> None:

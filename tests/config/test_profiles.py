@@ -54,7 +54,7 @@ def test_a_profile_of_the_paper_has_every_value_of_its_tables(profile: str) -> N
 
 
 def test_the_three_base_models_are_the_papers() -> None:
-    models = [of_profile(name).config.roles.solver.model for name in PROFILES[1:]]
+    models = [of_profile(name).config.roles.solver.model for name in PROFILES[1:4]]
     assert models == [
         "Qwen/Qwen3-4B-Base",
         "Qwen/Qwen3-8B-Base",

@@ -1,0 +1,94 @@
+"""The part of `train --plan` that says what each GPU holds, on which cards that fits, and what to change."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..render.table import Column, aligned
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config
+    from diagevo.training.footprint import Load
+
+COLUMNS = (
+    Column("stage"),
+    Column("gpus", "GPUs"),
+    Column("peak", "GB", "right"),
+    Column("parts", "of it"),
+)
+
+
+def memory_of(config: "Config") -> dict[str, Any] | None:
+    """As data: stages with the bytes of their parts; by card whether it fits, else with which settings."""
+    from diagevo.training.fitting import advice, fitting, shapes_of
+    from diagevo.training.footprint import CARDS, loads
+
+    if config.hardware.device != "cuda":
+        return None
+    shapes = shapes_of(config)
+    if shapes is None:
+        return {"card": None, "stages": [], "fits": {}, "change": {}}
+    found = loads(config, *shapes)
+    fits = fitting(found)
+    card = next((card for card, fit in fits.items() if fit), 80)
+    return {
+        "card": card,
+        "stages": [_stage(load, CARDS[card]) for load in found],
+        "fits": {str(card): fit for card, fit in fits.items()},
+        "change": {
+            str(card): settings
+            for card, fit in fits.items()
+            if not fit and (settings := advice(config, shapes, CARDS[card])) is not None
+        },
+    }
+
+
+def memory_lines(memory: dict[str, Any]) -> list[str]:
+    """For people."""
+    if memory["card"] is None:
+        return ["memory        unknown: no config.json of the models is here; download them first"]
+    rows = [
+        {
+            "stage": stage["stage"],
+            "gpus": ", ".join(map(str, stage["gpus"])) or "one more",
+            "peak": f"{stage['peak_bytes'] / 1e9:.1f}",
+            "parts": ", ".join([*map(_part, stage["parts"].items()), *map(_engine, stage["engines"])]),
+        }
+        for stage in memory["stages"]
+    ]
+    yes = [card for card, fit in memory["fits"].items() if fit]
+    no = [card for card, fit in memory["fits"].items() if not fit]
+    said = f"GPUs of {', '.join(yes)} GB" if yes else "no card that is listed here"
+    without = f"; not of {', '.join(no)}" if yes and no else ""
+    return [
+        f"memory of a GPU of {memory['card']} GB at its fullest:",
+        "",
+        aligned(COLUMNS, rows),
+        f"fits          {said}{without}",
+        *(
+            f"on {card + ' GB':<11}" + " ".join(f"--set {setting}" for setting in settings)
+            for card, settings in memory["change"].items()
+        ),
+    ]
+
+
+def _stage(load: "Load", card: float) -> dict[str, Any]:
+    engines = [
+        {"name": e.name, "bytes": int(e.share * card), "cache_tokens": e.tokens(card)} for e in load.engines
+    ]
+    parts = {name: size for name, size in load.parts.items() if size}
+    return {
+        "stage": load.stage,
+        "gpus": list(load.gpus),
+        "peak_bytes": load.peak(card),
+        "parts": parts,
+        "engines": engines,
+    }
+
+
+def _part(part: tuple[str, int]) -> str:
+    name, size = part
+    return f"{name} {size / 1e9:.1f}"
+
+
+def _engine(engine: dict[str, Any]) -> str:
+    tokens = engine["cache_tokens"] // 1000
+    return f"{engine['name']} {engine['bytes'] / 1e9:.1f} with {tokens:,}k tokens of cache"

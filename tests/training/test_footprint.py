@@ -1,0 +1,197 @@
+"""What a plan says of a GPU's memory: the weights of models, the table of an 8B, and the bytes of an update
+that were really allocated. Under FSDP: test_footprint_sharded.py."""
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from diagevo.config.loading import PROFILES, resolve
+from diagevo.config.models import Config
+from diagevo.training.fitting import advice, fitting, shapes_of
+from diagevo.training.footprint import CARDS, Load, _engine, checkpoint, loads, resident, update
+from diagevo.training.shapes import KNOWN, Shape, find_shape, shape_of
+
+EIGHT_B = KNOWN["Qwen/Qwen3-8B-Base"]
+GB = 1e9
+
+
+def of(profile: str, *settings: str) -> Config:
+    return resolve(settings=list(settings), profile=profile, environ={"XDG_CONFIG_HOME": "/nowhere"}).config
+
+
+def planned(config: Config) -> list[Load]:
+    shapes = shapes_of(config)
+    assert shapes is not None
+    return loads(config, *shapes)
+
+
+def test_the_models_of_the_profiles_have_the_weights_that_are_published() -> None:
+    assert {name.split("/")[1]: shape.weights for name, shape in KNOWN.items()} == {
+        "Qwen3-0.6B-Base": 596_049_920,
+        "Qwen3-1.7B-Base": 1_720_574_976,
+        "Qwen3-4B-Base": 4_022_468_096,
+        "Qwen3-4B-Instruct-2507": 4_022_468_096,
+        "Qwen3-8B-Base": 8_190_735_360,
+        "OctoThinker-8B-Hybrid-Base": 8_030_261_248,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "more"),
+    [
+        ("qwen3", {"head_dim": 16}),
+        ("qwen3", {"head_dim": 8, "tie_word_embeddings": True, "attention_bias": True}),
+        ("qwen2", {}),
+        ("llama", {}),
+        ("llama", {"attention_bias": True, "mlp_bias": True}),
+        ("mistral", {"head_dim": 16}),
+    ],
+)
+def test_a_config_says_how_many_weights_the_model_has(kind: str, more: dict[str, Any]) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "vocab_size": 11}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False}
+    config = AutoConfig.for_model(kind, **(sizes | heads | more))
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(config)
+    shape = shape_of(config.to_dict())
+    assert shape is not None
+    assert shape.weights == sum(p.numel() for p in model.parameters())
+    layer = sum(p.numel() for p in model.model.layers[0].parameters())
+    assert (shape.layer, shape.layers) == (layer, 3)
+
+
+def test_a_model_that_is_not_counted_here_is_not_guessed() -> None:
+    assert shape_of({"model_type": "mamba"}) is None
+    assert find_shape("somebody/model") is None
+    small = find_shape("builtin:arithmetic")
+    assert small is not None
+    assert small.weights < 1_000_000
+
+
+def test_an_8b_on_four_gpus_takes_what_was_reckoned_by_hand() -> None:
+    """Weights, Adam and reference 33 GB; cache of 0.3 and of 0.5 of a card; activations of 8 rows 17 to 25:
+    there a layer's work was reckoned smaller than what is allocated."""
+    state = resident(EIGHT_B, ranks=4, sharded=True)
+    assert sum(state.values()) / GB == pytest.approx(32.8, abs=0.05)
+    assert sum(resident(KNOWN["Qwen/Qwen3-4B-Base"], ranks=4, sharded=True).values()) / GB == pytest.approx(
+        16.1, abs=0.05
+    )
+    engines = [_engine("", share, EIGHT_B, 512, 6144) for share in (0.3, 0.5)]
+    assert EIGHT_B.cached * 2 == 147_456
+    assert [round(engine.tokens(85.5e9), -3) for engine in engines] == [42_000, 158_000]
+    short, long = (
+        update(EIGHT_B, rows=8, prompt=prompt, new=4096, ranks=4, sharded=True)["activations"] / GB
+        for prompt in (200, 2048)
+    )
+    assert 17 <= short <= 17 * 1.3
+    assert 25 <= long <= 25 * 1.3
+    assert checkpoint(EIGHT_B) / GB == pytest.approx(98.3, abs=0.05)
+
+
+def test_adapters_train_a_hundredth_and_need_no_reference() -> None:
+    """Rank 32 on seven matrices: 4096 to 4096 twice, to 1024 twice, to 12288 three times."""
+    assert EIGHT_B.adapters(32) == 36 * 32 * (2 * 8192 + 2 * 5120 + 3 * 16384)
+    parts = resident(EIGHT_B, lora=32)
+    assert parts["reference"] == 0
+    assert parts["Adam"] == 8 * EIGHT_B.adapters(32)
+    assert parts["weights"] == 4 * (EIGHT_B.weights + EIGHT_B.adapters(32))
+
+
+class Allocated(torch.utils._python_dispatch.TorchDispatchMode):
+    """Bytes of every storage that lives, and the most there were."""
+
+    def __init__(self, known: Any) -> None:
+        super().__init__()
+        self.now = self.most = 0
+        self._seen = {tensor.untyped_storage()._cdata for tensor in known}
+
+    def _add(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._seen:
+            self._seen.add(key)
+            self.now += size
+            self.most = max(self.most, self.now)
+            weakref.finalize(storage, self._remove, key, size)
+        return tensor
+
+    def _remove(self, key: int, size: int) -> None:
+        self._seen.discard(key)
+        self.now -= size
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return torch.utils._pytree.tree_map_only(torch.Tensor, self._add, func(*args, **(kwargs or {})))
+
+
+@pytest.mark.parametrize(("hidden", "intermediate"), [(128, 512), (256, 384)])
+def test_an_update_allocates_the_activations_that_the_plan_counts(hidden: int, intermediate: int) -> None:
+    """bfloat16 arithmetic on float32 weights with gradient checkpointing, as on a GPU."""
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=64, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config).train()
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    for value in model.parameters():
+        value.grad = torch.zeros_like(value)
+    known = [t for value in model.parameters() for t in (value, value.grad)]
+    with Allocated(known) as allocated:
+        with torch.autocast("cpu", torch.bfloat16):
+            states = model.model(input_ids=torch.zeros(4, 512, dtype=torch.long)).last_hidden_state
+        states.float().mean().backward()
+    shape = shape_of(config.to_dict())
+    assert isinstance(shape, Shape)
+    counted = update(shape, rows=4, prompt=256, new=256)["activations"]
+    assert counted == pytest.approx(allocated.most, rel=0.15)
+
+
+CARD_OF = {"embedded": None, "qwen3-0.6b-24gb": 24, "qwen3-1.7b-80gb": 80, "qwen3-8b-lora-80gb": 80}
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "embedded"])
+def test_a_profile_fits_the_card_that_it_names(profile: str) -> None:
+    config = of(profile)
+    card = CARD_OF.get(profile, 80)
+    assert card is not None
+    found = planned(config)
+    assert fitting(found)[card], [(load.stage, load.peak(CARDS[card]) / GB) for load in found]
+    gpus = {gpu for load in found for gpu in load.gpus}
+    own = sum(1 for load in found if load.stage.startswith("diagnosis"))
+    assert len(gpus) + own == (1 if profile in CARD_OF else 8), "with the diagnostician, all of the machine"
+
+
+def test_what_does_not_fit_is_told_what_to_change() -> None:
+    config = of("qwen3-8b", "solver_grpo.micro_batch=16", "challenger_grpo.micro_batch=16")
+    shapes = shapes_of(config)
+    assert shapes is not None
+    assert not fitting(loads(config, *shapes))[80]
+    assert advice(config, shapes, CARDS[80]) == ["challenger_grpo.micro_batch=8", "solver_grpo.micro_batch=8"]
+    assert advice(of("qwen3-8b"), shapes, CARDS[24]) is None
+
+
+def test_a_model_whose_training_fits_no_single_gpu_is_told_of_adapters() -> None:
+    config = of(
+        "qwen3-1.7b-80gb",
+        "roles.solver.model=Qwen/Qwen3-8B-Base",
+        "roles.challenger.model=Qwen/Qwen3-8B-Base",
+    )
+    shapes = shapes_of(config)
+    assert shapes is not None
+    told = advice(config, shapes, CARDS[80])
+    assert told is not None
+    assert "training.lora=32" in told
+
+
+def test_rows_decoded_at_once_are_counted() -> None:
+    """0.6B without vLLM: 256 rows of 6,144 tokens at 172 kB are 270 GB of cache, 8 rows are 8."""
+    settings = ["hardware.colocate_vllm=false", "hardware.serve=transformers"]
+    many = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=256"))
+    few = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=8"))
+    assert many[0].parts["cache"] == 256 * 6144 * 3 * 57_344
+    assert few[0].parts["cache"] * 32 == many[0].parts["cache"]
