@@ -93,6 +93,16 @@ class Roles:
         budget = budget_of(memory.log, memory.run_id, settings)
         return OpenAIDiagnostician(role, settings, memory.artifacts, self.prompts, budget=budget)
 
+    def prompt_digests(self) -> dict[str, str]:
+        """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
+        digests = {name: self.templates.digest(name) for name in self.templates.texts}
+        if self.config.roles.diagnostician.engine == "openai":
+            from diagevo.diagnosis.prompts import DiagnosisPrompts
+
+            characters = self.config.diagnosis.trajectory_characters
+            digests |= DiagnosisPrompts.load(self.prompts, characters).digests
+        return digests
+
     def is_held_out(self, question: str) -> bool:
         """Whether the validation set has this question (in its world: in any wording, or joined)."""
         if self.config.world == "arithmetic":

@@ -86,6 +86,7 @@ def train(
             run = Run(context, roles)
             if resume:
                 memory.check_embedder(identity(roles.embedder))
+                _check_prompts(memory, roles.prompt_digests())
             else:
                 run.configure()
             if (machines := config.hardware.machines) > 1:
@@ -139,6 +140,7 @@ class Run:
                 models=models,
                 embedder=identity(self.roles.embedder),
                 version=version("diagevo"),
+                prompts=self.roles.prompt_digests(),
             )
         )
 
@@ -306,6 +308,21 @@ class Run:
             mean_at_k=metrics.get("mean_at_k"),
             greedy=metrics.get("greedy"),
             stage_seconds=dict(seconds),
+        )
+
+
+def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
+    """Raise ConfigError where a prompt template is not the one that the run is played with. A log that is
+    older than their digests has none to compare, nor has a fork that was given other prompts."""
+    [last] = memory.log.read(memory.run_id, types=["RunConfigured"], newest_first=True, limit=1)
+    assert isinstance(last.event, events.RunConfigured)
+    before = last.event.prompts
+    changed = sorted(name for name in before if before[name] != now.get(name))
+    if changed:
+        raise ConfigError(
+            f"prompt templates have changed since run {memory.run_id} was configured: {', '.join(changed)}",
+            hint="put them back as they were, or fork the run with others: diagevo runs fork --round N"
+            " --set prompts=FOLDER",
         )
 
 

@@ -116,6 +116,9 @@ def _line(line: "LabelAccuracy") -> AccuracyLine:
 )
 def sample(
     call: Call,
+    relabelled: Annotated[
+        bool, typer.Option("--relabelled", help="Take a model's proposals where nobody has checked them.")
+    ] = False,
     round: Rounds = "all",
     questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
@@ -225,6 +228,9 @@ def selfplay(
         str | None,
         typer.Option("--of", metavar="RUN", help="Ask this run's questions, so that runs share them."),
     ] = None,
+    relabelled: Annotated[
+        bool, typer.Option("--relabelled", help="Take a model's proposals where nobody has checked them.")
+    ] = False,
     round: Rounds = "all",
     questions: Annotated[int, typer.Option("--questions", min=1, help="Most questions a round.")] = 200,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
@@ -255,6 +261,7 @@ def selfplay(
                 samples=samples,
                 temperature=temperature,
                 seed=seed,
+                relabelled=relabelled,
             )
             with subjects.checkpoint(call, history, number if solver == "own" else 0) as ready:
                 procedure = procedure_of(

@@ -176,6 +176,11 @@ class DiagnosisConfig(Section):
     trajectory_characters: int = Field(
         default=12000, ge=200, description="Longer trajectories keep head and tail."
     )
+    prompts_as_written: bool = Field(
+        default=False,
+        description="Put texts into the templates as they are: no fences, no marks broken. "
+        "Model text can then forge a section.",
+    )
     max_calls: int | None = Field(
         default=None, ge=1, description="Stop safely after this many calls in a run."
     )

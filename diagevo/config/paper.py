@@ -10,8 +10,12 @@ from diagevo.config.sources import Source
 GRPO = "paper, GRPO optimization settings"
 LOOP = "paper, DiagEvo-specific training configuration"
 THRESHOLDS = "paper, reward, filtering and memory hyperparameters"
+VALIDATION = "paper, validation and checkpoint selection"
 MODELS = "paper, implementation details"
 SILENT = "decided; the paper is silent"
+PROMPTS = "the wording of its appendix"
+WORDED = "own wording; the paper's appendix gives the prompts"
+"""Where the paper speaks and DiagEvo says the same in words of its own."""
 
 _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "batch_questions": (256, LOOP),
@@ -27,7 +31,8 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
 }
 
 STATED: Mapping[str, tuple[Any, str]] = {
-    "prompts": (None, SILENT),
+    "prompts": (None, WORDED),
+    "diagnosis.prompts_as_written": (False, SILENT),
     "world": (None, "paper: questions of open mathematics"),
     "round.rounds": (5, LOOP),
     "round.candidates": (8000, SILENT),
@@ -54,6 +59,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "diagnosis.failures_per_question": (None, SILENT),
     "diagnosis.skip_truncated": (False, SILENT),
     "diagnosis.retries": (2, SILENT),
+    "diagnosis.trajectory_characters": (12000, SILENT),
     "challenger_grpo.max_steps": (6, LOOP),
     "solver_grpo.max_steps": (12, LOOP),
     **{f"challenger_grpo.{name}": stated for name, stated in _SHARED_GRPO.items()},
@@ -67,7 +73,9 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "roles.diagnostician.model": ("Qwen/Qwen3-4B-Instruct-2507", MODELS),
     "roles.embedder.engine": ("openai", MODELS),
     "roles.embedder.model": ("text-embedding-v4", MODELS),
-    "validation.metric": ("greedy", "paper, validation and checkpoint selection"),
+    "validation.questions": ("benchmark:validation", VALIDATION),
+    "validation.limit": (None, VALIDATION),
+    "validation.metric": ("greedy", VALIDATION),
 }
 """Setting -> (value as the configuration writes it, where it is stated)."""
 
@@ -82,7 +90,7 @@ class Deviation:
     key: str
     value: Any
     paper: Any
-    kind: Literal["paper", "decided"]
+    kind: Literal["paper", "decided", "wording"]
     stated: str
     source: Source
 
@@ -92,6 +100,10 @@ def deviations(resolved: Resolved) -> list[Deviation]:
     tree = resolved.config.model_dump(mode="json")
     found = []
     for setting in resolved.settings():
+        if setting.key == "prompts":
+            own = resolved.config.prompts or "DiagEvo's own wording"
+            found.append(Deviation("prompts", own, PROMPTS, "wording", WORDED, setting.source))
+            continue
         value = value_at(tree, tuple(setting.key.split(".")))
         if setting.key in ("roles.challenger.model", "roles.solver.model"):
             expected: Any = "one of the paper's three base models"

@@ -80,7 +80,9 @@ class OpenAIDiagnostician:
         budget: Budget | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        self._prompts = DiagnosisPrompts.load(prompts, settings.trajectory_characters)
+        self._prompts = DiagnosisPrompts.load(
+            prompts, settings.trajectory_characters, as_written=settings.prompts_as_written
+        )
         self._settings = settings
         self._artifacts = artifacts
         self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, settings.workers, backoff)

@@ -43,6 +43,7 @@ class OracleItem:
     question_id: str
     question: str
     label: str
+    """Empty where no response answered: that label is wrong."""
     proposed: str | None = None
     votes: str | None = None
     proposer: str | None = None
@@ -80,22 +81,23 @@ class Oracle:
         return [OracleItem(*row) for row in rows]
 
     def sample(self, history: History, round: int, size: int, seed: int) -> list[OracleItem]:
-        """Draw `size` of the round's questions that have a pseudo-label. Drawn once, then read."""
+        """Draw `size` of the round's valid questions; one without a pseudo-label counts as labelled wrongly.
+        Drawn once, then read."""
         drawn = self.items(round)
         if drawn:
             return drawn
         scored = [expect(r, CandidateScored) for r in history.events(CandidateScored, round=round)]
-        labelled = [event for event in scored if event.verdict != "invalid" and event.label is not None]
-        if not labelled:
-            raise NotFoundError(f"round {round} of run {self.run_id} has no question with a pseudo-label")
-        chosen = random.Random(f"{seed}.oracle.{round}").sample(labelled, min(size, len(labelled)))
+        valid = [event for event in scored if event.verdict != "invalid"]
+        if not valid:
+            raise NotFoundError(f"round {round} of run {self.run_id} has no valid question")
+        chosen = random.Random(f"{seed}.oracle.{round}").sample(valid, min(size, len(valid)))
         rows = [
             {
                 "run_id": self.run_id,
                 "round": round,
                 "question_id": event.question_id,
                 "question": history.text(event.question) or "",
-                "label": event.label,
+                "label": event.label or "",
                 "answer": event.truth,
                 "source": None if event.truth is None else "world",
             }

@@ -11,8 +11,9 @@ from diagevo.evaluation.rows import Hub, Row
 from diagevo.texts import utf8
 
 Group = Literal["mathematics", "general", "validation"]
-Kind = Literal["answer", "choice", "text"]
-"""answer: a boxed mathematical answer, compared by answer agreement; choice: a letter; text: exact match."""
+Kind = Literal["answer", "vote", "choice", "text"]
+"""answer: a boxed mathematical answer, compared by answer agreement; vote: the same, read as self-play reads
+its votes, by the last box alone; choice: a letter; text: exact match."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 CHOICE_INSTRUCTION = r"Choose one option and put only its letter within \boxed{}."
@@ -25,6 +26,7 @@ class Question:
 
     text: str
     reference: str
+    """Empty for a question that has no answer: then no response is right."""
     category: str | None
     kind: Kind
     options: int = 0

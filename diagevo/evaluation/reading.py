@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-from diagevo.answers.extraction import boxed_answer, extract_choice
+from diagevo.answers.extraction import boxed_answer, extract_boxed, extract_choice
 from diagevo.evaluation.questions import LETTERS, Question
 
 _STATED = re.compile(r"answer\s*+(?:is\s*+)?:\s*(?P<answer>[^\n]+)", re.IGNORECASE)
@@ -27,6 +27,8 @@ def read_answer(question: Question, response: str) -> str | None:
     """
     if question.kind == "choice":
         return extract_choice(response, LETTERS[: question.options])
+    if question.kind == "vote":
+        return extract_boxed(response)
     boxed = boxed_answer(response)
     if boxed is not None or question.kind == "answer":
         return boxed
@@ -65,14 +67,14 @@ def right_by_rule(
         (answer, question.reference)
         for question, group in zip(questions, answers_Q_G, strict=True)
         for answer in group
-        if answer is not None and question.kind == "answer"
+        if answer is not None and question.kind in ("answer", "vote")
     ]
     agreed = iter(checker.agree_many(pairs))
 
     def right(question: Question, answer: str | None) -> bool:
         if answer is None:
             return False
-        if question.kind == "answer":
+        if question.kind in ("answer", "vote"):
             return next(agreed)
         if question.kind == "choice":
             return answer == question.reference

@@ -42,7 +42,7 @@ def figures(results: Sequence[Answered], checker: AnswerChecker | None = None) -
             "judge_changed": sum(verdict is True for verdict in verdicts) / responses,
             "judge_unread": sum(verdict is None for verdict in verdicts) / responses,
         }
-    if checker is not None and len(results[0].by_rule) > 1 and results[0].kind == "answer":
+    if checker is not None and len(results[0].by_rule) > 1 and results[0].kind in ("answer", "vote"):
         majority = majorities(results, checker)
         found |= {"majority": majority.value, "majority_se": majority.standard_error}
     return found

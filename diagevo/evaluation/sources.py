@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.oracle import Oracle
-from diagevo.evaluation.questions import Benchmark, Loaded, Question
+from diagevo.evaluation.questions import Benchmark, Kind, Loaded, Question
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CandidateScored, StageCompleted
 
@@ -21,10 +21,11 @@ def labelled(
     samples: int = 8,
     temperature: float = 1.0,
     source: str,
+    kind: Kind = "answer",
 ) -> Loaded:
     """Pairs of question and reference answer as something to evaluate on."""
     entry = Benchmark(name, title, "validation", (), len(pairs), samples, temperature)
-    return Loaded(entry, tuple(Question(q, a, None, "answer") for q, a in pairs), source)
+    return Loaded(entry, tuple(Question(q, a, None, kind) for q, a in pairs), source)
 
 
 def self_play_questions(
@@ -36,18 +37,22 @@ def self_play_questions(
     samples: int,
     temperature: float,
     seed: int,
+    relabelled: bool = False,
 ) -> Loaded:
     """At most `size` questions of a round with reference answers: the oracle's, else the world's truth.
 
     `of` names the run where the questions are another's than the solver's. A question that the oracle found
-    to have no answer is left out. Raises NotFoundError where no question has a reference answer.
+    to have no answer is among them, and no response is right. `relabelled` takes a model's proposals where
+    nobody has checked them. Raises NotFoundError where no question has a reference answer.
     """
-    pairs = [
-        (item.question, item.answer)
-        for item in Oracle(history.database, history.run_id).items(round)
-        if item.answer
+    items = Oracle(history.database, history.run_id).items(round)
+    unchecked = relabelled and any(item.answer is None and item.proposed is not None for item in items)
+    answers = [
+        (item.question, item.proposed if relabelled and item.answer is None else item.answer)
+        for item in items
     ]
-    source = "oracle"
+    pairs = [(question, answer) for question, answer in answers if answer is not None]
+    source = "oracle, with unchecked proposals" if unchecked else "oracle"
     if not pairs:
         source = "truth of the world"
         scored = (expect(r, CandidateScored) for r in history.events(CandidateScored, round=round))
@@ -66,6 +71,7 @@ def self_play_questions(
         samples=samples,
         temperature=temperature,
         source=f"{history.run_id} round {round}, {source}",
+        kind="vote",
     )
 
 

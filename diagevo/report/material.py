@@ -1,7 +1,7 @@
 """What a report is made of: one pass over a run's log, its evaluations and its oracle, as plain rows."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -121,7 +121,7 @@ class Material:
     promotions: tuple[Promotion, ...] = ()
     reactivations: tuple[Reactivation, ...] = ()
     seconds: tuple[tuple[int, str, float], ...] = ()
-    """Round, stage and wall time, attempts of a stage summed."""
+    """Round, what the time went to (`selection.COMPONENTS`), and how much."""
     validations: tuple[Validation, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[LabelAccuracy, ...] = ()
@@ -172,6 +172,7 @@ def gather(history: History) -> Material:
         events.CauseMatched,
         events.CauseCreated,
         events.StageCompleted,
+        events.StageAbandoned,
         events.CheckpointEvaluated,
     ):
         number = recorded.round
@@ -195,8 +196,11 @@ def gather(history: History) -> Material:
                 matched[number, event.failure_id] = event
             case events.CauseCreated():
                 created[number] += 1
-            case events.StageCompleted(stage=stage, seconds=float(spent)):
-                seconds[number, stage] += spent
+            case events.StageCompleted(seconds=float()) as event:
+                for part, spent in spent_on(event):
+                    seconds[number, part] += spent
+            case events.StageAbandoned(seconds=float(spent)):
+                seconds[number, "abandoned"] += spent
             case events.CheckpointEvaluated() as event if event.role == "solver":
                 validations.append(
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
@@ -232,6 +236,17 @@ def gather(history: History) -> Material:
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
     )
+
+
+def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
+    """A stage's wall time by what it went to. What the solver's stage waited for the diagnostician is time of
+    extraction, and what went on beside training took none."""
+    whole, parts = done.seconds or 0.0, dict(done.parts)
+    if beside := parts.pop("beside training", 0.0):
+        yield "beside training", beside
+    yield from parts.items()
+    rest = whole - sum(parts.values())
+    yield "update" if done.stage == "diagnosis" else done.stage, max(0.0, rest)
 
 
 def _facts(

@@ -50,7 +50,8 @@ def _value(config: Config, path: tuple[str, str]) -> object:
 def test_a_profile_of_the_paper_has_every_value_of_its_tables(profile: str) -> None:
     config = of_profile(profile).config
     assert {path: _value(config, path) for path in PAPER_TABLES} == PAPER_TABLES
-    assert deviations(of_profile(profile)) == []
+    [prompts] = deviations(of_profile(profile))
+    assert (prompts.key, prompts.value, prompts.kind) == ("prompts", "DiagEvo's own wording", "wording")
 
 
 def test_the_three_base_models_are_the_papers() -> None:
@@ -68,10 +69,20 @@ def test_a_changed_value_is_a_deviation_with_the_papers_value_beside_it() -> Non
         profile="qwen3-8b",
         environ={"XDG_CONFIG_HOME": "/nowhere"},
     )
-    [candidates, tau] = deviations(changed)
+    [prompts, candidates, tau] = deviations(changed)
+    assert prompts.key == "prompts"
     assert (tau.key, tau.value, tau.paper, tau.kind) == ("filter.tau", "2", "8/5", "paper")
     assert (candidates.key, candidates.kind) == ("round.candidates", "decided")
     assert tau.source.where == "--set filter.tau"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["validation.questions=null", "validation.limit=9", "diagnosis.trajectory_characters=400"],
+)
+def test_what_is_validated_on_and_what_a_diagnostician_sees_are_compared_too(setting: str) -> None:
+    changed = resolve(settings=[setting], profile="qwen3-8b", environ={"XDG_CONFIG_HOME": "/nowhere"})
+    assert setting.partition("=")[0] in {deviation.key for deviation in deviations(changed)}
 
 
 def test_the_embedded_profile_says_where_it_leaves_the_paper() -> None:

@@ -7,6 +7,7 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
 from diagevo.evaluation.oracle import Oracle
+from diagevo.evaluation.reading import read_answer, right_by_rule
 from diagevo.evaluation.sources import self_play_questions
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import CandidateScored
@@ -87,6 +88,14 @@ def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
     assert accuracy.accuracy is not None
     assert accuracy.accuracy.value == pytest.approx(2 / 3)  # right, right, and a question without an answer
     assert oracle.export(file) == 1
+    asked = {"size": 9, "samples": 2, "temperature": 1.0, "seed": 0}
+    checked = self_play_questions(history, 1, **asked)
+    assert sorted(q.reference for q in checked.questions) == ["", "1", "1"]  # the one without an answer too
+    relabelled = self_play_questions(history, 1, **asked, relabelled=True)
+    assert sorted(q.reference for q in relabelled.questions) == ["", "1", "1", "3"]
+    [unanswerable] = [q for q in checked.questions if q.reference == ""]
+    assert read_answer(unanswerable, r"\boxed{3}, \boxed{5}") == "5"  # as votes are read
+    assert right_by_rule([unanswerable], [["5", None]], checker) == [[False, False]]
 
 
 def test_what_was_proposed_is_not_asked_again(history: History, checker: AnswerChecker) -> None:
@@ -120,4 +129,20 @@ def test_a_world_that_knows_the_truth_needs_no_human(tmp_path: Path, checker: An
     two = self_play_questions(history, 1, size=2, samples=2, temperature=1.0, seed=0)
     assert len(two.questions) == 2  # also where the oracle drew more
     assert set(two.questions) < set(questions)
+    history.close()
+
+
+def test_a_valid_question_without_a_pseudo_label_is_drawn_and_its_label_is_wrong(
+    tmp_path: Path, checker: AnswerChecker
+) -> None:
+    with play.opened(tmp_path) as memory:
+        memory.open_round(1)
+        silent = {"label": None, "votes": [], "first": 0, "second": 0, "verdict": "no_label", "truth": "2"}
+        labelled = play.candidate("r1.q0").model_dump() | {"truth": "1"}
+        unlabelled = play.candidate("r1.q1").model_dump() | silent
+        memory.score([CandidateScored.model_validate(event) for event in (labelled, unlabelled)])
+    history = open_history(str(tmp_path / "log.db"), "a", root=tmp_path)
+    [accuracy] = drawn(history).accuracy(checker)
+    assert accuracy.accuracy is not None
+    assert (accuracy.sampled, accuracy.accuracy.value) == (2, 0.5)
     history.close()

@@ -8,11 +8,12 @@ import pytest
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.evaluation.oracle import LabelAccuracy
 from diagevo.evaluation.store import Evaluation
+from diagevo.memory.events import StageCompleted
 from diagevo.report.figure import Figure, Missing, span
 from diagevo.report.figures import FIGURES, draw
-from diagevo.report.material import Candidate, Material
+from diagevo.report.material import Candidate, Material, spent_on
 from diagevo.report.page import svg
-from diagevo.report.selection import retention
+from diagevo.report.selection import retention, time_by_stage
 from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
 from diagevo.report.wording import distinct_pairs
 
@@ -238,3 +239,30 @@ def test_a_picture_of_hostile_texts_is_drawn_and_shows_them(material: Material) 
     assert isinstance(figure, Figure)
     assert "\x1b" not in svg(figure)
     assert "␀␇␛[31m\\\\ufffe\\\\u202e" in json.dumps(themed(figure.chart), ensure_ascii=False)
+
+
+def test_time_has_the_rows_of_the_papers_table(material: Material) -> None:
+    """The solver's stage took 40 s: 4 s of them waited for extraction, and 9 s more ran beside training. An
+    attempt that was abandoned took 10 s; all in all 100 s."""
+    done = StageCompleted(
+        stage="solver", attempt=2, seconds=40.0, parts={"extraction": 4.0, "beside training": 9.0}
+    )
+    parts = {"extraction": 1.0, "deduplication": 2.0, "assignment": 3.0, "consolidation": 3.5}
+    diagnosed = StageCompleted(stage="diagnosis", attempt=1, seconds=10.0, parts=parts)
+    spent = [*spent_on(done), *spent_on(diagnosed), ("abandoned", 10.0), ("votes", 40.0)]
+    figure = time_by_stage([replace(material, seconds=tuple((1, part, s) for part, s in spent))])
+    assert isinstance(figure, Figure)
+    own = {row["stage"]: row["share"] for row in figure.rows if row["source"] == "this run"}
+    assert own == {
+        "challenger optimization": 0.0,
+        "candidate generation": 0.0,
+        "labels and filtering": 40.0,
+        "solver optimization": 36.0,
+        "diagnosis and memory, in all": 14.0,
+        "– error-cause extraction": 5.0,
+        "– deduplication and node assignment": 5.0,
+        "– skill-node consolidation": 3.5,
+        "– updates, and what is not split": 0.5,
+        "abandoned attempts": 10.0,
+    }
+    assert "9 s of it ran beside" in figure.caption

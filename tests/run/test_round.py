@@ -9,13 +9,16 @@ from typing import TypeVar
 import pytest
 
 from diagevo.answers.equivalence import agree, extract_boxed
-from diagevo.arithmetic import WEIGHTS, answer, is_held_out
+from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, is_held_out
+from diagevo.errors import ConfigError
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.artifacts import digest_of
+from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary
-from diagevo.run import Run
-from diagevo.selfplay.questions import parse_question
+from diagevo.run import Run, _check_prompts
+from diagevo.selfplay.questions import FIELDS, parse_question
 from tests.run.small import Watcher, play, small_config
 
 ROUNDS = 2
@@ -110,6 +113,19 @@ def test_a_failed_trajectory_misses_the_label_and_its_reference_reaches_it(histo
         assert reference is not None
         assert agree(reference, label)
         assert failed is None or not agree(failed, label)
+
+
+def test_the_log_has_the_digest_of_every_prompt_template_and_a_changed_one_is_no_resume(
+    history: History, home: Path, watcher: Watcher
+) -> None:
+    [configured] = of(history, events.RunConfigured)
+    free = (PROMPTS / "challenger_free.txt").read_text(encoding="utf-8").rstrip("\r\n")
+    assert configured.prompts["challenger_free"] == digest_of(free)
+    assert configured.prompts.keys() == FIELDS.keys()
+    with opened(f"sqlite:///{home / 'diagevo.db'}", "a", root=home) as memory:
+        _check_prompts(memory, configured.prompts)
+        with pytest.raises(ConfigError, match="have changed since run a was configured: solver_user"):
+            _check_prompts(memory, configured.prompts | {"solver_user": digest_of("<question>!")})
 
 
 def test_an_invalid_candidate_says_why_and_the_others_give_no_reason(history: History) -> None:

@@ -61,7 +61,14 @@ def fork(
         )
     origin = Origin(run=history.run_id, position=as_of.position)
     number = before.number + 1
-    configured = before.model_copy(update={"config": values, "origin": origin, "number": number})
+    same = before.config.get("prompts") == values.get("prompts")
+    changes = {
+        "config": values,
+        "origin": origin,
+        "number": number,
+        "prompts": before.prompts if same else {},
+    }
+    configured = before.model_copy(update=changes)
     folder = runs_folder(history.database, root)
     with history.database.write() as connection:
         transcript = Transcript(connection, history.log, name)
