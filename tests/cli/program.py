@@ -4,16 +4,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import typer
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 STARTED = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 
 
+# A runner builds all fifty commands each time it is asked for one, which takes longer than most of them.
+typer.testing._get_command = cache(get_command)
+
+
+@cache
 def load() -> typer.Typer:
     [entry] = entry_points(group="console_scripts", name="diagevo")
     return entry.load()

@@ -1,6 +1,6 @@
 """What goes wrong in practice: each gets what, where and the next step, its exit code, and loses nothing.
 
-Every case runs in a process of its own, as a user's would.
+The first runs in a process of its own, as a user's would; the others in this one.
 """
 
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import run
+from tests.cli.program import invoke, run
 from tests.memory_audit.played import play
 
 
@@ -39,8 +39,8 @@ def test_a_misspelt_key_in_the_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["memory", "show"], ["memory", "verify"], ["train", "--resume"]])
 def test_a_run_that_does_not_exist(played: Path, command: list[str]) -> None:
     before = _events(played)
-    done = run(*command, "--run", "nobody", cwd=played)
-    assert done.returncode == 3
+    done = invoke(*command, "--run", "nobody")
+    assert done.exit_code == 3
     assert "nobody" in done.stderr
     assert "played" in done.stderr  # which runs there are
     assert _events(played) == before
@@ -54,8 +54,8 @@ def test_a_database_of_a_newer_version(played: Path, command: list[str]) -> None
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     before = _events(played)
-    done = run(*command, cwd=played)
-    assert done.returncode == 5, done.stderr
+    done = invoke(*command)
+    assert done.exit_code == 5, done.stderr
     assert "is at revision 9999, newer than this version's" in done.stderr
     assert "hint: install the newer DiagEvo" in done.stderr
     assert _events(played) == before
@@ -64,8 +64,8 @@ def test_a_database_of_a_newer_version(played: Path, command: list[str]) -> None
 def test_a_database_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("this is no database at all, but a text of some length\n" * 40)
     before = (tmp_path / "notes.db").read_bytes()
-    done = run("memory", "show", "--db", "notes.db", cwd=tmp_path)
-    assert done.returncode == 5, done.stderr
+    done = invoke("memory", "show", "--db", "notes.db")
+    assert done.exit_code == 5, done.stderr
     assert "notes.db" in done.stderr
     assert (tmp_path / "notes.db").read_bytes() == before
 
@@ -73,8 +73,8 @@ def test_a_database_that_is_none(tmp_path: Path) -> None:
 def test_a_model_folder_that_is_none(played: Path) -> None:
     (played / "model").mkdir()
     before = _events(played)
-    done = run("train", "--set", "roles.solver.model=model", "--display", "plain", cwd=played, timeout=300)
-    assert done.returncode == 4, done.stderr
+    done = invoke("train", "--set", "roles.solver.model=model", "--display", "plain")
+    assert done.exit_code == 4, done.stderr
     assert "model is not a model folder: it has no config.json" in done.stderr
     assert "save_pretrained" in done.stderr
     assert _events(played) == before
@@ -84,20 +84,20 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     """A file stands where a folder is needed: that stops root too, as a read-only folder would not."""
     (tmp_path / "blocked").write_text("keep me")
     for command in (["train", "--display", "none"], ["init"]):
-        done = run(*command, cwd=tmp_path, env={"DIAGEVO_HOME": "blocked/runs"}, timeout=300)
-        assert done.returncode in (2, 5), done.stderr
+        done = invoke(*command, env={"DIAGEVO_HOME": "blocked/runs"})
+        assert done.exit_code in (2, 5), done.stderr
         assert "blocked" in done.stderr
         assert "\nhint: " in done.stderr
-    done = run("config", "show", "--format", "csv", "-o", "blocked/x.csv", cwd=tmp_path)
-    assert done.returncode == 2
+    done = invoke("config", "show", "--format", "csv", "-o", "blocked/x.csv")
+    assert done.exit_code == 2
     assert "cannot write blocked/x.csv" in done.stderr
     assert (tmp_path / "blocked").read_text() == "keep me"
 
 
 def test_no_database_yet(tmp_path: Path) -> None:
-    done = run("memory", "show", "--json", cwd=tmp_path)
+    done = invoke("memory", "show", "--json")
     said = json.loads(done.stdout)["error"]
-    assert done.returncode == 5
+    assert done.exit_code == 5
     assert said["kind"] == "store"
     assert "diagevo init" in said["hint"]
     assert not (tmp_path / "runs").exists()
