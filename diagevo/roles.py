@@ -60,14 +60,14 @@ class Roles:
     def phase(self, checker: AnswerChecker) -> PhaseContext:
         """What both players use."""
         return PhaseContext(
-            self.config,
-            self.templates,
-            checker,
-            self.open_sampler,
-            self.name_challenger_reward,
-            self.world,
-            self.is_held_out,
-            self.fits,
+            config=self.config,
+            templates=self.templates,
+            checker=checker,
+            open_sampler=self.open_sampler,
+            challenger_reward=self.name_challenger_reward,
+            world=self.world,
+            held_out=self.is_held_out,
+            fits=self.fits,
         )
 
     def name_challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:

@@ -78,18 +78,24 @@ def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
     """A draw as a schedule would make it, with blurred texts, and a question that answers it."""
     chance = rng.random()
     if chance < _FREE:
-        return Draw(index, "free", None, None, None, None, None), _sentence(
-            rng, draw_seen(rng, rng.choice(_NAMES))
-        )
+        return Draw(index, "free"), _sentence(rng, draw_seen(rng, rng.choice(_NAMES)))
     kind = rng.choice(KINDS)
     cause = _blurred(rng, rng.choice(CAUSES[kind]))
     node = _blurred(rng, rng.choice(LABELS[skill(kind)]))
     if chance < _FREE + _TARGETED:
-        return Draw(index, "targeted", "c0", cause, node, None, None), question_for(rng, kind)
+        return Draw(index, "targeted", "c0", cause, node), question_for(rng, kind)
     partner = rng.choice(_BY_SKILL[skill(kind)] if rng.random() < 0.8 else KINDS)
     stitched = _blurred(rng, rng.choice(CAUSES[partner]))
     question = _join(rng, (part_for(rng, kind), part_for(rng, partner)))
-    return Draw(index, "stitched", "c0", cause, node, "c1", stitched), question
+    return Draw(
+        index=index,
+        mode="stitched",
+        cause_id="c0",
+        cause=cause,
+        node=node,
+        stitched_cause_id="c1",
+        stitched_cause=stitched,
+    ), question
 
 
 def documents(

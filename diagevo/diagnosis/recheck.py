@@ -186,7 +186,9 @@ class _Asker:
         now = f"{answer.verdict} {answer.cause_id or answer.description or ''}".strip()
         if not counts and not counted:
             effect = ""
-        return self._recheck(state, recorded, event.failure_id, was, now, same, effect, change)
+        return self._recheck(
+            state, recorded, event.failure_id, (was, now), agrees=same, effect=effect, change=change
+        )
 
     def _duplicate(self, recorded: Recorded, event: DuplicateJudged, state: MemoryState) -> Recheck:
         shown = [
@@ -197,7 +199,7 @@ class _Asker:
         answer = self._diagnostician.judge_duplicate(description, shown)
         was, now = event.cause_id or "a new cause", answer.cause_id or "a new cause"
         effect = "" if was == now else f"the failure goes to {now}"
-        return self._recheck(state, recorded, event.failure_id, was, now, was == now, effect)
+        return self._recheck(state, recorded, event.failure_id, (was, now), effect=effect)
 
     def _assign(self, recorded: Recorded, event: NodeAssigned, state: MemoryState) -> Recheck:
         description = self._description(recorded.round, event.failure_id)
@@ -205,7 +207,7 @@ class _Asker:
         answer = self._diagnostician.assign_node(description, shortlist)
         was, now = event.node_id or "a new node", answer.node_id or "a new node"
         effect = "" if was == now else f"the cause goes to {now}: other partners to stitch with"
-        return self._recheck(state, recorded, event.failure_id, was, now, was == now, effect)
+        return self._recheck(state, recorded, event.failure_id, (was, now), effect=effect)
 
     def _merge(self, recorded: Recorded, event: NodePairJudged, state: MemoryState) -> Recheck:
         a, b = (self._contents(state, node_id) for node_id in event.nodes)
@@ -216,19 +218,21 @@ class _Asker:
             if was == now
             else f"{event.nodes[0]} and {event.nodes[1]} are {now}: other partners to stitch with"
         )
-        return self._recheck(state, recorded, " ".join(event.nodes), was, now, was == now, effect)
+        return self._recheck(state, recorded, " ".join(event.nodes), (was, now), effect=effect)
 
     def _recheck(
         self,
         state: MemoryState,
         recorded: Recorded,
         subject: str,
-        was: str,
-        now: str,
-        agrees: bool,
+        answers: tuple[str, str],
+        *,
+        agrees: bool | None = None,
         effect: str,
         change: int = 0,
     ) -> Recheck:
+        """`answers`: as recorded, and now; they agree where they are the same, or as `agrees` says."""
+        was, now = answers
         commit = self._history.commit(recorded.round).event
         reference = commit.reference_failures
         if commit.reference_round == recorded.round and reference is not None:
@@ -241,7 +245,7 @@ class _Asker:
             subject=subject,
             recorded=was,
             answered=now,
-            agrees=agrees,
+            agrees=was == now if agrees is None else agrees,
             failures=commit.failures,
             failures_then=then,
             epsilon=Fraction(commit.epsilon_next),

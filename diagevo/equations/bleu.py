@@ -15,6 +15,7 @@ ORDER = 4
 SMOOTHING = 0.1
 
 Ints = NDArray[np.int64]
+Postings = tuple[Ints, Ints, Ints, Ints, Ints, Ints]
 
 
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,7 +49,7 @@ def ngram_ids(tokens: Sequence[Sequence[str]]) -> tuple[Ints, Ints, list[Ints]]:
     return lengths, owner, orders
 
 
-def postings(owner: Ints, ids: Ints, batch: int) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+def postings(owner: Ints, ids: Ints, batch: int) -> Postings:
     """Count the n-grams of one order by sequence and index them both ways.
 
     Returns, in compressed form: for sequence i, ids and counts at row_start[i]:row_start[i+1]; for id g,
@@ -66,17 +67,9 @@ def postings(owner: Ints, ids: Ints, batch: int) -> tuple[Ints, Ints, Ints, Ints
     return row_start, grams, counts, list_start, rows[by_gram], counts[by_gram]
 
 
-def _add_matches(
-    i: int,
-    row_start: Ints,
-    row_ids: Ints,
-    row_counts: Ints,
-    list_start: Ints,
-    list_holders: Ints,
-    list_counts: Ints,
-    matches: Ints,
-) -> None:
+def _add_matches(i: int, index: Postings, matches: Ints) -> None:
     """Add to matches[j], for every j > i, the clipped n-gram matches of sequences i and j."""
+    row_start, row_ids, row_counts, list_start, list_holders, list_counts = index
     for k in range(row_start[i], row_start[i + 1]):
         gram = row_ids[k]
         # Holders rise: walk the list from its end and stop at i.
@@ -113,24 +106,22 @@ def _logarithms(lengths: Ints) -> NDArray[np.float64]:
 
 def _distances(
     lengths: Ints,
-    one: tuple[Ints, ...],
-    two: tuple[Ints, ...],
-    three: tuple[Ints, ...],
-    four: tuple[Ints, ...],
+    orders: tuple[Postings, ...],
     logs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """1 - BLEU of each pair i < j, i the hypothesis, on both sides of the diagonal of a (B, B) array."""
     batch = len(lengths)
+    one, two, three, four = orders
     result = np.ones((batch, batch))
     matches = np.zeros((4, batch), np.int64)
     for i in range(batch):
         if lengths[i] < 4:
             continue  # some order has no n-gram at all: BLEU without effective order is 0
         matches[:, i + 1 :] = 0
-        _add_matches_compiled(i, one[0], one[1], one[2], one[3], one[4], one[5], matches[0])
-        _add_matches_compiled(i, two[0], two[1], two[2], two[3], two[4], two[5], matches[1])
-        _add_matches_compiled(i, three[0], three[1], three[2], three[3], three[4], three[5], matches[2])
-        _add_matches_compiled(i, four[0], four[1], four[2], four[3], four[4], four[5], matches[3])
+        _add_matches_compiled(i, one, matches[0])
+        _add_matches_compiled(i, two, matches[1])
+        _add_matches_compiled(i, three, matches[2])
+        _add_matches_compiled(i, four, matches[3])
         for j in range(i + 1, batch):
             result[i, j] = _distance_compiled(matches[:, j], lengths[i], lengths[j], logs)
             result[j, i] = result[i, j]
@@ -161,15 +152,13 @@ _common_compiled = _compiled(_common)
 
 def _near(
     lengths: Ints,
-    one: tuple[Ints, ...],
-    two: tuple[Ints, ...],
-    three: tuple[Ints, ...],
-    four: tuple[Ints, ...],
+    orders: tuple[Postings, ...],
     logs: NDArray[np.float64],
     threshold: float,
 ) -> list[tuple[int, int]]:
     """Pairs i < j with 1 - BLEU below the threshold. Without a common 4-gram few pairs can get there."""
     batch = len(lengths)
+    one, two, three, four = orders
     found = [(0, 0)]
     matches = np.zeros(4, np.int64)
     fours = np.zeros(batch, np.int64)
@@ -177,7 +166,7 @@ def _near(
         if lengths[i] < 4:
             continue
         fours[i + 1 :] = 0
-        _add_matches_compiled(i, four[0], four[1], four[2], four[3], four[4], four[5], fours)
+        _add_matches_compiled(i, four, fours)
         # The best that a pair without a common 4-gram can do: all shorter n-grams match.
         best = np.exp((logs[0] - logs[lengths[i] - 3]) / 4)
         hopeless = 1.0 - best > threshold + 1e-9
@@ -202,12 +191,12 @@ def pair_distances(tokens: Sequence[Sequence[str]]) -> NDArray[np.float64]:
     Zero numerators become 0.1, no effective order. Symmetric; the diagonal is left at 1.
     """
     lengths, owner, orders = ngram_ids(tokens)
-    index = [postings(owner, ids, len(tokens)) for ids in orders]
-    return _distances_compiled(lengths, *index, _logarithms(lengths))
+    index = tuple(postings(owner, ids, len(tokens)) for ids in orders)
+    return _distances_compiled(lengths, index, _logarithms(lengths))
 
 
 def near_pairs(tokens: Sequence[Sequence[str]], threshold: float) -> list[tuple[int, int]]:
     """The pairs i < j that `pair_distances` puts below the threshold; most others are never looked at."""
     lengths, owner, orders = ngram_ids(tokens)
-    index = [postings(owner, ids, len(tokens)) for ids in orders]
-    return _near_compiled(lengths, *index, _logarithms(lengths), threshold)
+    index = tuple(postings(owner, ids, len(tokens)) for ids in orders)
+    return _near_compiled(lengths, index, _logarithms(lengths), threshold)

@@ -55,7 +55,16 @@ def _single(
     temperature: float = 0.0,
     judged: bool = False,
 ) -> Benchmark:
-    return Benchmark(part.name, title, group, (part,), questions, samples, temperature, judged)
+    return Benchmark(
+        name=part.name,
+        title=title,
+        group=group,
+        parts=(part,),
+        questions=questions,
+        samples=samples,
+        temperature=temperature,
+        judged=judged,
+    )
 
 
 BENCHMARKS: tuple[Benchmark, ...] = (

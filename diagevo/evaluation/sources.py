@@ -24,7 +24,15 @@ def labelled(
     kind: Kind = "answer",
 ) -> Loaded:
     """Pairs of question and reference answer as something to evaluate on."""
-    entry = Benchmark(name, title, "validation", (), len(pairs), samples, temperature)
+    entry = Benchmark(
+        name=name,
+        title=title,
+        group="validation",
+        parts=(),
+        questions=len(pairs),
+        samples=samples,
+        temperature=temperature,
+    )
     return Loaded(entry, tuple(Question(q, a, None, kind) for q, a in pairs), source)
 
 

@@ -207,17 +207,17 @@ class EvaluationStore:
 
 def _evaluation_of(row: Any) -> Evaluation:
     return Evaluation(
-        row.evaluation_id,
-        row.run_id,
-        row.round,
-        row.benchmark,
-        row.model,
-        _decoded(row.conditions, f"the conditions of evaluation {row.evaluation_id}"),
-        row.questions,
-        row.answered,
-        _decoded(row.metrics, f"the metrics of evaluation {row.evaluation_id}"),
-        row.began_at,
-        row.finished_at,
+        evaluation_id=row.evaluation_id,
+        run_id=row.run_id,
+        round=row.round,
+        benchmark=row.benchmark,
+        model=row.model,
+        conditions=_decoded(row.conditions, f"the conditions of evaluation {row.evaluation_id}"),
+        questions=row.questions,
+        answered=row.answered,
+        metrics=_decoded(row.metrics, f"the metrics of evaluation {row.evaluation_id}"),
+        began_at=row.began_at,
+        finished_at=row.finished_at,
     )
 
 

@@ -257,31 +257,31 @@ def _facts(
     measured: Measured,
 ) -> RoundFacts:
     return RoundFacts(
-        number,
-        Fraction(opened.epsilon),
-        following,
-        committed.failures,
-        z(committed.failures, committed.reference_failures),
-        committed.active,
-        committed.mastered,
-        committed.nodes,
-        measured,
+        round=number,
+        epsilon=Fraction(opened.epsilon),
+        epsilon_next=following,
+        failures=committed.failures,
+        z=z(committed.failures, committed.reference_failures),
+        active=committed.active,
+        mastered=committed.mastered,
+        nodes=committed.nodes,
+        measured=measured,
     )
 
 
 def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]) -> Candidate:
     return Candidate(
-        number,
-        event.question_id,
-        texts.get(event.question, ""),
-        event.mode,
-        event.cause_id,
-        event.verdict,
-        event.responses,
-        event.first,
-        event.second,
-        event.label_true,
-        event.truth is not None,
+        round=number,
+        question_id=event.question_id,
+        text=texts.get(event.question, ""),
+        mode=event.mode,
+        cause_id=event.cause_id,
+        verdict=event.verdict,
+        responses=event.responses,
+        first=event.first,
+        second=event.second,
+        label_true=event.label_true,
+        answered=event.truth is not None,
     )
 
 
@@ -296,16 +296,16 @@ def _reactivation(
     match = matched[number, event.failure_id]
     cause = after.get((number, event.cause_id))
     return Reactivation(
-        number,
-        event.cause_id,
-        "" if cause is None else cause.description,
-        event.failure_id,
-        match.via,
-        match.similarity,
-        promotion_round,
-        Fraction(promotion.consistency),
-        promotion.questions,
-        0 if cause is None else cause.frequency,
+        round=number,
+        cause_id=event.cause_id,
+        description="" if cause is None else cause.description,
+        failure_id=event.failure_id,
+        via=match.via,
+        similarity=match.similarity,
+        promoted_round=promotion_round,
+        consistency=Fraction(promotion.consistency),
+        promotion_questions=promotion.questions,
+        frequency=0 if cause is None else cause.frequency,
     )
 
 

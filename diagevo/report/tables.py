@@ -82,13 +82,13 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
         rounds[best] = variant(planned.variant).title if planned else _label(configuration)
     return [
         RunResult(
-            history.run_id,
-            label,
-            planned.variant if planned else None,
-            int(configuration.config.get("seed", 0)),
-            number,
-            scores,
-            judges(measured.get(number, {}).values()),
+            run_id=history.run_id,
+            label=label,
+            variant=planned.variant if planned else None,
+            seed=int(configuration.config.get("seed", 0)),
+            round=number,
+            scores=scores,
+            judges=judges(measured.get(number, {}).values()),
         )
         for number, label in rounds.items()
         if (scores := _scores(measured.get(number, {}), validated.get(number))) or number

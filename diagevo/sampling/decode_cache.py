@@ -73,6 +73,7 @@ def _grouped_attention(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
+    *,
     dropout: float = 0.0,
     scaling: float | None = None,
     is_causal: bool | None = None,

@@ -73,7 +73,18 @@ def train(
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
-    trainer = _build_trainer(start, plan, reward, settings, sampling, work, seed, on_step, notes, hardware)
+    trainer = _build_trainer(
+        start,
+        plan,
+        reward,
+        settings=settings,
+        sampling=sampling,
+        work=work,
+        seed=seed,
+        on_step=on_step,
+        notes=notes,
+        hardware=hardware,
+    )
     _keep_reports(trainer, logs_folder(output))
     checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
     trainer.train(resume_from_checkpoint=checkpoint)
@@ -186,6 +197,7 @@ def _build_trainer(
     start: Path,
     plan: PhasePlan,
     reward: Reward,
+    *,
     settings: GRPOConfig,
     sampling: SamplingConfig,
     work: Path,

@@ -86,7 +86,17 @@ def shape_of(config: Mapping[str, Any]) -> Shape | None:
 
 def _qwen3(hidden: int, intermediate: int, layers: int, heads: int, tied: bool) -> Shape:
     vocabulary, small, context = 151_936, 2 * hidden + 2 * 128, 32_768
-    return Shape(hidden, intermediate, layers, heads * 128, 1024, vocabulary, tied, small, context)
+    return Shape(
+        hidden=hidden,
+        intermediate=intermediate,
+        layers=layers,
+        query=heads * 128,
+        key=1024,
+        vocabulary=vocabulary,
+        tied=tied,
+        small=small,
+        context=context,
+    )
 
 
 KNOWN = {
@@ -96,7 +106,15 @@ KNOWN = {
     "Qwen/Qwen3-4B-Instruct-2507": _qwen3(2560, 9728, 36, 32, True),
     "Qwen/Qwen3-8B-Base": _qwen3(4096, 12288, 36, 32, False),
     "OctoThinker/OctoThinker-8B-Hybrid-Base": Shape(
-        4096, 14336, 32, 4096, 1024, 128_256, False, 2 * 4096, 131_072
+        hidden=4096,
+        intermediate=14336,
+        layers=32,
+        query=4096,
+        key=1024,
+        vocabulary=128_256,
+        tied=False,
+        small=2 * 4096,
+        context=131_072,
     ),
 }
 """The models that the profiles name, so that a plan can be made before one is downloaded."""

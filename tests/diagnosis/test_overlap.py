@@ -132,7 +132,7 @@ def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
             memory.abandon_stage("solver", after_step=1)
             gate.set()
             diagnoser.drain()
-            assert [f for f, d in current_round(memory).diagnoses.items()] == ["r1.q0.a0"]
+            assert list(current_round(memory).diagnoses) == ["r1.q0.a0"]
             assert memory.undiagnosed() == []
             # The step is played again, and this time the solver fails otherwise.
             again = [Question(["forgets the domain"]), Question(["drops a minus sign"])]

@@ -49,7 +49,15 @@ class _Fields:
         self.fields: dict[str, Blame] = {}
 
     def set(self, field: str, value: str | int, by: Recorded, note: str = "") -> None:
-        self.fields[field] = Blame(field, value, by.type, by.round, by.position, by.event_id, note)
+        self.fields[field] = Blame(
+            field=field,
+            value=value,
+            type=by.type,
+            round=by.round,
+            position=by.position,
+            event_id=by.event_id,
+            note=note,
+        )
 
     def __iter__(self) -> Iterator[Blame]:
         return iter(self.fields.values())

@@ -64,16 +64,16 @@ def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
     before, after = history.state(a), history.state(b)
     old, new = describe(before), describe(after)
     return MemoryDiff(
-        (a.round, b.round),
-        (a.position, b.position),
-        (old.failures, new.failures),
-        (old.z, new.z),
-        (old.epsilon_next, new.epsilon_next),
-        (old.active, new.active),
-        (old.mastered, new.mastered),
-        (old.nodes, new.nodes),
-        tuple(_causes(before, after, old, new)),
-        tuple(_nodes(before, after)),
+        rounds=(a.round, b.round),
+        positions=(a.position, b.position),
+        failures=(old.failures, new.failures),
+        z=(old.z, new.z),
+        epsilon_next=(old.epsilon_next, new.epsilon_next),
+        active=(old.active, new.active),
+        mastered=(old.mastered, new.mastered),
+        nodes=(old.nodes, new.nodes),
+        causes=tuple(_causes(before, after, old, new)),
+        node_changes=tuple(_nodes(before, after)),
     )
 
 
@@ -87,13 +87,13 @@ def _causes(before: MemoryState, after: MemoryState, old: Rebuilt, new: Rebuilt)
         if what:
             changes.append(
                 CauseChange(
-                    cause_id,
-                    now.description,
-                    what,
-                    (was.state if was else None, now.state),
-                    (was.frequency if was else None, now.frequency),
-                    (was.node_id if was else None, now.node_id),
-                    (p_old.get(cause_id), p_new.get(cause_id)),
+                    cause_id=cause_id,
+                    description=now.description,
+                    what=what,
+                    state=(was.state if was else None, now.state),
+                    frequency=(was.frequency if was else None, now.frequency),
+                    node=(was.node_id if was else None, now.node_id),
+                    probability=(p_old.get(cause_id), p_new.get(cause_id)),
                 )
             )
     return changes

@@ -124,20 +124,23 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     """Compare run `a` up to `at_a` with run `b` up to `at_b`. Causes below `threshold` are not matched."""
     state_a, state_b = a.state(at_a), b.state(at_b)
     causes_a, causes_b = _in_run(a, at_a, state_a), _in_run(b, at_b, state_b)
-    pairs = _match(a, b, state_a, state_b, causes_a, causes_b, threshold)
+    embedder = state_a.embedder if state_a.embedder == state_b.embedder else None
+    pairs = _match(a, b, embedder, causes_a, causes_b, threshold)
     left, right = {p.a.id for p in pairs}, {p.b.id for p in pairs}
     common = min(at_a.round, at_b.round)
     alike = [p.a.timing(common) == p.b.timing(common) for p in pairs]
+    divergence, further = _divergence(a, b, at_a, at_b)
     return RunsDiff(
-        (a.run_id, b.run_id),
-        (at_a.round, at_b.round),
-        tuple(_configuration(a, b, at_a, at_b)),
-        *_divergence(a, b, at_a, at_b),
-        common,
-        tuple(p for p, same in zip(pairs, alike, strict=True) if same),
-        tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
-        tuple(c for c in causes_a if c.id not in left),
-        tuple(c for c in causes_b if c.id not in right),
+        runs=(a.run_id, b.run_id),
+        rounds=(at_a.round, at_b.round),
+        configuration=tuple(_configuration(a, b, at_a, at_b)),
+        divergence=divergence,
+        further=further,
+        common_round=common,
+        shared=tuple(p for p, same in zip(pairs, alike, strict=True) if same),
+        timing=tuple(p for p, same in zip(pairs, alike, strict=True) if not same),
+        only_a=tuple(c for c in causes_a if c.id not in left),
+        only_b=tuple(c for c in causes_b if c.id not in right),
     )
 
 
@@ -285,21 +288,20 @@ def _in_run(history: History, as_of: AsOf, state: MemoryState) -> list[InRun]:
 
 def _told(cause: Cause, life: Life) -> InRun:
     return InRun(
-        cause.cause_id,
-        cause.description,
-        cause.state,
-        cause.frequency,
-        life.created,
-        tuple(life.promoted),
-        tuple(life.reactivated),
+        id=cause.cause_id,
+        description=cause.description,
+        state=cause.state,
+        frequency=cause.frequency,
+        created=life.created,
+        promoted=tuple(life.promoted),
+        reactivated=tuple(life.reactivated),
     )
 
 
 def _match(
     a: History,
     b: History,
-    state_a: MemoryState,
-    state_b: MemoryState,
+    embedder: tuple[str, int, str] | None,
     causes_a: list[InRun],
     causes_b: list[InRun],
     threshold: float,
@@ -317,7 +319,7 @@ def _match(
             rest_a.append(cause)
     rest_b = [cause for same in waiting.values() for cause in same]
     if rest_a and rest_b:
-        by, similar = _similarity(a, b, state_a, state_b, rest_a, rest_b)
+        by, similar = _similarity(a, b, embedder, rest_a, rest_b)
         pairs += _assigned(rest_a, rest_b, similar, threshold, by)
     return sorted(pairs, key=lambda p: number_of(p.a.id))
 
@@ -325,23 +327,16 @@ def _match(
 def _similarity(
     a: History,
     b: History,
-    state_a: MemoryState,
-    state_b: MemoryState,
+    embedder: tuple[str, int, str] | None,
     left: list[InRun],
     right: list[InRun],
 ) -> tuple[Literal["vectors", "words"], np.ndarray]:
     """(n, m): cosines of the stored vectors where one model made them all, else shares of common words."""
-    if (embedder := state_a.embedder) is not None and embedder == state_b.embedder:
-        name, dimension, revision = embedder
-        found_a = Vectors(a.database, a.run_id, name, dimension, revision).stored(
-            [c.description for c in left]
-        )
-        found_b = Vectors(b.database, b.run_id, name, dimension, revision).stored(
-            [c.description for c in right]
-        )
-        if len(found_a) == len({c.description for c in left}) and len(found_b) == len(
-            {c.description for c in right}
-        ):
+    if embedder is not None:
+        texts_a, texts_b = {c.description for c in left}, {c.description for c in right}
+        found_a = Vectors(a.database, a.run_id, *embedder).stored(list(texts_a))
+        found_b = Vectors(b.database, b.run_id, *embedder).stored(list(texts_b))
+        if (len(found_a), len(found_b)) == (len(texts_a), len(texts_b)):
             rows = np.stack([found_a[c.description] for c in left])
             columns = np.stack([found_b[c.description] for c in right])
             return "vectors", np.round((rows @ columns.T).astype(np.float64), 6)

@@ -235,11 +235,11 @@ def _texts(
 def asked(history: History, purpose: str, call: Call) -> Asked:
     """A call with its texts."""
     return Asked(
-        purpose,
-        call.model,
-        call.tries,
-        call.input_tokens,
-        call.output_tokens,
-        history.text(call.request),
-        history.text(call.reply),
+        purpose=purpose,
+        model=call.model,
+        tries=call.tries,
+        input_tokens=call.input_tokens,
+        output_tokens=call.output_tokens,
+        request=history.text(call.request),
+        reply=history.text(call.reply),
     )

@@ -69,26 +69,26 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
             born = recorded
     assert born is not None
     return NodeStory(
-        node_id,
-        walked.labels[node_id],
-        event.label,
-        created.round,
-        created.position,
-        into,
-        story_of(history, born, full=full),
-        tuple(members),
-        tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
+        node_id=node_id,
+        label=walked.labels[node_id],
+        created_label=event.label,
+        round=created.round,
+        position=created.position,
+        merged_into=into,
+        evidence=story_of(history, born, full=full),
+        members=tuple(members),
+        pairs=tuple(_judged(history, node_id, *judged, full) for judged in walked.judged),
     )
 
 
 def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool) -> Judged:
     return Judged(
-        recorded.round,
-        recorded.position,
-        next(n for n in event.nodes if n != node_id),
-        event.similarity,
-        event.merge,
-        min(event.nodes, key=number_of) if event.merge else None,
-        event.label,
-        asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None,
+        round=recorded.round,
+        position=recorded.position,
+        other=next(n for n in event.nodes if n != node_id),
+        similarity=event.similarity,
+        merged=event.merge,
+        survivor=min(event.nodes, key=number_of) if event.merge else None,
+        label=event.label,
+        call=asked(history, "consolidation (Prompt 4)", event.call) if full and event.call else None,
     )

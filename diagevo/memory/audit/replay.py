@@ -88,37 +88,37 @@ def describe(state: MemoryState) -> Rebuilt:
     stitching = state.settings.stitching
     causes = tuple(
         CauseLine(
-            c.cause_id,
-            c.description,
-            c.node_id,
-            state.nodes[c.node_id].label,
-            c.state,
-            c.frequency,
-            shares.get(c.cause_id),
-            c.created_round,
-            0
+            id=c.cause_id,
+            description=c.description,
+            node=c.node_id,
+            node_label=state.nodes[c.node_id].label,
+            state=c.state,
+            frequency=c.frequency,
+            probability=shares.get(c.cause_id),
+            created_round=c.created_round,
+            partners=0
             if c.state == "mastered" or stitching == "off"
             else sum(1 for m in mastered if stitching == "random" or m.node_id == c.node_id),
         )
         for c in state.causes.values()
     )
     return Rebuilt(
-        state.round,
-        state.open.number if state.open else None,
-        state.sequence,
-        failures,
-        reference_round,
-        reference,
-        z(failures, reference),
-        state.settings.k,
-        state.settings.policy,
-        next_epsilon(state.settings, failures, reference),
-        len(causes) - len(mastered),
-        len(mastered),
-        len(state.nodes),
-        causes,
-        tuple(_node(state, node_id) for node_id in state.nodes),
-        state.hash(reference_round, reference),
+        round=state.round,
+        open_round=state.open.number if state.open else None,
+        events=state.sequence,
+        failures=failures,
+        reference_round=reference_round,
+        reference_failures=reference,
+        z=z(failures, reference),
+        k=state.settings.k,
+        policy=state.settings.policy,
+        epsilon_next=next_epsilon(state.settings, failures, reference),
+        active=len(causes) - len(mastered),
+        mastered=len(mastered),
+        nodes=len(state.nodes),
+        causes=causes,
+        skill_nodes=tuple(_node(state, node_id) for node_id in state.nodes),
+        state_hash=state.hash(reference_round, reference),
     )
 
 
@@ -163,28 +163,28 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
     """ε and p that follow from a memory, the largest p first."""
     targets = [
         TargetLine(
-            c.id,
-            c.frequency,
-            f"{c.frequency}/{memory.failures}",
-            c.probability,
-            aimed_share(memory.epsilon_next, c.probability),
-            c.partners,
-            c.node,
-            c.description,
+            cause=c.id,
+            frequency=c.frequency,
+            sum=f"{c.frequency}/{memory.failures}",
+            probability=c.probability,
+            drawn=aimed_share(memory.epsilon_next, c.probability),
+            partners=c.partners,
+            node=c.node,
+            description=c.description,
         )
         for c in memory.causes
         if c.probability is not None
     ]
     return ScheduleLines(
-        memory.round + 1,
-        memory.epsilon_next,
-        memory.failures,
-        memory.reference_round,
-        memory.reference_failures,
-        memory.z,
-        memory.k,
-        memory.policy,
-        tuple(sorted(targets, key=lambda t: (-t.frequency, number_of(t.cause)))),
+        round=memory.round + 1,
+        epsilon=memory.epsilon_next,
+        failures=memory.failures,
+        reference_round=memory.reference_round,
+        reference_failures=memory.reference_failures,
+        z=memory.z,
+        k=memory.k,
+        policy=memory.policy,
+        causes=tuple(sorted(targets, key=lambda t: (-t.frequency, number_of(t.cause)))),
     )
 
 

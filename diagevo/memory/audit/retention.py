@@ -97,13 +97,13 @@ def retention(observed: Sequence[Observed], changed: Mapping[str, Fraction]) -> 
 def _retained(number: int, votes: Counter[VoteKind], chosen: Filter) -> Retained:
     kept = {kind: count for kind, count in votes.items() if keeps(chosen, kind)}
     return Retained(
-        number,
-        votes.total(),
-        sum(kept.values()),
-        sum(count for kind, count in votes.items() if kind.verdict == "kept"),
-        sum(count for kind, count in kept.items() if kind.verdict == "kept"),
-        sum(count for kind, count in kept.items() if kind.label_true is not None),
-        sum(count for kind, count in kept.items() if kind.label_true),
+        round=number,
+        candidates=votes.total(),
+        kept=sum(kept.values()),
+        recorded=sum(count for kind, count in votes.items() if kind.verdict == "kept"),
+        both=sum(count for kind, count in kept.items() if kind.verdict == "kept"),
+        labels_known=sum(count for kind, count in kept.items() if kind.label_true is not None),
+        labels_true=sum(count for kind, count in kept.items() if kind.label_true),
     )
 
 
@@ -131,19 +131,27 @@ def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, 
             continue
         e = expect(recorded, CandidateScored)
         valid = e.verdict != "invalid"
-        kind = VoteKind(e.responses, e.first, e.second, e.label is not None, valid, e.verdict, e.label_true)
+        kind = VoteKind(
+            responses=e.responses,
+            first=e.first,
+            second=e.second,
+            labelled=e.label is not None,
+            valid=valid,
+            verdict=e.verdict,
+            label_true=e.label_true,
+        )
         kept = keeps(chosen[recorded.round], kind)
         if kept != (e.verdict == "kept"):
             yield Moved(
-                e.question_id,
-                recorded.round,
-                kept,
-                e.first,
-                e.second,
-                e.responses,
-                e.label,
-                e.truth,
-                e.label_true,
+                question_id=e.question_id,
+                round=recorded.round,
+                kept=kept,
+                first=e.first,
+                second=e.second,
+                responses=e.responses,
+                label=e.label,
+                truth=e.truth,
+                label_true=e.label_true,
             )
 
 

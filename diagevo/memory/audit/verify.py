@@ -152,16 +152,16 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
                 row = projection.round_row(state, closed, "")
                 del row["committed_at"]
                 key = {"round": state.round}
-                _compare(log, report, ROUND, run_id, [row], "round", key)
-                _compare(log, report, HISTORY, run_id, projection.history_rows(state), "cause_id", key)
+                _compare(log, report, ROUND, [row], "round", key)
+                _compare(log, report, HISTORY, projection.history_rows(state), "cause_id", key)
                 _check_snapshot(log, report, state)
                 causes, nodes = projection.cause_rows(state), projection.node_rows(state)
     except DiagEvoError as error:
         report.faults.append(Fault("replay", error.message, *_named(log, run_id, state.sequence + 1)))
         return
     if report.rounds:
-        _compare(log, report, CAUSE, run_id, causes, "cause_id", {})
-        _compare(log, report, NODE, run_id, nodes, "node_id", {})
+        _compare(log, report, CAUSE, causes, "cause_id", {})
+        _compare(log, report, NODE, nodes, "node_id", {})
     _check_rounds(log, report, state.round)
 
 
@@ -194,13 +194,14 @@ def _compare(
     log: Log,
     report: Verification,
     target: Any,
-    run_id: str,
     expected: Sequence[dict[str, Any]],
     key: str,
     only: dict[str, Any],
 ) -> None:
     """Rows of a projection against those that the events give. The first difference of a table is named."""
-    query = select(target).where(target.c.run_id == run_id, *(target.c[k] == v for k, v in only.items()))
+    query = select(target).where(
+        target.c.run_id == report.run_id, *(target.c[k] == v for k, v in only.items())
+    )
     try:
         with log.database.read() as connection:
             stored = {row[key]: dict(row) for row in connection.execute(query).mappings()}

@@ -101,21 +101,21 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
         exact = diverges is None and not dropped
         rounds.append(
             WhatIfRound(
-                round_.round,
-                "exact" if exact else "open-loop",
-                new.failures,
-                new.reference,
-                z(new.failures, new.reference),
-                new.epsilon,
-                len(new.frequencies),
-                len(new.mastered),
-                new.promoted,
-                new.reactivated,
-                committed.failures,
-                base.epsilon,
-                committed.active,
-                committed.mastered,
-                new.frequencies,
+                round=round_.round,
+                status="exact" if exact else "open-loop",
+                failures=new.failures,
+                reference_failures=new.reference,
+                z=z(new.failures, new.reference),
+                epsilon_next=new.epsilon,
+                active=len(new.frequencies),
+                mastered=len(new.mastered),
+                promoted=new.promoted,
+                reactivated=new.reactivated,
+                recorded_failures=committed.failures,
+                recorded_epsilon_next=base.epsilon,
+                recorded_active=committed.active,
+                recorded_mastered=committed.mastered,
+                frequencies=new.frequencies,
             )
         )
         if diverges is None and not base.draws_like(new):
@@ -168,11 +168,11 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
         failures = sum(frequencies.values())
         first = reference(first, failures)
         yield _Played(
-            frequencies,
-            frozenset(causes.keys() - frequencies.keys()),
-            failures,
-            first,
-            next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
-            tuple(sorted(promoted, key=number_of)),
-            tuple(sorted(reactivated, key=number_of)),
+            frequencies=frequencies,
+            mastered=frozenset(causes.keys() - frequencies.keys()),
+            failures=failures,
+            reference=first,
+            epsilon=next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
+            promoted=tuple(sorted(promoted, key=number_of)),
+            reactivated=tuple(sorted(reactivated, key=number_of)),
         )

@@ -275,16 +275,16 @@ class _Reader:
         order = (Sampled, Promoted, Created, Counted, Reactivated, Merged)
         self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
         return CauseStory(
-            self.cause_id,
-            created.description,
-            node_id,
-            label,
-            last.state,
-            last.frequency,
-            since,
-            how,
-            tuple(self.turns),
-            self._effect(),
+            cause_id=self.cause_id,
+            description=created.description,
+            node_id=node_id,
+            node_label=label,
+            state=last.state,
+            frequency=last.frequency,
+            since=since,
+            how=how,
+            turns=tuple(self.turns),
+            effect=self._effect(),
         )
 
     def _promoted(self, recorded: Recorded, event: CausePromoted) -> None:
@@ -292,16 +292,16 @@ class _Reader:
         self.promoted_rounds[recorded.event_id] = recorded.round
         self.turns.append(
             Promoted(
-                recorded.round,
-                recorded.position,
-                recorded.event_id,
-                event.questions,
-                aimed.agreeing,
-                aimed.responses,
-                Fraction(event.consistency),
-                Fraction(event.threshold),
-                event.closed_frequency,
-                tuple(self._votes(recorded.round)) if self.evidence is None else (),
+                round=recorded.round,
+                position=recorded.position,
+                event_id=recorded.event_id,
+                questions=event.questions,
+                agreeing=aimed.agreeing,
+                responses=aimed.responses,
+                consistency=Fraction(event.consistency),
+                threshold=Fraction(event.threshold),
+                closed_frequency=event.closed_frequency,
+                votes=tuple(self._votes(recorded.round)) if self.evidence is None else (),
             )
         )
 
@@ -313,15 +313,15 @@ class _Reader:
             event = expect(recorded, CandidateScored)
             if event.verdict != "invalid":
                 yield Vote(
-                    event.question_id,
-                    recorded.position,
-                    event.mode,
-                    event.first,
-                    event.responses,
-                    event.label,
-                    event.label_true,
-                    event.verdict,
-                    self.history.text(event.question) if self.full else None,
+                    question_id=event.question_id,
+                    position=recorded.position,
+                    mode=event.mode,
+                    agreeing=event.first,
+                    responses=event.responses,
+                    label=event.label,
+                    label_true=event.label_true,
+                    verdict=event.verdict,
+                    question=self.history.text(event.question) if self.full else None,
                 )
 
     def _close_matches(self, following: int) -> None:
@@ -352,14 +352,14 @@ class _Reader:
             if merge.recorded.round >= first:
                 turns.append(
                     Merged(
-                        merge.recorded.round,
-                        merge.recorded.position,
-                        merge.survivor,
-                        merge.absorbed,
-                        merge.label,
-                        merge.judged.similarity if merge.judged else None,
-                        node_id == merge.absorbed,
-                        asked(self.history, "consolidation (Prompt 4)", call) if call else None,
+                        round=merge.recorded.round,
+                        position=merge.recorded.position,
+                        survivor=merge.survivor,
+                        absorbed=merge.absorbed,
+                        label=merge.label,
+                        similarity=merge.judged.similarity if merge.judged else None,
+                        moved=node_id == merge.absorbed,
+                        call=asked(self.history, "consolidation (Prompt 4)", call) if call else None,
                     )
                 )
             node_id = merge.survivor
@@ -373,18 +373,18 @@ class _Reader:
             aimed = self.aimed.get(round_.number, Aimed())
             settings, failures = round_.configured.settings, round_.schedule.failures
             yield Sampled(
-                round_.number,
-                round_.position,
-                round_.epsilon,
-                probability(weight, failures),
-                weight,
-                failures,
-                aimed.questions,
-                aimed.stitched,
-                dict(aimed.verdicts),
-                aimed.tally.score if aimed.tally else None,
-                settings.theta_up,
-                reaches(aimed.tally, settings),
+                round=round_.number,
+                position=round_.position,
+                epsilon=round_.epsilon,
+                probability=probability(weight, failures),
+                frequency=weight,
+                failures=failures,
+                questions=aimed.questions,
+                stitched=aimed.stitched,
+                verdicts=dict(aimed.verdicts),
+                consistency=aimed.tally.score if aimed.tally else None,
+                threshold=settings.theta_up,
+                reached=reaches(aimed.tally, settings),
             )
 
     def _effect(self) -> Effect | None:

@@ -191,17 +191,17 @@ def pending(run_id: str, round: int, event: Event, causation_id: str | None = No
             hint="leave it out, or name the environment variable that holds it",
         )
     return Pending(
-        event_id(run_id, round, name, event.key()),
-        round,
-        name,
-        event.schema_version,
-        vars(event).get("cause_id"),
-        payload,
-        causation_id,
+        event_id=event_id(run_id, round, name, event.key()),
+        round=round,
+        type=name,
+        schema_version=event.schema_version,
+        cause_id=vars(event).get("cause_id"),
+        payload=payload,
+        causation_id=causation_id,
     )
 
 
-def chain_hash(
+def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for each event that is read)
     position: int,
     event_id: str,
     run_id: str,

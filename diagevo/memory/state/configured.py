@@ -47,14 +47,14 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
     memory = MemoryConfig.model_validate(_known(MemoryConfig, config.get("memory", {})))
     schedule = ScheduleConfig.model_validate(_known(ScheduleConfig, config.get("schedule", {})))
     return Settings(
-        memory.theta_up,
-        memory.promotion_questions,
-        memory.state_updates,
-        schedule.k,
-        schedule.policy,
-        schedule.fixed_epsilon,
-        schedule.stitching,
-        int(config.get("seed", 0)),
+        theta_up=memory.theta_up,
+        promotion_questions=memory.promotion_questions,
+        state_updates=memory.state_updates,
+        k=schedule.k,
+        policy=schedule.policy,
+        fixed_epsilon=schedule.fixed_epsilon,
+        stitching=schedule.stitching,
+        seed=int(config.get("seed", 0)),
     )
 
 

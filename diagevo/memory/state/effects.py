@@ -184,14 +184,14 @@ def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> N
     else:
         require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
     state.causes[event.cause_id] = Cause(
-        event.cause_id,
-        state.next_cause,
-        event.description,
-        event.node_id,
-        "active",
-        1,
-        now.number,
-        event.failure_id,
+        cause_id=event.cause_id,
+        number=state.next_cause,
+        description=event.description,
+        node_id=event.node_id,
+        state="active",
+        frequency=1,
+        created_round=now.number,
+        failure_id=event.failure_id,
     )
     state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
     state.next_cause += 1

@@ -93,13 +93,13 @@ class Schedule:
             other = others[rng.randrange(len(others))]
             draws.append(
                 Draw(
-                    index,
-                    "stitched",
-                    cause.cause_id,
-                    cause.description,
-                    cause.node,
-                    other.cause_id,
-                    other.description,
+                    index=index,
+                    mode="stitched",
+                    cause_id=cause.cause_id,
+                    cause=cause.description,
+                    node=cause.node,
+                    stitched_cause_id=other.cause_id,
+                    stitched_cause=other.description,
                 )
             )
         return draws

@@ -86,7 +86,14 @@ def export_bundle(history: History, as_of: AsOf, folder: Path, form: Form = "jso
             name: {"rows": out.rows, "sha256": digest_of_file(folder / name)} for name, out in files.items()
         }
         manifest = Manifest(
-            FORMAT, form, history.run_id, as_of.sequence, as_of.round, head, version("diagevo"), described
+            format=FORMAT,
+            form=form,
+            run_id=history.run_id,
+            events=as_of.sequence,
+            round=as_of.round,
+            head=head,
+            version=version("diagevo"),
+            files=described,
         )
         (folder / MANIFEST).write_text(json.dumps(asdict(manifest), indent=2) + "\n", encoding="utf-8")
         close_to_others(folder)

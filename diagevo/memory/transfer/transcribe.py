@@ -71,19 +71,19 @@ class Transcript:
                 self._promotions[recorded.event_id] = new_id
             self._write(
                 Recorded(
-                    0,
-                    new_id,
-                    self.run_id,
-                    0,
-                    recorded.round,
-                    recorded.type,
-                    recorded.schema_version,
-                    recorded.cause_id,
-                    payload,
-                    causation,
-                    recorded.recorded_at,
-                    "",
-                    "",
+                    position=0,
+                    event_id=new_id,
+                    run_id=self.run_id,
+                    sequence=0,
+                    round=recorded.round,
+                    type=recorded.type,
+                    schema_version=recorded.schema_version,
+                    cause_id=recorded.cause_id,
+                    payload=payload,
+                    causation_id=causation,
+                    recorded_at=recorded.recorded_at,
+                    previous_hash="",
+                    hash="",
                 )
             )
             if recorded.type == "RoundCommitted":
@@ -94,19 +94,19 @@ class Transcript:
         p = pending(self.run_id, round, event)
         self._write(
             Recorded(
-                0,
-                p.event_id,
-                self.run_id,
-                0,
-                round,
-                p.type,
-                p.schema_version,
-                p.cause_id,
-                p.payload,
-                None,
-                now(),
-                "",
-                "",
+                position=0,
+                event_id=p.event_id,
+                run_id=self.run_id,
+                sequence=0,
+                round=round,
+                type=p.type,
+                schema_version=p.schema_version,
+                cause_id=p.cause_id,
+                payload=p.payload,
+                causation_id=None,
+                recorded_at=now(),
+                previous_hash="",
+                hash="",
             )
         )
 

@@ -161,13 +161,13 @@ def _scored(now: Observed, recorded: Recorded) -> None:
     valid = votes.verdict != "invalid"
     now.votes[
         VoteKind(
-            votes.responses,
-            votes.first,
-            votes.second,
-            votes.label is not None,
-            valid,
-            votes.verdict,
-            votes.label_true,
+            responses=votes.responses,
+            first=votes.first,
+            second=votes.second,
+            labelled=votes.label is not None,
+            valid=valid,
+            verdict=votes.verdict,
+            label_true=votes.label_true,
         )
     ] += 1
     if votes.cause_id is not None and valid:
