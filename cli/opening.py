@@ -1,7 +1,6 @@
-"""What the commands of `diagevo memory` share: the group, the options that say where and when, the open
-run."""
+"""How a command opens a database or a run, and what those of `diagevo memory` share: the group, and the
+options that say where and when."""
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
     from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.log.database import Database
 
 app = options.group(
     "memory",
@@ -49,11 +49,25 @@ OptionalRef = Annotated[
 
 
 @contextmanager
-def opened(call: Call) -> Iterator["History"]:
-    """The run that the options name, for reading."""
+def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
+    """The database that the options name, of this version's revision."""
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    found = Database(call.database)
+    try:
+        prepare(found, create=create)
+        yield found
+    finally:
+        found.close()
+
+
+@contextmanager
+def opened(call: Call, run: str | None = None) -> Iterator["History"]:
+    """A run for reading: `run`, else the one that the options name."""
     from diagevo.memory.audit.history import open_history
 
-    history = open_history(call.database, call.run)
+    history = open_history(call.database, call.run if run is None else run)
     try:
         yield history
     finally:
@@ -74,15 +88,11 @@ def config_of(call: Call, history: "History") -> "Config":
 
     if call.config is not None or call.profile is not None:
         return call.load_config()
-    values = copy.deepcopy(call.config_in_log(history, history.configuration().config))
     given = from_settings(call.settings)
-    for path, value in given.values.items():
-        inner = values
-        for name in path[:-1]:
-            inner = inner.setdefault(name, {})
-        inner[path[-1]] = value
     try:
-        config = Config.model_validate(values)
+        config = Config.model_validate(
+            given.nested(call.config_in_log(history, history.configuration().config))
+        )
     except ValidationError as error:
         raise _unfit(history.run_id, given.values, error) from error
     refuse_secrets(config, given.sources)

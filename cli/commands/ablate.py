@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import options
+from ..opening import database
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -157,8 +158,6 @@ def run(
     from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import load_plan, play, slurm_script
 
-    from .evaluate import database
-
     chosen = load_plan(call.home, name)
     if slurm is not None:
         with render.writing(slurm):
@@ -190,8 +189,6 @@ def status(call: Call, name: Name = None) -> None:
     """Where every run of a plan stands."""
     from diagevo.evaluation.ablation import load_plan, states
     from diagevo.memory.log.database import Database
-
-    from .evaluate import database
 
     chosen = load_plan(call.home, name)
     file = Database(call.database).file

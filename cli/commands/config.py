@@ -9,6 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import options
+from ..opening import opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -173,13 +174,8 @@ def of(call: Call, name: str) -> "Resolved":
     if name in PROFILES:
         return of_profile(name)
     if name.startswith("run:") or name == call.run:
-        from diagevo.memory.audit.history import open_history
-
-        history = open_history(call.database, name.removeprefix("run:"))
-        try:
+        with opened(call, name.removeprefix("run:")) as history:
             return of_run(history.configuration().config, history.run_id)
-        finally:
-            history.close()
     if not Path(name).exists():
         raise ConfigError(
             f"{name} is neither a profile nor a file",

@@ -21,7 +21,7 @@ app = options.group(
     "db", "Revisions of the database, its checks, its backups.", "current upgrade check backup restore"
 )
 
-FINDINGS = (Column("check"), Column("ok", "well"), Column("detail", "found"))
+FINDINGS = (Column("check"), Column("ok"), Column("detail", "found"))
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def check(call: Call) -> None:
 
     with _database(call) as database:
         found = [
-            render.plain(finding) | ({"detail": f"{finding.detail}; {finding.mend}"} if finding.mend else {})
+            render.plain(finding) | ({"detail": f"{finding.detail}; {finding.fix}"} if finding.fix else {})
             for finding in findings(database)
         ]
     print_rows(call, FINDINGS, found)

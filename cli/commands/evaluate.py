@@ -1,7 +1,5 @@
 """`diagevo eval list, show, compare`: what can be measured, what was, and how two measurements differ."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +8,7 @@ import typer
 from diagevo.texts import json_text, visible
 
 from .. import options
+from ..opening import database
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
@@ -17,7 +16,6 @@ from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
-    from diagevo.memory.log.database import Database
 
 app = options.group(
     "eval",
@@ -111,19 +109,6 @@ def _compared() -> Any:
         """Conditions that differ: what a difference in score may come from."""
 
     return Compared
-
-
-@contextmanager
-def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
-    from diagevo.memory.log.database import Database
-    from diagevo.memory.log.migrate import prepare
-
-    opened = Database(call.database)
-    try:
-        prepare(opened, create=create)
-        yield opened
-    finally:
-        opened.close()
 
 
 def line_of(found: "Evaluation") -> EvaluationLine:

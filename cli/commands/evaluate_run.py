@@ -1,7 +1,7 @@
 """`diagevo eval run`: ask a model the questions of benchmarks, judge the answers, sum up."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +11,11 @@ from diagevo.errors import ConfigError, ServiceError
 from diagevo.progress import StopFlag
 
 from .. import options
+from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
-from .evaluate import EVALUATIONS, app, database, evaluation_lines, line_of
+from .evaluate import EVALUATIONS, app, evaluation_lines, line_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -110,12 +111,11 @@ def run(
     from . import subjects
 
     with ExitStack() as stack:
-        opened = stack.enter_context(database(call, create=model is not None))
-        history = None if model is not None else stack.enter_context(_history(call))
+        asked = stack.enter_context(database(call, create=model is not None))
+        history = None if model is not None else stack.enter_context(opened(call))
         loaded = list(_loaded(names, data or [], seed, limit, history))
-        store = EvaluationStore(opened)
-        checker = stack.enter_context(AnswerChecker())
-        grader = _judge(stack, opened, judge, judge_url, judge_key_env, swapped_judge)
+        store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
+        grader = _judge(stack, asked, judge, judge_url, judge_key_env, swapped_judge)
         done: list[Evaluation] = []
         if model is not None:
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens)]
@@ -190,17 +190,6 @@ def _every_tenth(call: Call) -> Callable[[int, int], None]:
     return progress
 
 
-@contextmanager
-def _history(call: Call) -> Iterator["History"]:
-    from diagevo.memory.audit.history import open_history
-
-    history = open_history(call.database, call.run)
-    try:
-        yield history
-    finally:
-        history.close()
-
-
 def _loaded(
     names: list[str], data: list[str], seed: int, limit: int | None, history: "History | None"
 ) -> Iterator["Loaded"]:
@@ -265,7 +254,7 @@ def _held_out(history: "History | None") -> "Loaded":
 
 
 def _judge(
-    stack: ExitStack, opened: "Database", name: str | None, url: str | None, key_env: str, swapped: bool
+    stack: ExitStack, database: "Database", name: str | None, url: str | None, key_env: str, swapped: bool
 ) -> "Judge | None":
     if name is None:
         if url is not None or swapped:
@@ -280,4 +269,4 @@ def _judge(
 
     sampler = endpoint(name, url, key_env)
     stack.callback(sampler.close)
-    return Judge(sampler, name, Artifacts(opened), swapped=swapped)
+    return Judge(sampler, name, Artifacts(database), swapped=swapped)

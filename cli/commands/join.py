@@ -7,6 +7,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import options
+from ..opening import database
 from ..options import Call
 from ..render import console as render
 
@@ -39,24 +40,18 @@ def join(
     For hardware.machines above 1. Waits for the run to be played, and ends when nobody plays it any more.
     The run's folder must be on a disk that all machines see, and the log in PostgreSQL.
     """
-    from diagevo.memory.log.database import Database
     from diagevo.memory.log.lease import Watch
-    from diagevo.memory.log.migrate import prepare
     from diagevo.memory.opening import runs_folder
     from diagevo.training.machines import join
 
     if call.run in (None, "latest"):
         raise ConfigError("which run is to be joined?", hint="name it: diagevo join --run ID")
     run_id = call.run
-    database = Database(call.database)
-    try:
-        prepare(database, create=False)
+    with database(call) as found:
         join(
-            runs_folder(database) / run_id,
+            runs_folder(found) / run_id,
             machine,
-            is_played=Watch(database, run_id).look,
+            is_played=Watch(found, run_id).look,
             say=lambda text: render.say(call, text),
         )
-    finally:
-        database.close()
     render.say(call, f"run {run_id} has ended")

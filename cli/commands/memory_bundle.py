@@ -9,7 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import options
-from ..opening import At, Round, app, config_of, opened, where
+from ..opening import At, Round, app, config_of, database, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -117,8 +117,6 @@ def import_(
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> None:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
-    from diagevo.memory.log.database import Database
-    from diagevo.memory.log.migrate import prepare
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
@@ -127,13 +125,9 @@ def import_(
         text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"
         render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
         return
-    database = Database(call.database)
-    try:
-        prepare(database, create=True)
+    with database(call, create=True) as into:
         _tell_strangers(call, folder)
-        written = import_bundle(folder, database, name)
-    finally:
-        database.close()
+        written = import_bundle(folder, into, name)
     text = f"{written.run_id}: {written.events} events, {written.round} rounds\n  chain head {written.hash}\n"
     render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
 

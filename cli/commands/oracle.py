@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .. import options
+from ..opening import opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -67,15 +68,11 @@ def _exported() -> Any:
 
 
 @contextmanager
-def opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
+def _opened(call: Call) -> Iterator[tuple["History", "Oracle"]]:
     from diagevo.evaluation.oracle import Oracle
-    from diagevo.memory.audit.history import open_history
 
-    history = open_history(call.database, call.run)
-    try:
+    with opened(call) as history:
         yield history, Oracle(history.database, history.run_id)
-    finally:
-        history.close()
 
 
 def _committed(history: "History", named: str) -> list[int]:
@@ -124,7 +121,7 @@ def sample(
     seed: Seed = 0,
 ) -> None:
     """Draw questions of rounds to be answered. Where the world computes the truth, that is the answer."""
-    with opened(call) as (history, oracle):
+    with _opened(call) as (history, oracle):
         for number in _committed(history, round):
             oracle.sample(history, number, questions, seed)
         _accuracy(call, oracle)
@@ -153,7 +150,7 @@ def propose(
 
     from .subjects import endpoint
 
-    with opened(call) as (_, oracle), ExitStack() as stack:
+    with _opened(call) as (_, oracle), ExitStack() as stack:
         checker = stack.enter_context(AnswerChecker())
         sampler = endpoint(model, base_url, key_env)
         stack.callback(sampler.close)
@@ -183,7 +180,7 @@ def export(
     round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
 ) -> None:
     """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
-    with opened(call) as (_, oracle), render.writing(file):
+    with _opened(call) as (_, oracle), render.writing(file):
         written = oracle.export(file, round)
     text = f"{written} questions in {file}; write ok, the right answer or none into `answer`, then import it"
     render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
@@ -199,7 +196,7 @@ def export(
 )
 def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")]) -> None:
     """Read a checked file and show the accuracy of the pseudo-labels by round."""
-    with opened(call) as (_, oracle):
+    with _opened(call) as (_, oracle):
         taken, empty = oracle.import_(file)
         render.say(call, f"{taken} answers read, {empty} rows still empty")
         _accuracy(call, oracle)
@@ -243,14 +240,11 @@ def selfplay(
     from diagevo.evaluation.evaluate import procedure_of
     from diagevo.evaluation.sources import self_play_questions
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.memory.audit.history import open_history
 
     from . import subjects
 
-    with opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
-        asked = history if of is None else open_history(call.database, of)
-        if of is not None:
-            stack.callback(asked.close)
+    with _opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
+        asked = history if of is None else stack.enter_context(opened(call, of))
         store, done = EvaluationStore(history.database), []
         for number in _committed(history, round):
             loaded = self_play_questions(

@@ -11,6 +11,7 @@ import typer
 from diagevo.errors import NotFoundError
 
 from .. import options
+from ..opening import opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -83,21 +84,14 @@ def _tabled() -> Any:
 
 @contextmanager
 def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["Material"]]]:
-    from diagevo.memory.audit.history import open_history
     from diagevo.report.material import gather
 
-    history = open_history(call.database, call.run)
-    try:
+    with opened(call) as history:
         materials = [gather(history)]
         for run in beside:
-            other = open_history(call.database, run)
-            try:
+            with opened(call, run) as other:
                 materials.append(gather(other))
-            finally:
-                other.close()
         yield history, materials
-    finally:
-        history.close()
 
 
 def _folder(history: "History", folder: Path | None) -> Path:

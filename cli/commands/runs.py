@@ -8,6 +8,7 @@ import typer
 from diagevo.texts import visible
 
 from .. import options
+from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
@@ -109,15 +110,9 @@ def _line(line: "RunLine") -> dict[str, Any]:
 def list_(call: Call) -> None:
     """Every run of the database, the latest first."""
     from diagevo.memory.audit.runs import list_runs
-    from diagevo.memory.log.database import Database
-    from diagevo.memory.log.migrate import prepare
 
-    database = Database(call.database)
-    try:
-        prepare(database, create=False)
-        found = list_runs(database)
-    finally:
-        database.close()
+    with database(call) as asked:
+        found = list_runs(asked)
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     print_rows(call, RUNS, [_line(line) for line in found])
@@ -133,15 +128,11 @@ def list_(call: Call) -> None:
 )
 def show(call: Call, run: Run = None) -> None:
     """One run: its models, origin and rounds."""
-    from diagevo.memory.audit.history import open_history
     from diagevo.memory.audit.runs import run_story
 
-    history = open_history(call.database, call.run if run is None else run)
-    try:
+    with opened(call, run) as history:
         story = run_story(history)
         end = history.end
-    finally:
-        history.close()
     render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
     if not call.json and story.rounds:
         rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
@@ -208,21 +199,15 @@ def diff(
 def compare(call: Call, left: str, right: str) -> bool:
     """Print how two runs differ; whether they are the same."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
-    from diagevo.memory.audit.history import open_history
 
     from ..screens import compare as compare_text
 
     names = [_point(left), _point(right)]
-    opened = [open_history(call.database, name) for name, _ in names]
-    try:
-        a, b = opened
+    with opened(call, names[0][0]) as a, opened(call, names[1][0]) as b:
         at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
-    finally:
-        for history in opened:
-            history.close()
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     render.document(call, data, compare_text.runs_diff(found))
     if not call.json:
@@ -264,19 +249,15 @@ def fork(
     ] = None,
 ) -> None:
     """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
-    from diagevo.memory.audit.history import open_history
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
 
-    history = open_history(call.database, call.run if run is None else run)
-    try:
+    with opened(call, run) as history:
         stored = history.configuration(history.commit(round).as_of).config
         config = _reconfigured(call.config_in_log(history, stored), call.settings)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config)
-    finally:
-        history.close()
     text = f"{free}: {made.written.events} events, forked from {made.origin.run} after round {round}\n"
     if made.changed:
         text += f"  changed: {', '.join(made.changed)}\n"
@@ -308,7 +289,7 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
 
     if not settings:
         return stored
-    merged = _merged(stored, from_settings(settings).nested())
+    merged = from_settings(settings).nested(stored)
     try:
         return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
     except ValidationError as error:
@@ -327,11 +308,3 @@ def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
         else checked[key]
         for key, value in given.items()
     }
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        inner = merged.get(key)
-        merged[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return merged

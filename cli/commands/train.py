@@ -1,6 +1,5 @@
 """`diagevo train`: play rounds, stop at a safe point, go on where a run stood."""
 
-from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
 from diagevo.progress import STAGES, RoundSummary, StopFlag
 
 from .. import options
+from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -148,13 +148,10 @@ def _only_reaching(call: Call) -> bool:
 
 def _said_again(call: Call, run_id: str) -> "dict[KeyPath, Any]":
     """The user's own words, for a run from outside. Raises ConfigError for `--set` and a run of one's own."""
-    from diagevo.memory.log.database import Database
     from diagevo.memory.log.log import Log
-    from diagevo.memory.log.migrate import prepare
 
-    with closing(Database(call.database)) as database:
-        prepare(database, create=False)
-        if Log(database).imported(run_id) is not None:
+    with database(call) as found:
+        if Log(found).imported(run_id) is not None:
             return call.own_words()
     if call.settings:
         raise _cannot_change()
@@ -187,18 +184,13 @@ def _plan(call: Call, config: "Config | None") -> None:
 def stored_config(call: Call, run_id: str) -> "Config":
     """The configuration that a run has in its log."""
     from diagevo.config.loading import of_run
-    from diagevo.memory.audit.history import open_history
 
-    history = open_history(call.database, run_id)
-    try:
+    with opened(call, run_id) as history:
         return of_run(history.configuration().config, history.run_id).config
-    finally:
-        history.close()
 
 
 def _measured(call: Call, config: "Config") -> dict[str, float]:
     """Mean seconds of each stage in the latest run of the same settings, whatever its seed and rounds."""
-    from diagevo.memory.audit.history import open_history
     from diagevo.memory.events import StageCompleted
 
     def same(other: "Config") -> bool:
@@ -215,11 +207,8 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
             continue
         if not comparable:
             continue
-        history = open_history(call.database, run_id)
-        try:
+        with opened(call, run_id) as history:
             found = [r.event for r in history.events(StageCompleted) if isinstance(r.event, StageCompleted)]
-        finally:
-            history.close()
         times = {stage: [e.seconds for e in found if e.stage == stage and e.seconds] for stage in STAGES}
         return {stage: sum(seconds) / len(seconds) for stage, seconds in times.items() if seconds}
     return {}
@@ -261,13 +250,12 @@ def _run_names(call: Call) -> list[str]:
     """The runs of the database, the one that was written to last first; none where there is no database."""
     from diagevo.memory.audit.runs import list_runs
     from diagevo.memory.log.database import Database
-    from diagevo.memory.log.migrate import prepare
 
-    database = Database(call.database)
-    if database.file is not None and not database.file.exists():
+    file = Database(call.database).file
+    if file is not None and not file.exists():
         return []
-    prepare(database, create=True)
-    return [line.run_id for line in list_runs(database)]
+    with database(call, create=True) as found:
+        return [line.run_id for line in list_runs(found)]
 
 
 def _latest(call: Call) -> str:

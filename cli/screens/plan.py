@@ -1,7 +1,5 @@
 """`train --plan`: what a run would do, before it does it."""
 
-import json
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ STAGE = (
 def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str, float]) -> None:
     """Stages of a round with their rollouts and calls, then the whole: disk, devices, time."""
     from diagevo.config.workload import workload
+    from diagevo.training.disk import gigabytes
 
     rows = [render.plain(work) for work in workload(config, measured)]
     whole: dict[str, Any] = {**_whole(config, rows), "launch": _launch(config, run)}
@@ -55,6 +54,7 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
 
 def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
     from diagevo.config.workload import gpu_schedule
+    from diagevo.training.disk import disk_bytes
 
     rounds, hardware = config.round.rounds, config.hardware
     machines = f"{hardware.machines} machines with each " if hardware.machines > 1 else ""
@@ -103,45 +103,6 @@ def _gpu_columns(config: "Config") -> tuple[Column, ...]:
         Column("train", f"on {', '.join(map(str, training))}"),
         Column("serve", f"on {named}"),
     )
-
-
-def disk_bytes(config: "Config") -> int | None:
-    """Bytes that the weights of a whole run take at most; None where a model's size is not known.
-
-    Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
-    can hold. A resumable checkpoint adds AdamW's two moments; one is written before the oldest is removed.
-    """
-    from diagevo.training.checkpoints import KEEP
-
-    numbers = _parameters(config)
-    if numbers is None:
-        return None
-    rounds, keep = config.round.rounds, config.round.keep_checkpoints
-    policies = 2 if config.round.train_challenger else 1
-    kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
-    return 4 * numbers * (kept + 3 * (KEEP + 1))
-
-
-def _parameters(config: "Config") -> int | None:
-    """Numbers in one policy: from its weight files, or from the size in a hub id's name."""
-    from importlib.resources import files
-
-    model = config.roles.solver.model
-    folder = Path(model).expanduser()
-    if model == "builtin:arithmetic":
-        folder = Path(str(files("diagevo.arithmetic") / "weights"))
-    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
-    if weights:
-        dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
-        return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)
-    named = re.search(r"(\d+(?:\.\d+)?)B\b", model)
-    return None if named is None else int(float(named[1]) * 1e9)
-
-
-def gigabytes(size: int | None) -> str:
-    if size is None:
-        return "unknown (the model is not here)"
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _time(seconds: float | None) -> str:

@@ -4,6 +4,7 @@ Each place becomes a `Layer`: values by key path, each with where it was written
 `diagevo config show` can name it. A key that does not exist is refused here, with the nearest one that does.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -45,13 +46,15 @@ class Layer:
         self.values[path] = value
         self.sources[path] = source
 
-    def nested(self) -> dict[str, Any]:
-        """The values as nested dicts."""
-        tree: dict[str, Any] = {}
+    def nested(self, over: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The values as nested dicts, put over those of a configuration that stays as it is."""
+        tree: dict[str, Any] = copy.deepcopy(dict(over or {}))
         for path, value in self.values.items():
             inner = tree
             for name in path[:-1]:
-                inner = inner.setdefault(name, {})
+                if not isinstance(inner.get(name), dict):
+                    inner[name] = {}
+                inner = inner[name]
             inner[path[-1]] = value
         return tree
 

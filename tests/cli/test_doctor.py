@@ -1,4 +1,4 @@
-"""The doctor: what is missing, and the command that mends it."""
+"""The doctor: what is missing, and the fix."""
 
 import http.server
 import json
@@ -20,13 +20,13 @@ def _findings(*arguments: str, code: int) -> dict[str, dict[str, str]]:
 
 def test_a_fresh_folder_lacks_a_database_and_is_told_the_command() -> None:
     found = _findings(code=0)
-    assert (found["database"]["state"], found["database"]["mend"]) == ("note", "diagevo init")
-    assert found["core packages"]["state"] == "well"
+    assert (found["database"]["state"], found["database"]["fix"]) == ("warn", "diagevo init")
+    assert found["core packages"]["state"] == "ok"
 
 
 def test_after_init_the_database_is_checked() -> None:
     invoke("init")
-    assert _findings(code=0)["database: triggers"]["state"] == "well"
+    assert _findings(code=0)["database: triggers"]["state"] == "ok"
 
 
 @pytest.fixture
@@ -60,13 +60,13 @@ def test_training_needs_endpoints_that_answer_and_take_the_key(
         "--set=memory.theta_dup=0.5",
     ]
     found = _findings("--for", "train", *settings, code=4)
-    assert found["diagnostician"]["state"] == "well"
+    assert found["diagnostician"]["state"] == "ok"
     assert "does not answer" in found["embedder"]["found"]
-    assert found["thresholds"]["state"] == "note"
-    assert "text-embedding-v4" in found["thresholds"]["mend"]
+    assert found["thresholds"]["state"] == "warn"
+    assert "text-embedding-v4" in found["thresholds"]["fix"]
     monkeypatch.setenv("MY_KEY", "wrong")
     found = _findings("--for", "train", *settings, code=4)
-    assert found["diagnostician"]["mend"] == "export MY_KEY=…"
+    assert found["diagnostician"]["fix"] == "export MY_KEY=…"
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_gpus_the_papers_profile_misses_them_and_vllm_and_flash_attention() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert found["GPU"]["state"] == "missing"
-    assert found["GPU"]["found"].endswith("GPUs 0, 1, 2, 3, 4, 5, 6, 7 wanted")
-    assert found["flash-attn"]["mend"].startswith("pip install 'diagevo[flash]'")
-    assert found["vllm"]["mend"] == (
+    assert found["GPU"]["found"].endswith("the configuration wants GPUs 0, 1, 2, 3, 4, 5, 6, 7")
+    assert found["flash-attn"]["fix"].startswith("pip install 'diagevo[flash]'")
+    assert found["vllm"]["fix"] == (
         "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false --set hardware.serve=transformers"
     )
 
@@ -90,8 +90,8 @@ def test_without_gpus_the_papers_profile_misses_them_and_vllm_and_flash_attentio
 @pytest.mark.usefixtures("eight_gpus")
 def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
-    assert (found["GPU"]["state"], found["GPU"]["found"]) == ("well", "8 × Card")
-    assert found["vLLM server: port"]["state"] == "well"
+    assert (found["GPU"]["state"], found["GPU"]["found"]) == ("ok", "8 × Card")
+    assert found["vLLM server: port"]["state"] == "ok"
     assert not {"bfloat16", "vLLM server: GPUs", "vLLM server: memory"} & set(found)
 
 
@@ -103,7 +103,7 @@ def test_a_server_on_gpus_that_are_not_there_or_that_train_is_found() -> None:
     assert about("--set=hardware.serve_gpus=[5,6,7,8]")["GPU"]["state"] == "missing"
     assert about("--set=hardware.serve_gpus=[4,5]")["vLLM server: GPUs"]["state"] == "missing"
     idle = about("--set=hardware.serve_options=[--data-parallel-size=2]")["vLLM server: GPUs"]
-    assert (idle["state"], idle["found"]) == ("note", "it uses 2 of 4: the others stay idle")
+    assert (idle["state"], idle["found"]) == ("warn", "it uses 2 of its 4 GPUs: the rest stay idle")
     shared = about("--set=hardware.serve_gpus=[3,4,5,6]")["vLLM server: memory"]
     assert "GPUs 3, which train" in shared["found"]
     options = "[--data-parallel-size, 4, --gpu-memory-utilization, 0.3]"
@@ -116,14 +116,14 @@ def test_a_disk_that_the_weights_of_a_run_will_fill_is_found(monkeypatch: pytest
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=607e9))
     few = _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]
     assert few["state"] == "missing"
-    assert "up to 608.0 GB, 607.0 GB are free" in few["found"]
+    assert "up to 608.0 GB; 607.0 GB are free" in few["found"]
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=608e9))
-    assert _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]["state"] == "well"
+    assert _findings("--for", "train", "--profile", "qwen3-8b", code=4)["disk for the run"]["state"] == "ok"
 
 
 def test_the_hashing_embedder_with_a_language_models_words_is_called_useless() -> None:
     settings = ["--set=roles.diagnostician={engine: openai, base_url: 'http://127.0.0.1:9/v1'}"]
-    assert "shared words only" in _findings("--for", "train", *settings, code=4)["thresholds"]["mend"]
+    assert "compares words only" in _findings("--for", "train", *settings, code=4)["thresholds"]["fix"]
 
 
 def test_a_model_folder_that_is_none_is_named() -> None:
@@ -133,16 +133,16 @@ def test_a_model_folder_that_is_none_is_named() -> None:
 
 def test_a_configuration_that_cannot_be_read_is_a_finding() -> None:
     found = _findings("--for", "train", "--set=filter.tua=2", code=4)
-    assert found["configuration"]["mend"] == "the nearest is filter.tau"
+    assert found["configuration"]["fix"] == "the nearest is filter.tau"
 
 
 def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n')
     expected = {
-        str(tmp_path / "mine.jsonl"): ("well", "mine.jsonl, 1 questions"),
+        str(tmp_path / "mine.jsonl"): ("ok", "mine.jsonl, 1 questions"),
         str(tmp_path / "none.jsonl"): ("missing", "cannot be read"),
-        "null": ("note", "no checkpoint is chosen"),
-        "benchmark:validation": ("note", "from the hub"),
+        "null": ("warn", "so no checkpoint is chosen"),
+        "benchmark:validation": ("warn", "from the hub"),
     }
     for questions, (state, said) in expected.items():
         code = 4 if state == "missing" else 0
@@ -153,7 +153,7 @@ def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path:
 def test_several_machines_need_an_address_of_this_one_and_a_log_that_they_share() -> None:
     hardware = "--set=hardware={{device: cpu, machines: 2, address: {}}}"
     found = _findings("--for", "train", hardware.format("127.0.0.1"), code=0)
-    assert found["machines"]["state"] == "well"
-    assert found["machines: log"]["state"] == "note"
+    assert found["machines"]["state"] == "ok"
+    assert found["machines: log"]["state"] == "warn"
     found = _findings("--for", "train", hardware.format("192.0.2.1"), code=4)
     assert "cannot listen at 192.0.2.1" in found["machines"]["found"]

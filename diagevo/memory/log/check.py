@@ -21,7 +21,7 @@ class Finding:
     check: str
     ok: bool
     detail: str
-    mend: str = ""
+    fix: str = ""
     """What to do where all is well, but could be better."""
 
 
@@ -88,9 +88,9 @@ def _reader(connection: Connection) -> Finding:
     role, everywhere = found
     if role == reader.ROLE and not everywhere:
         return Finding("reader", True, f"queries run as {role}, which can only read")
-    mend = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
+    fix = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
     rights = "a superuser's: its functions can do anything" if everywhere else f"those of {role}"
-    return Finding("reader", not everywhere, f"a query's rights are {rights}; {mend}")
+    return Finding("reader", not everywhere, f"a query's rights are {rights}; {fix}")
 
 
 def _counts(connection: Connection) -> Iterator[Finding]:

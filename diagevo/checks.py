@@ -1,0 +1,337 @@
+"""What an install, a machine or a configuration lacks for an audit, a run or an evaluation, and the fix."""
+
+import importlib.util
+import os
+import shlex
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Literal
+
+from diagevo.config.models import Config
+from diagevo.errors import DiagEvoError
+from diagevo.memory.log.check import check as check_database
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.location import shown
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.migrate import prepare
+from diagevo.memory.opening import runs_folder
+from diagevo.private import open_to_others
+from diagevo.redaction import key_from
+from diagevo.roles import BENCHMARK, validation_of
+from diagevo.sampling.model_folder import check_model_folder
+from diagevo.training.disk import disk_bytes, gigabytes
+
+Purpose = Literal["audit", "train", "eval"]
+State = Literal["ok", "warn", "missing"]
+
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "pyarrow", "numpy", "openai")
+EVALUATION = ("math-verify", "scipy")
+"""The extra `eval`, which training needs too."""
+TRAINING = {
+    "torch": "2.13.0",
+    "transformers": "5.17.0",
+    "trl": "1.16.0",
+    "accelerate": "1.15.0",
+    "datasets": "5.2.0",
+}
+"""With the versions that were solved together and tested (constraints.txt)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing looked at."""
+
+    name: str
+    state: State
+    found: str
+    fix: str = ""
+    """What to do or to run; empty where nothing is to be done."""
+
+
+def look(purpose: Purpose, *, database: str, home: Path, configured: Callable[[], Config]) -> list[Check]:
+    """All that `purpose` needs, one thing after the other. Nothing is changed.
+
+    `database` is a URL or a file, `home` the folder of the runs. `configured` reads the configuration, for
+    train and eval alone; where it raises a DiagEvoError, that is what is missing.
+    """
+    found = [*_versions(purpose), *_store(database, home)]
+    if purpose == "audit":
+        return found
+    found += _stack()
+    try:
+        config = configured()
+    except DiagEvoError as error:
+        return [*found, Check("configuration", "missing", error.message, error.hint or "")]
+    found += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
+    if purpose == "train":
+        found += [*_validation(config), *_machines(config, database), *_room(config, home)]
+    return found
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _versions(purpose: Purpose) -> Iterator[Check]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    last, tested = ((3, 11), "3.11") if purpose == "train" else ((3, 14), "3.11 to 3.14")
+    right = (3, 11) <= sys.version_info[:2] <= last
+    yield Check("python", "ok" if right else "warn", python, "" if right else f"tested with {tested}")
+    yield Check("diagevo", "ok", _installed("diagevo") or "not installed")
+    absent = [name for name in CORE if _installed(name) is None]
+    if absent:
+        yield Check("core packages", "missing", f"not installed: {', '.join(absent)}", "pip install diagevo")
+    else:
+        yield Check("core packages", "ok", f"all {len(CORE)} installed")
+
+
+def _store(location: str, home: Path) -> Iterator[Check]:
+    database = Database(location)
+    where = shown(database.url)
+    try:
+        if database.file is not None and not database.file.exists():
+            yield Check("database", "warn", f"none yet at {where}", "diagevo init")
+        else:
+            prepare(database, create=False)
+            for found in check_database(database):
+                state = "missing" if not found.ok else "warn" if found.fix else "ok"
+                yield Check(f"database: {found.check}", state, found.detail, found.fix)
+            if opened := [f for f in _folders(database) if open_to_others(f)]:
+                again = shlex.join(["chmod", "-R", "go=", *map(str, opened)])
+                yield Check("runs", "warn", f"others may read {', '.join(map(str, opened))}", again)
+    except DiagEvoError as error:
+        yield Check("database", "missing", error.message, (error.hint or "").removeprefix("run: "))
+    finally:
+        database.close()
+    folder = _existing(home)
+    if os.access(folder, os.W_OK):
+        free = shutil.disk_usage(folder).free
+        few = free < 2e9
+        fix = "free some space, or set DIAGEVO_HOME to another disk" if few else ""
+        yield Check("disk", "warn" if few else "ok", f"{free / 1e9:.1f} GB free at {folder}", fix)
+    else:
+        yield Check("disk", "missing", f"{folder} cannot be written", "set DIAGEVO_HOME to another folder")
+
+
+def _folders(database: Database) -> list[Path]:
+    """The folders of the runs that have one."""
+    folders = [runs_folder(database) / run for run in Log(database).runs()]
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest above it that exists."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _stack() -> Iterator[Check]:
+    for name in EVALUATION:
+        found = _installed(name)
+        fix = "" if found else "pip install 'diagevo[eval]'"
+        yield Check(name, "ok" if found else "missing", found or "not installed", fix)
+    for name, tested in TRAINING.items():
+        found = _installed(name)
+        if found is None:
+            yield Check(name, "missing", "not installed", "pip install 'diagevo[train]'")
+        elif found.partition("+")[0] != tested:
+            fix = f"tested with {tested}: pip install -c constraints.txt 'diagevo[train]'"
+            yield Check(name, "warn", found, fix)
+        else:
+            yield Check(name, "ok", found)
+
+
+def _devices(config: Config) -> Iterator[Check]:
+    if importlib.util.find_spec("torch") is None:
+        return
+    import torch
+
+    hardware = config.hardware
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = f"{gpus} × {torch.cuda.get_device_name(0)}" if gpus else f"none; {os.cpu_count()} CPU cores"
+    if not gpus and hardware.device == "cuda" and torch.version.cuda is None:
+        names += ", and torch was built without CUDA"
+    training = set(hardware.train_gpus or range(hardware.processes)) if hardware.device == "cuda" else set()
+    wanted = training | set(hardware.serve_gpus)
+    if len(wanted) > gpus or not wanted <= set(range(gpus)):
+        fix = "name other GPUs in hardware.train_gpus and serve_gpus" if gpus else "use a machine with GPUs"
+        if hardware.device == "cuda" and not gpus:
+            fix = f"--set hardware.device=cpu, or {fix}"
+        listed = ", ".join(map(str, sorted(wanted)))
+        yield Check("GPU", "missing", f"{names}; the configuration wants GPUs {listed}", fix)
+    else:
+        yield Check("GPU", "ok", names)
+    if gpus and hardware.device != "cpu" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        yield Check("bfloat16", "missing", "this GPU does not support it", "use an Ampere GPU or a newer one")
+    if hardware.attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
+        fix = "pip install 'diagevo[flash]', or --set hardware.attention=sdpa"
+        yield Check("flash-attn", "missing", "not installed", fix)
+    yield from _vllm(config, training)
+
+
+def _vllm(config: Config, training: set[int]) -> Iterator[Check]:
+    """vLLM in the trainer and as a server: is it here, and do both fit on their GPUs?"""
+    hardware = config.hardware
+    uses = {"hardware.colocate_vllm=false": hardware.colocate_vllm}
+    uses["hardware.serve=transformers"] = hardware.serve == "vllm"
+    without = [setting for setting, used in uses.items() if used]
+    if without and importlib.util.find_spec("vllm") is None:
+        options = " ".join(f"--set {setting}" for setting in without)
+        yield Check("vllm", "missing", "not installed", f"pip install 'diagevo[vllm]', or {options}")
+    if hardware.serve != "vllm":
+        return
+    try:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+        yield Check("vLLM server: port", "ok", "a port is free")
+    except OSError as error:
+        yield Check("vLLM server: port", "missing", f"127.0.0.1: {error}", "allow listening on loopback")
+    if hardware.device != "cuda":
+        return
+    options = dict(pairwise(" ".join(hardware.serve_options).replace("=", " ").split()))
+    sizes = (options.get(f"--{kind}-parallel-size", "1") for kind in ("data", "tensor", "pipeline"))
+    copies = prod(int(size) for size in sizes if size.isdecimal())
+    named = len(hardware.serve_gpus)
+    if named and copies != named:
+        few = "more than it has" if copies > named else "the rest stay idle"
+        fix = "make data × tensor parallel size in hardware.serve_options the number of hardware.serve_gpus"
+        state: State = "missing" if copies > named else "warn"
+        yield Check("vLLM server: GPUs", state, f"it uses {copies} of its {named} GPUs: {few}", fix)
+    shared = training & set(hardware.serve_gpus or range(copies))
+    if shared and "--gpu-memory-utilization" not in options:
+        listed = ", ".join(map(str, sorted(shared)))
+        fix = "name other hardware.serve_gpus, or give --gpu-memory-utilization in hardware.serve_options"
+        yield Check(
+            "vLLM server: memory", "missing", f"it takes nearly all of GPUs {listed}, which train", fix
+        )
+
+
+def _validation(config: Config) -> Iterator[Check]:
+    """Whether there is a set to choose the checkpoint by. What lies on the hub is not asked for here."""
+    questions = config.validation.questions
+    if questions is None:
+        fix = f"--set validation.questions={BENCHMARK}validation"
+        yield Check("validation", "warn", "none, so no checkpoint is chosen", fix)
+    elif questions.startswith(BENCHMARK) and config.validation.data is None:
+        fix = "train downloads it before it begins; without a network: --set validation.data=FOLDER"
+        yield Check("validation", "warn", f"{questions}, from the hub", fix)
+    else:
+        try:
+            found = validation_of(config)
+        except DiagEvoError as error:
+            yield Check("validation", "missing", error.message, error.hint or "")
+        else:
+            size = 0 if found is None else len(found.questions)
+            yield Check("validation", "ok", f"{questions}, {size} questions")
+
+
+def _machines(config: Config, location: str) -> Iterator[Check]:
+    """Whether the other machines can reach this one, and its log."""
+    hardware = config.hardware
+    if hardware.machines == 1 or hardware.address is None:
+        return
+    try:
+        socket.create_server((hardware.address, 0)).close()
+        yield Check("machines", "ok", f"{hardware.machines}; they reach this one at {hardware.address}")
+    except OSError as error:
+        fix = "set hardware.address to a name or an address of this machine"
+        yield Check("machines", "missing", f"cannot listen at {hardware.address}: {error}", fix)
+    if not location.startswith("postgresql"):
+        fix = "use PostgreSQL: --db postgresql://…"
+        yield Check("machines: log", "warn", "SQLite is not safe on a disk that several machines share", fix)
+
+
+def _room(config: Config, home: Path) -> Iterator[Check]:
+    """Whether the weights of the whole run fit on the disk."""
+    needed = disk_bytes(config)
+    if needed is None:
+        return
+    folder = _existing(home)
+    free = shutil.disk_usage(folder).free
+    found = f"the run needs up to {gigabytes(needed)}; {gigabytes(free)} are free at {folder}"
+    if needed <= free:
+        yield Check("disk for the run", "ok", found)
+    else:
+        fix = "set DIAGEVO_HOME to a larger disk, or --set round.keep_checkpoints=1"
+        yield Check("disk for the run", "missing", found, fix)
+
+
+def _models(config: Config) -> Iterator[Check]:
+    for role in ("challenger", "solver"):
+        model = getattr(config.roles, role).model
+        folder = Path(model).expanduser()
+        if model == "builtin:arithmetic":
+            folder = Path(str(files("diagevo.arithmetic") / "weights"))
+        elif not folder.exists() and model.count("/") == 1:
+            if _downloaded(model):
+                yield Check(f"{role} model", "ok", f"{model}, downloaded")
+            else:
+                fix = f"to download it first: hf download {model}"
+                yield Check(f"{role} model", "warn", f"{model} is a hub id, not downloaded yet", fix)
+            continue
+        try:
+            check_model_folder(folder)
+            yield Check(f"{role} model", "ok", str(model))
+        except DiagEvoError as error:
+            yield Check(f"{role} model", "missing", error.message, error.hint or "")
+
+
+def _downloaded(model: str) -> bool:
+    if importlib.util.find_spec("huggingface_hub") is None:
+        return False
+    from huggingface_hub import try_to_load_from_cache
+
+    return isinstance(try_to_load_from_cache(model, "config.json"), str)
+
+
+def _services(config: Config) -> Iterator[Check]:
+    for name in ("diagnostician", "embedder"):
+        role = getattr(config.roles, name)
+        if role.engine != "openai":
+            yield Check(name, "ok", f"{role.engine}, no service needed")
+            continue
+        if not role.base_url:
+            yield Check(name, "missing", "no endpoint", f"--set roles.{name}.base_url=http://…/v1")
+            continue
+        yield _endpoint(name, role.base_url, key_from(role.api_key_env), role.api_key_env)
+
+
+def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
+    """Ask the endpoint for its models: it costs nothing."""
+    import httpx
+
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    try:
+        reply = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=5.0)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        fix = f"start the server, or correct roles.{name}.base_url"
+        return Check(name, "missing", f"{url} does not answer: {error}", fix)
+    if reply.status_code in (401, 403):
+        return Check(name, "missing", f"{url} refuses the key", f"export {variable}=…")
+    return Check(name, "ok", f"{url} answers")
+
+
+def _thresholds(config: Config) -> Iterator[Check]:
+    embedder, memory = config.roles.embedder, config.memory
+    values = f"θ_dup {memory.theta_dup:g}, θ_merge {memory.theta_merge:g} with {embedder.model}"
+    if embedder.engine == "openai" and embedder.model == "text-embedding-v4":
+        yield Check("thresholds", "ok", values)
+    elif embedder.engine == "hashing":
+        apt = config.roles.diagnostician.engine == "rules:arithmetic"
+        fix = "" if apt else "the hashing embedder compares words only: name an embedding model"
+        yield Check("thresholds", "ok" if apt else "missing", values, fix)
+    else:
+        fix = "the paper's 0.5 belongs to text-embedding-v4; diagevo memory calibrate proposes others"
+        yield Check("thresholds", "warn", values, fix)

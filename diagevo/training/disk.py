@@ -1,0 +1,45 @@
+"""What the weights of a run take on the disk."""
+
+import json
+import re
+from importlib.resources import files
+from pathlib import Path
+
+from diagevo.config.models import Config
+from diagevo.training.checkpoints import KEEP
+
+
+def disk_bytes(config: Config) -> int | None:
+    """Bytes that the weights of a whole run take at most; None where a model's size is not known.
+
+    Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
+    can hold. A resumable checkpoint adds AdamW's two moments; one is written before the oldest is removed.
+    """
+    numbers = _parameters(config)
+    if numbers is None:
+        return None
+    rounds, keep = config.round.rounds, config.round.keep_checkpoints
+    policies = 2 if config.round.train_challenger else 1
+    kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
+    return 4 * numbers * (kept + 3 * (KEEP + 1))
+
+
+def _parameters(config: Config) -> int | None:
+    """Numbers in one policy: from its weight files, or from the size in a hub id's name."""
+    model = config.roles.solver.model
+    folder = Path(model).expanduser()
+    if model == "builtin:arithmetic":
+        folder = Path(str(files("diagevo.arithmetic") / "weights"))
+    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
+    if weights:
+        dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
+        return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)
+    named = re.search(r"(\d+(?:\.\d+)?)B\b", model)
+    return None if named is None else int(float(named[1]) * 1e9)
+
+
+def gigabytes(size: int | None) -> str:
+    """A size as a person reads it."""
+    if size is None:
+        return "unknown (the model is not here)"
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
