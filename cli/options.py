@@ -109,7 +109,7 @@ _Profile = Annotated[
     typer.Option("--profile", metavar="NAME", envvar="DIAGEVO_PROFILE", help="The profile to start from."),
 ]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")]
-_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of our bugs.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of bugs.")]
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
 _Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
 _Format = Annotated[
@@ -244,7 +244,7 @@ def command(
             call = replace(_merge(ctx.obj or Call(), common, ctx), schema=schema)
             for option in CONFIGURATION:
                 if option in call.written and option not in reads:
-                    raise ConfigError(f"{path} has no use for {option}", hint=f"see: diagevo {path} --help")
+                    raise ConfigError(f"{path} does not take {option}", hint=f"see: diagevo {path} --help")
             try:
                 function(call, **given)
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):

@@ -100,7 +100,7 @@ def plan(
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
-        raise ConfigError(f"not seeds: {seeds}", hint="give numbers: --seeds 0,1,2") from error
+        raise ConfigError(f"--seeds {seeds}: not whole numbers", hint="for example --seeds 0,1,2") from error
     arguments = [f"--set={setting}" for setting in call.settings]
     if call.profile is not None:
         arguments.append(f"--profile={call.profile}")

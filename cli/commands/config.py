@@ -119,7 +119,7 @@ def validate(call: Call) -> None:
         s.where.partition(",")[0] for s in resolved.sources.values() if s.kind != "default"
     )
     data = {"ok": True, "profile": resolved.config.profile, "read": list(places)}
-    render.document(call, data, f"well: profile {resolved.config.profile}; read from {', '.join(places)}")
+    render.document(call, data, f"ok: profile {resolved.config.profile}; read from {', '.join(places)}")
 
 
 @options.command(

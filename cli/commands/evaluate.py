@@ -170,7 +170,7 @@ def list_(
         run = None if call.run is None else resolve_run(opened, call.run)
         found = EvaluationStore(opened).list(run)
     if not found:
-        render.say(call, "nothing was measured yet; begin: diagevo eval run math500 --round best")
+        render.say(call, "no evaluations yet; start one: diagevo eval run math500 --round best")
     print_rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
 
 
@@ -188,9 +188,7 @@ def show(
     evaluation: Annotated[
         str, typer.Argument(metavar="ID", help="An evaluation, or the beginning of its id.")
     ],
-    wrong: Annotated[
-        int, typer.Option("--wrong", min=0, help="Show so many questions answered wrongly.")
-    ] = 0,
+    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
 ) -> None:
     """One evaluation: its conditions, figures and categories, and what was answered wrongly."""
     from diagevo.evaluation.scoring import by_category

@@ -47,7 +47,9 @@ Data = Annotated[
         "--data", metavar="[NAME=]PATH", help="A local file, or a folder of files, in place of the hub."
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Only so many questions, spread evenly.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most so many questions, evenly spread.")
+]
 Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples a question.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of draws, shuffled options and subsets.")]
@@ -55,7 +57,8 @@ Batch = Annotated[
     int, typer.Option("--batch", min=1, help="Questions asked at once; a local model's are kept together.")
 ]
 JudgeModel = Annotated[
-    str | None, typer.Option("--judge", metavar="MODEL", help="Language model behind the rule.")
+    str | None,
+    typer.Option("--judge", metavar="MODEL", help="Model asked where the rule finds no match."),
 ]
 JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of the judge.")]
 Swapped = Annotated[
@@ -95,7 +98,7 @@ def run(
     judge: JudgeModel = None,
     judge_url: JudgeUrl = None,
     judge_key_env: Annotated[
-        str, typer.Option("--judge-key-env", help="Key of the judge.")
+        str, typer.Option("--judge-key-env", help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
     swapped_judge: Swapped = False,
 ) -> None:
@@ -214,7 +217,7 @@ def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
         name, sign, path = given.partition("=")
         if sign and name not in names and not Path(given).expanduser().exists():
             raise ConfigError(
-                f"--data {given}: {name} is no benchmark and no part of one",
+                f"--data {given}: {name} is not a benchmark or a part of one",
                 hint="names: diagevo eval list --benchmarks",
             )
         named = sign and name in names

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
 
 def init(
     call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where; default: here.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),
     *,
     template: Annotated[
         Template | None, typer.Option("--template", help="The profile to start from.")
@@ -69,7 +69,7 @@ def init(
     database.close()
     where = str(database.file or location)
     data = {"config": str(file), "written": made, "database": where}
-    kept = "" if made else " (was there, left as it is)"
+    kept = "" if made else " (already there, left unchanged)"
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     text = (
         f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"

@@ -45,7 +45,7 @@ def join(
     from diagevo.training.machines import join
 
     if call.run in (None, "latest"):
-        raise ConfigError("which run is to be joined?", hint="name it: diagevo join --run ID")
+        raise ConfigError("--run is missing: which run to join?", hint="name it: diagevo join --run ID")
     run_id = call.run
     with database(call) as found:
         join(

@@ -82,7 +82,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     *,
     form: Annotated[
-        Literal["jsonl", "parquet"], typer.Option("--format", help="How its tables are written.")
+        Literal["jsonl", "parquet"], typer.Option("--format", help="Format of its tables.")
     ] = "jsonl",
     round: Round = None,
     at: At = None,
@@ -136,7 +136,7 @@ def _tell_strangers(call: Call, folder: Path) -> None:
     from diagevo.memory.transfer.bundle import read_manifest, strangers
 
     if others := strangers(folder, read_manifest(folder)):
-        render.say(call, f"not the bundle's, and not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
+        render.say(call, f"not in its manifest, not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
 
 
 def _rebuilding() -> Any:

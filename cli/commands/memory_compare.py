@@ -44,10 +44,10 @@ def diff(
 
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
-        raise ConfigError(f"{points} names no two points", hint=_POINTS)
+        raise ConfigError(f"{points} does not name two points", hint=_POINTS)
     if left.isdecimal() != right.isdecimal():
         number, other = (left, right) if left.isdecimal() else (right, left)
-        raise ConfigError(f"{points}: {number} is a round, {other} is none", hint=_POINTS)
+        raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
     if left.isdecimal() and right.isdecimal():
         from diagevo.memory.audit.compare import diff_memory
 

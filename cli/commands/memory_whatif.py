@@ -49,7 +49,7 @@ def what_if(
         str | None, typer.Option("--p-high", metavar="SHARE", help="Above it: too easy.")
     ] = None,
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="REF", help="A cause taken away; may be repeated.")
+        list[str] | None, typer.Option("--drop", metavar="REF", help="Leave this cause out; may be repeated.")
     ] = None,
     sweep: Annotated[
         str | None,
@@ -94,7 +94,7 @@ def _only_the_filter(values: Values, drop: Sequence[str]) -> None:
         raise ConfigError(
             f"--sweep tau draws what the filter keeps, and {', '.join(idle)}"
             f" {'changes' if len(idle) == 1 else 'change'} nothing in it",
-            hint="ask the two apart; --p-low and --p-high go with the curve",
+            hint="ask the two separately; --p-low and --p-high go with the curve",
         )
 
 
@@ -103,7 +103,7 @@ def _sweep(text: str) -> tuple[str, tuple[Given, ...]]:
     name = name.replace("-", "_").strip()
     if name not in KEYS or (not equals and name != "tau"):
         hint = "for example k=0.2,0.5,1,2, or tau alone"
-        raise ConfigError(f"--sweep {text} names no values of a parameter", hint=hint)
+        raise ConfigError(f"--sweep {text} does not name a parameter and its values", hint=hint)
     return name, tuple(_number(value, name) for value in listed.split(",")) if equals else ()
 
 

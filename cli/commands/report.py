@@ -35,14 +35,12 @@ FIGURES = (
 )
 FILES = (Column("figure"), Column("file"))
 TableOf = Literal["main", "ablation", "fixed", "k", "tau"]
-PlanName = Annotated[str | None, typer.Option("--plan", help="The ablation plan whose runs are tabled.")]
+PlanName = Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run beside it, where figures compare."),
+    typer.Option("--with", metavar="RUN", help="Another run to compare with; may be repeated."),
 ]
-Embed = Annotated[
-    bool, typer.Option("--embed", help="Embed the questions with the run's embedding model (it is asked).")
-]
+Embed = Annotated[bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")]
 Folder = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder to write into.")]
 
 

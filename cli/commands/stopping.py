@@ -19,7 +19,9 @@ def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
         stop.set()
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         print(
-            f"\n{name}: stopping at the next safe point; once more stops at once", file=sys.stderr, flush=True
+            f"\n{name}: stopping at the next safe point; again to stop at once",
+            file=sys.stderr,
+            flush=True,
         )
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -71,7 +71,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
     max_hours: Annotated[
-        float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after so many hours.")
+        float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after this many hours.")
     ] = None,
     display: Annotated[
         Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")

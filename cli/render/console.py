@@ -99,7 +99,7 @@ def document(
 ) -> None:
     """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
     if call.format not in ("table", "json"):
-        raise ConfigError(f"this is a text and no rows: it has no {call.format}", hint="as JSON: --json")
+        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
     if call.json:
         _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
     else:

@@ -86,8 +86,8 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
     except MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         what = (error.problem or error.context or "it cannot be read").splitlines()[0]
-        raise ConfigError(f"{name}{line}: {what}", hint="mend the YAML there") from error
+        raise ConfigError(f"{name}{line}: {what}", hint="fix the YAML there") from error
     except YAMLError as error:
-        raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="mend the YAML there") from error
+        raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="fix the YAML there") from error
     finally:
         parser.dispose()

@@ -88,7 +88,7 @@ def test_a_command_refuses_what_it_has_no_use_for_and_its_help_names_the_others(
             code, out, err = ask(*words)
             if "Missing option" not in err:
                 assert (code, out) == (2, ""), words
-                assert err.startswith(f"error: {path} has no use for {option}\n"), words
+                assert err.startswith(f"error: {path} does not take {option}\n"), words
 
 
 def test_a_variable_of_the_environment_is_for_the_commands_that_read_it(tmp_path: Path) -> None:
