@@ -47,6 +47,9 @@ _SHAPES = re.compile(
 )
 _WORD = re.compile(r"[A-Za-z0-9]{16,}")
 
+_FOLDERS = frozenset({"PWD", "OLDPWD"})
+"""Variables in which every shell keeps where it is: not passwords, though named like one."""
+
 _remembered: set[str] = set()
 
 
@@ -170,5 +173,6 @@ def _found_known(text: str) -> Iterator[tuple[int, int]]:
 
 def _known() -> set[str]:
     """Values of this process's environment that are secrets."""
-    named = {value for name, value in os.environ.items() if len(value) >= SHORTEST and names_secret(name)}
+    kept = {name: value for name, value in os.environ.items() if name not in _FOLDERS}
+    named = {value for name, value in kept.items() if len(value) >= SHORTEST and names_secret(name)}
     return named | _remembered

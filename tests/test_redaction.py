@@ -127,3 +127,10 @@ def test_a_word_is_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_token_is_no_name_of_a_variable(name: str, right: bool) -> None:
     assert is_variable(name) is right
+
+
+def test_the_folder_that_a_shell_is_in_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PWD", "/srv/projects/mine")
+    monkeypatch.setenv("OLDPWD", "/srv/projects/other")
+    told = "there is no database at /srv/projects/mine/runs/diagevo.db, nor in /srv/projects/other"
+    assert masked(told) == told
