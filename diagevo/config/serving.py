@@ -16,6 +16,8 @@ class Serving:
     """Counted among the visible; none named: those that vLLM takes first."""
     copies: int
     """Of the model, each with an engine of its own."""
+    used: int
+    """GPUs that the copies take."""
     memory: float
     """Share of each GPU that it takes."""
     capacity: int
@@ -48,6 +50,7 @@ def serving(hardware: HardwareConfig, sampling: SamplingConfig, *, beside_traini
     return Serving(
         gpus=gpus,
         copies=copies,
+        used=copies * each,
         memory=float(given.get("--gpu-memory-utilization", memory)),
         capacity=copies * int(given.get("--max-num-seqs", hardware.rows_at_once)),
         options=(*options, *hardware.serve_options),

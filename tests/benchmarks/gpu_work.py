@@ -1,9 +1,11 @@
 """The work that bench_gpu.py measures, one figure a function; what each is, is said there."""
 
+import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,13 @@ class Shape:
     tied: bool
     vocabulary: int = 151_936
     rows: int = 256  # sampled at once
-    prompt: int = 128
-    new: int = 64
-    micro_batch: int = 8
-    length: int = 2048  # of a row in an update
-    step_tokens: int = 256  # of a completion in a GRPO step
+    prompt: int = 512
+    new: int = 1024
+    micro_batch: int = 4
+    length: int = 6144  # of a row in an update
+    step_rows: int = 64  # completions of a GRPO step
+    step_prompt: int = 16
+    step_tokens: int = 1024  # of a completion in it
 
 
 SHAPES = (
@@ -43,7 +47,7 @@ SHAPES = (
     Shape("Qwen3-4B", 2560, 9728, 36, 32, True),
     Shape("Qwen3-8B", 4096, 12288, 36, 32, False),
 )
-TINY = Shape("tiny", 64, 128, 2, 8, False, 128, 16, 8, 8, 2, 32, 8)
+TINY = Shape("tiny", 64, 128, 2, 8, False, 128, 16, 8, 8, 2, 32, 16, 16, 8)
 
 
 @dataclass(frozen=True)
@@ -172,52 +176,75 @@ def _multiplying(shape: Shape, model: Any) -> int:
     return weights if shape.tied else weights - shape.vocabulary * shape.hidden
 
 
-class _Enough(Exception):
-    """Ends `train` once four steps were seen, before it writes gigabytes."""
-
-
-def step_row(shape: Shape, device: str) -> Row:
-    """Seconds from the report of the first step to that of the fourth, per step."""
-    from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-    from diagevo.training.grpo import TrainingRow, train
+def phase_rows(shape: Shape, device: str) -> Iterator[Row]:
+    """`train` itself, whole weights and reference: a phase that is killed after its second step in a process
+    of its own, and goes on here."""
     from tests.sampling.tiny_model import make_tiny_tokenizer
-
-    class Length:
-        def measure(self, rollouts: Any) -> list[int]:
-            return [len(rollout.text) for rollout in rollouts]
-
-        def rewards(self, rollouts: Any, measures: Any) -> list[float]:
-            return [float(measure) for measure in measures]
-
-    moments: list[float] = []
-
-    def on_step(step: int, rollouts: Any, rewards: Any) -> None:
-        moments.append(time.perf_counter())
-        if len(moments) == 4:
-            raise _Enough
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         random_model(shape, device).save_pretrained(folder / "start")
         make_tiny_tokenizer().save_pretrained(folder / "start")
-        reset_memory(device)
-        with suppress(_Enough):
-            train(
-                folder / "start",
-                [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}?"}]) for i in range(32)],
-                Length(),
-                GRPOConfig(max_steps=4, batch_questions=8, group=8, micro_batch=8, save_steps=100),
-                SamplingConfig(max_new_tokens=shape.step_tokens),
-                output=folder / "final",
-                work=folder / "work",
-                seed=0,
-                on_step=on_step,
-                resume=False,
-                hardware=HardwareConfig(device="cuda" if device == "cuda" else "cpu"),
-            )
-    seconds = (moments[3] - moments[0]) / 3
-    note = f"64 completions of up to {shape.step_tokens} tokens, {_memory(device)}"
-    return Row(f"GRPO step {shape.name}", seconds, "s", None, "", None, "", None, note)
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "tests.benchmarks.gpu_phase", shape.name, device, str(folder)]
+        killed = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+        if killed.returncode != -signal.SIGKILL:
+            raise RuntimeError(f"the phase that was to be killed ended with status {killed.returncode}")
+        note = "until the first two of four steps were saved, the model loaded before"
+        yield Row(f"killed phase {shape.name}", time.perf_counter() - began, "s", *_ALONE, note)
+        yield from resumed_rows(shape, device, folder)
+
+
+_GAP = "sampling/sampling_logp_difference/mean"  # TRL's name for it
+_ALONE: tuple[Any, ...] = (None, "", None, "", None)
+
+
+def resumed_rows(shape: Shape, device: str, folder: Path) -> Iterator[Row]:
+    """The steps after the kill, and what the whole phase measured of itself."""
+    from diagevo.training.footprint import checkpoint, update
+    from diagevo.training.shapes import shape_of
+    from tests.benchmarks.gpu_phase import play
+
+    reset_memory(device)
+    began, steps, saves = time.perf_counter(), [], []
+
+    def on_step(step: int) -> None:
+        steps.append((step, time.perf_counter()))
+
+    summary = play(shape, device, folder, resume=True, on_step=on_step, saves=saves)
+    name, note = shape.name, f"{shape.step_rows} completions of up to {shape.step_tokens} tokens"
+    yield Row(
+        f"resume {name}", steps[0][1] - began, "s", *_ALONE, f"until step {steps[0][0]} has its rewards"
+    )
+    yield Row(f"GRPO step {name}", steps[1][1] - steps[0][1], "s", *_ALONE, f"{note}, {_memory(device)}")
+    counted = shape_of(config_of(shape).to_dict())
+    assert counted is not None
+    size = checkpoint(counted) / 1e9
+    yield Row(
+        f"checkpoint {name}", sum(saves) / len(saves), "s", *_ALONE, f"{size:.3g} GB, in the step's way"
+    )
+    first = summary.log[0]["kl"]
+    yield Row(f"KL at step 1 {name}", first, "", 0.01, "most that a run allows", None, "", first <= 0.01, "")
+    gaps = [entry[_GAP] for entry in summary.log if _GAP in entry]
+    if gaps:
+        about = "mean difference of log-probabilities, the worst step"
+        yield Row(f"sampler against trainer {name}", max(gaps), "", *_ALONE, about)
+    peak = _peak(device)
+    if peak is not None:
+        parts = update(counted, rows=shape.micro_batch, prompt=shape.step_prompt, new=shape.step_tokens)
+        planned = sum(parts.values())
+        ratio = peak / planned
+        yield Row(
+            f"peak memory {name}",
+            peak / 1e9,
+            "GB",
+            planned / 1e9,
+            "train --plan, of an update",
+            ratio,
+            "",
+            None,
+            "",
+        )
 
 
 def _seconds(work: Callable[[], Any], device: str, repeat: int = 1) -> float:
@@ -245,10 +272,17 @@ def reset_memory(device: str) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
+def _peak(device: str) -> int | None:
+    import torch
+
+    return torch.cuda.max_memory_allocated() if device == "cuda" else None
+
+
 def _memory(device: str) -> str:
     import torch
 
-    if device != "cuda":
+    peak = _peak(device)
+    if peak is None:
         return "on the CPU: no figure of a GPU"
-    peak, whole = torch.cuda.max_memory_allocated(), torch.cuda.get_device_properties(0).total_memory
+    whole = torch.cuda.get_device_properties(0).total_memory
     return f"{peak / 2**30:.1f} GiB of {whole / 2**30:.0f}"

@@ -19,9 +19,12 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 def test_a_shape_whose_process_dies_is_reported_and_the_next_one_is_measured() -> None:
     found = {row.name: row for row in bench_gpu.measure("cpu", [replace(TINY, name="none"), TINY])}
-    assert list(found) == ["none", "sampling tiny", "update tiny", "GRPO step tiny"]
+    phase = ("killed phase", "resume", "GRPO step", "checkpoint", "KL at step 1", "sampler against trainer")
+    measured = [name for name in found if name != "sampler against trainer tiny"]
+    assert measured == ["none", *(f"{name} tiny" for name in ("sampling", "update", *phase[:-1]))]
     assert (found["none"].measured, found["none"].note) == (None, "its process ended with status 1")
-    assert all((row.measured or 0) > 0 for name, row in found.items() if name != "none")
+    assert found["KL at step 1 tiny"].met is True
+    assert all((row.measured or 0) > 0 for row in found.values() if row.unit)
     written = json.loads(bench_gpu.OUTPUT.read_text())
     assert [row["name"] for row in written["rows"]] == list(found)
     assert written["card"]["name"] == "the CPU"
