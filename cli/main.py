@@ -35,6 +35,7 @@ from .commands import (
     runs,
     schema,
     train,
+    view,
 )
 
 USAGE = 2
@@ -47,7 +48,7 @@ atexit.register(gc.freeze)  # else the end of a command walks all that was impor
 class Program(options.Ordered):
     """The root command with the error boundary around it."""
 
-    order = "init doctor config train join runs memory report eval ablate db schema"
+    order = "init doctor config train join runs memory view report eval ablate db schema"
 
     def main(
         self,
@@ -183,6 +184,7 @@ doctor.register(app)
 app.add_typer(config.app)
 app.add_typer(runs.app)
 app.add_typer(memory.app)
+app.add_typer(view.app)
 app.add_typer(db.app)
 schema.register(app)
 app.add_typer(evaluate_run.app)

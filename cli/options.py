@@ -275,11 +275,11 @@ class Ordered(TyperGroup):
         return sorted(super().list_commands(ctx), key=self.order.split().index)
 
 
-def group(name: str, help: str, order: str) -> typer.Typer:
+def group(name: str, help: str, order: str, cls: type[Ordered] = Ordered) -> typer.Typer:
     """A group of commands that takes the common options before the command's name."""
     app = typer.Typer(
         name=name,
-        cls=type("Group", (Ordered,), {"order": order}),
+        cls=type("Group", (cls,), {"order": order}),
         help=help,
         epilog="All options are those of `diagevo --help`.",
         no_args_is_help=True,

@@ -62,6 +62,8 @@ class WhatIfRound:
     recorded_mastered: int
     frequencies: Mapping[str, int]
     """f of the Active causes."""
+    alike: bool
+    """Whether the states and frequencies after the round are the recorded ones; ε is apart from that."""
 
     @property
     def differs(self) -> bool:
@@ -116,6 +118,7 @@ def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
                 recorded_active=committed.active,
                 recorded_mastered=committed.mastered,
                 frequencies=new.frequencies,
+                alike=(base.frequencies, base.mastered) == (new.frequencies, new.mastered),
             )
         )
         if diverges is None and not base.draws_like(new):

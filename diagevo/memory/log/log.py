@@ -260,9 +260,11 @@ class Log:
         until: int | None = None,
         newest_first: bool = False,
         limit: int | None = None,
+        skip: int = 0,
     ) -> Iterator[Recorded]:
         """Stream events by position, a page in memory at a time. `rounds`, `after` (exclusive) and `until`
-        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose.
+        (inclusive, both positions) bound the range; `types`, `cause_id` and `causation_id` choose; the first
+        `skip` of them are passed over.
 
         The database is held open for reading until the stream ends or is dropped.
         """
@@ -290,7 +292,7 @@ class Log:
             places = select(EVENT.c.position).where(*bounds, *chosen)
             key = _FOUND.c.position
             query = select(_FOUND).where(key.in_(places))
-        query = query.order_by(key.desc() if newest_first else key).limit(limit)
+        query = query.order_by(key.desc() if newest_first else key).limit(limit).offset(skip or None)
         with self.database.read() as connection:
             for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
                 for row in page:
@@ -318,10 +320,12 @@ class Log:
             raise DamagedError(f"the last position given is damaged: {given!r}")
         return given
 
-    def count(self, run_id: str) -> int:
-        """Number of events of a run, counted in the table."""
+    def count(self, run_id: str, type_: str | None = None) -> int:
+        """Number of events of a run, or of one type of them, counted in the table."""
         with self.database.read() as connection:
             query = select(func.count()).select_from(EVENT).where(EVENT.c.run_id == run_id)
+            if type_ is not None:
+                query = query.where(EVENT.c.type == type_)
             return connection.execute(query).scalar_one()
 
 

@@ -1,0 +1,142 @@
+"""`diagevo view`: a run in the browser, served or written as a folder."""
+
+import secrets
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.memory.log.database import Database
+
+PORT = 7517
+
+
+class _Served(options.Ordered):
+    """`diagevo view` alone serves; a command's name chooses another one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not any(word in self.commands for word in args) and not {"-h", "--help"} & set(args):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+
+app = options.group(
+    "view", "Look at runs in the browser; without a command: serve.", "serve export", cls=_Served
+)
+
+
+@options.command(
+    app,
+    "serve",
+    group="view",
+    example="""diagevo view
+    diagevo view --run first --no-open
+    diagevo view --host 0.0.0.0 --port 8080""",
+)
+def serve(
+    call: Call,
+    *,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = PORT,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+) -> None:
+    """Serve the pages, read-only, until Ctrl-C. Their address holds a token that opens them."""
+    import uvicorn
+
+    from diagevo.view.server import application, is_loopback
+
+    database = _opened(call)
+    try:
+        listening = _listen(host, port)
+        token = secrets.token_urlsafe(24)
+        shown = f"[{host}]" if ":" in host else host
+        start = f"{_run(database, call)}/index.html" if call.run is not None else ""
+        at = f"http://{shown}:{listening.getsockname()[1]}/{start}?token={token}"
+        print(at, flush=True)
+        if not is_loopback(host):
+            render.say(
+                call, "Other machines can reach it; who has this address can read every text of the runs."
+            )
+        render.say(call, "Ctrl-C ends it.")
+        if not no_open and sys.stdout.isatty():
+            import webbrowser
+
+            webbrowser.open(at)
+        app_ = application(database, None, host=host, token=token)
+        config = uvicorn.Config(app_, log_level="warning", server_header=False, lifespan="off")
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # that is how it ends
+    finally:
+        database.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket on that address, so that the port is known before it is told. Raises ConfigError."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(
+            f"--host {host} --port {port}: {why}", hint="name another one; --port 0 takes a free port"
+        ) from error
+
+
+@options.command(
+    app,
+    "export",
+    group="view",
+    example="""diagevo view export pages
+    diagevo view export pages --run first --pages 500""",
+)
+def export(
+    call: Call,
+    to: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    *,
+    pages: Annotated[
+        int | None,
+        typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 5000]"),
+    ] = None,
+) -> None:
+    """Write the pages into a folder that opens from a disk and from any file server."""
+    from diagevo.view.export import PAGES
+    from diagevo.view.export import export as write
+
+    database = _opened(call)
+    try:
+        run = None if call.run is None else _run(database, call)
+        written, left_out = write(database, None, to, run=run, most=pages or PAGES)
+    finally:
+        database.close()
+    index = to / "index.html"
+    said = f"{written} pages, begin at {index}"
+    if left_out:
+        said += f"\nleft out: {left_out} pages that these lead to (--pages)"
+    render.document(call, {"index": str(index), "pages": written, "left_out": left_out}, said)
+
+
+def _opened(call: Call) -> "Database":
+    """The database, for reading. Raises StoreError where it is missing, old or new."""
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.log.migrate import prepare
+
+    database = Database(call.database)
+    prepare(database, create=False)
+    return database
+
+
+def _run(database: "Database", call: Call) -> str:
+    from diagevo.memory.audit.history import resolve_run
+
+    return resolve_run(database, call.run)

@@ -1,0 +1,99 @@
+"""Causes by rounds: how state and frequency of each went, a part of the causes at a time."""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import func, select
+
+from diagevo.memory.audit.history import History
+from diagevo.memory.events import CauseState
+from diagevo.memory.state.projection import CAUSE, HISTORY, NODE
+
+COLUMNS = 24
+"""Rounds beside each other: the last ones of a longer run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cause after the commit of a round."""
+
+    round: int
+    state: CauseState
+    frequency: int
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRow:
+    """A cause as it was last committed, with a cell a shown round; None before it was created."""
+
+    id: str
+    description: str
+    node: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A part of the causes, those of a node together."""
+
+    rounds: tuple[int, ...]
+    left_out: int
+    """Earlier rounds that are not shown."""
+    rows: tuple[CauseRow, ...] = field(default=())
+
+    @property
+    def most(self) -> int:
+        """The largest frequency shown."""
+        return max((cell.frequency for row in self.rows for cell in row.cells if cell), default=0)
+
+
+def count_causes(history: History) -> int:
+    """Causes as of the last commit."""
+    query = select(func.count()).select_from(CAUSE).where(CAUSE.c.run_id == history.run_id)
+    with history.database.read() as connection:
+        return connection.execute(query).scalar_one()
+
+
+def matrix(history: History, *, start: int = 0, most: int = 200) -> Matrix:
+    """Causes `start` to `start + most` in the order of their nodes, as committed, over the last rounds."""
+    run = history.run_id
+    rounds = tuple(commit.round for commit in history.commits)
+    shown = rounds[-COLUMNS:]
+    node = (NODE.c.run_id == CAUSE.c.run_id) & (NODE.c.node_id == CAUSE.c.node_id)
+    chosen = (
+        select(CAUSE, NODE.c.label.label("node_label"))
+        .select_from(CAUSE.join(NODE, node))
+        .where(CAUSE.c.run_id == run)
+        .order_by(NODE.c.number, CAUSE.c.number)
+        .offset(start)
+        .limit(most)
+    )
+    with history.database.read() as connection:
+        causes = connection.execute(chosen).all()
+        wanted = [row.cause_id for row in causes]
+        of_round = connection.execute(
+            select(HISTORY.c.round, HISTORY.c.cause_id, HISTORY.c.state, HISTORY.c.frequency).where(
+                HISTORY.c.run_id == run, HISTORY.c.cause_id.in_(wanted), HISTORY.c.round.in_(shown)
+            )
+        )
+        cells: dict[str, dict[int, Cell]] = {}
+        for number, cause_id, state, frequency in of_round:
+            cells.setdefault(cause_id, {})[number] = Cell(number, state, frequency)
+    return Matrix(
+        shown,
+        len(rounds) - len(shown),
+        tuple(
+            CauseRow(
+                row.cause_id,
+                row.description,
+                row.node_id,
+                row.node_label,
+                row.state,
+                row.frequency,
+                tuple(cells.get(row.cause_id, {}).get(number) for number in shown),
+            )
+            for row in causes
+        ),
+    )

@@ -1,0 +1,96 @@
+"""A run under way as a file beside it, for whoever looks from another process: `diagevo view`."""
+
+import os
+import time
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from diagevo.private import private
+from diagevo.progress import Observer, RoundSummary
+from diagevo.redaction import masked
+from diagevo.texts import json_text
+
+PROGRESS = "progress.json"
+SECONDS = 0.5
+"""Between two writes for the steps of a stage."""
+TOLD = 50
+"""The last messages that are kept."""
+
+
+class Kept:
+    """An observer that writes what it is told to a file, whole and at once, and passes it on."""
+
+    def __init__(self, observer: Observer, file: Path) -> None:
+        self.observer, self.file = observer, file
+        self._now: dict[str, Any] = {
+            "round": 0,
+            "rounds": 0,
+            "epsilon": None,
+            "failures": None,
+            "stages": [],
+            "messages": [],
+            "last": None,
+            "ended": False,
+        }
+        self._written = 0.0
+
+    def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
+        self._now |= {"round": round, "rounds": rounds, "epsilon": str(epsilon), "failures": failures}
+        self._now |= {"stages": [], "ended": False}
+        self._write()
+        self.observer.round_started(round, rounds, epsilon, failures)
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        self._now["stages"].append(
+            {"stage": stage, "attempt": attempt, "done": 0, "total": total, "detail": "", "seconds": None}
+        )
+        self._write()
+        self.observer.stage_started(round, stage, attempt, total)
+
+    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
+        self._stage(stage).update(done=done, total=total, detail=detail)
+        if time.monotonic() - self._written > SECONDS:
+            self._write()
+        self.observer.stage_progress(round, stage, done, total, detail)
+
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+        said = ", ".join(f"{name} {value}" for name, value in summary.items())
+        self._stage(stage).update(seconds=seconds, detail=said)
+        self._write()
+        self.observer.stage_finished(round, stage, seconds, summary)
+
+    def round_finished(self, round: int, summary: RoundSummary) -> None:
+        self._now["last"] = (
+            f"Round {summary.round}: {summary.verdicts.get('kept', 0)} of {summary.candidates} candidates"
+            f" kept, F = {summary.failures}, ε next = {summary.epsilon_next}, {summary.active} Active,"
+            f" {summary.mastered} Mastered, reactivated: {', '.join(summary.reactivated) or 'none'}"
+        )
+        self._now["ended"] = True
+        self._write()
+        self.observer.round_finished(round, summary)
+
+    def message(self, text: str) -> None:
+        self._now["messages"] = [*self._now["messages"], masked(text)][-TOLD:]
+        self._write()
+        self.observer.message(text)
+
+    def _stage(self, stage: str) -> dict[str, Any]:
+        """The attempt under way; a stage that was told of before this process began has a row of its own."""
+        found = next((one for one in reversed(self._now["stages"]) if one["stage"] == stage), None)
+        if found is None:
+            found = {"stage": stage, "attempt": 1, "done": 0, "total": None, "detail": "", "seconds": None}
+            self._now["stages"].append(found)
+        return found
+
+    def _write(self) -> None:
+        """A reader finds the old file or the new one. A disk that is full costs the picture, not the run."""
+        beside = self.file.with_suffix(".json.new")
+        try:
+            with open(beside, "w", encoding="utf-8", opener=private) as file:
+                file.write(json_text(self._now))
+            os.replace(beside, self.file)
+        except OSError:
+            return
+        self._written = time.monotonic()

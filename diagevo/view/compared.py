@@ -1,0 +1,33 @@
+"""The pages that hold a run against what it is not: other settings, or another run."""
+
+from diagevo.errors import MissingDependencyError, NotFoundError
+from diagevo.memory.audit.compare_runs import diff_runs
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.view.page import Page, Site
+from diagevo.view.pages import below
+from diagevo.view.sliders import sliders
+
+
+def what_if_page(history: History, site: Site) -> Page:
+    """Sliders for k, τ, θ_up, p_low and p_high; each value is what `memory what-if` says."""
+    observed = observations(history, history.end)
+    if not observed:
+        raise NotFoundError(f"run {history.run_id} has no committed round to ask about")
+    data = {"sliders": sliders(observed), "rounds": [one.round for one in observed]}
+    return Page("whatif.html", "what if", data, below(history.run_id))
+
+
+def runs_page(history: History, site: Site, other: str) -> Page:
+    """Two runs round by round, and where they first differ."""
+    against = site.history(other)
+    found, lacking = None, None
+    try:
+        found = diff_runs(history, against, history.end, against.end)
+    except MissingDependencyError as error:  # matching causes by meaning needs an extra; the rest does not
+        lacking = error
+    sides = {one.run_id: {line.round: line for line in round_lines(one)} for one in (history, against)}
+    rounds = sorted({number for lines in sides.values() for number in lines})
+    data = {"sides": sides, "rounds": rounds, "found": found, "lacking": lacking, "other": other}
+    return Page("against.html", f"{history.run_id} and {other}", data, below(history.run_id))

@@ -1,0 +1,95 @@
+"""The pages about whole runs: the list, the overview, the causes, the round under way, the check."""
+
+from collections.abc import Iterator
+
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.matrix import count_causes, matrix
+from diagevo.memory.audit.runs import RunStory, list_runs, run_story
+from diagevo.memory.audit.verify import verify
+from diagevo.view.charts import Chart, Line, chart
+from diagevo.view.findings import sentences
+from diagevo.view.page import Page, Site, part_of
+
+Trail = tuple[tuple[str, str], ...]
+
+
+def below(run: str) -> Trail:
+    return ((run, f"{run}/index.html"),)
+
+
+def runs(site: Site) -> Page:
+    """Every run with what it reached."""
+    shown = site.runs()
+    lines = [line for line in list_runs(site.database) if line.run_id in shown]
+    return Page("runs.html", "runs", {"lines": lines})
+
+
+def overview(history: History, site: Site) -> Page:
+    """What the run reached, its figures, its rounds."""
+    story = run_story(history)
+    lines = story.rounds
+    rounds = [line.round for line in lines]
+    data = {
+        "story": story,
+        "sentences": list(sentences(history, story)),
+        "charts": [one for one in _charts(story, rounds) if one is not None],
+        "others": [one for one in site.runs() if one != history.run_id],
+    }
+    return Page("overview.html", history.run_id, data)
+
+
+def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
+    lines, before = story.rounds, story.before
+    yield chart(
+        "Accuracy of the solver",
+        [0, *rounds],
+        [
+            Line("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
+            Line("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
+            Line("untouched, drawn colder", [before.get("mean_at_k_baseline")] * (len(rounds) + 1)),
+        ],
+        percent=True,
+    )
+    yield chart(
+        "The schedule: ε of the next round and z",
+        rounds,
+        [
+            Line("ε next", [float(line.epsilon_next) for line in lines]),
+            Line("z", [None if line.z is None else float(line.z) for line in lines]),
+        ],
+    )
+    yield chart(
+        "Causes",
+        rounds,
+        [
+            Line("Active", [float(line.active) for line in lines]),
+            Line("Mastered", [float(line.mastered) for line in lines]),
+        ],
+    )
+    yield chart(
+        "Questions",
+        rounds,
+        [
+            Line("kept", [line.kept / line.candidates if line.candidates else None for line in lines]),
+            Line("labels true", [line.labels_true for line in lines]),
+        ],
+        percent=True,
+    )
+
+
+def causes(history: History, site: Site, part: str | None = None) -> Page:
+    """Nodes and causes by rounds: the state and f of each in each."""
+    page = part_of(count_causes(history), part)
+    grid = matrix(history, start=page.start, most=page.rows)
+    data = {"grid": grid, "part": page, "base": f"{history.run_id}/causes"}
+    return Page("causes.html", "causes", data, below(history.run_id))
+
+
+def live(history: History, site: Site) -> Page:
+    return Page("live.html", "live", {}, below(history.run_id))
+
+
+def verified(history: History, site: Site) -> Page:
+    """`memory verify`, played when the page is asked for."""
+    report = verify(history.log, history.run_id, site.folder_of(history.run_id))
+    return Page("verify.html", "verify", {"report": report}, below(history.run_id))

@@ -1,0 +1,86 @@
+"""The pages about what was played: a round with its questions, and the log itself."""
+
+import json
+
+from diagevo.errors import NotFoundError
+from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.replay import describe, next_schedule
+from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.events import EVENT_TYPES, CandidateScored
+from diagevo.memory.events.records import Recorded
+from diagevo.redaction import redacted
+from diagevo.view.page import ROWS, Page, Site, part_of
+from diagevo.view.pages import below
+
+SHOWN_SCHEDULE = 20
+
+
+def round_(history: History, site: Site, number: str, part: str | None = None) -> Page:
+    """A round: how it came out, what it drew from, and each question with its verdict."""
+    wanted = int(number)
+    scored = [expect(r, CandidateScored) for r in history.events(CandidateScored, round=wanted)]
+    if not scored and not next(history.log.read(history.run_id, rounds=(wanted, wanted), limit=1), None):
+        raise NotFoundError(
+            f"run {history.run_id} has no round {wanted}", hint="the overview lists its rounds"
+        )
+    line = next((line for line in round_lines(history) if line.round == wanted), None)
+    schedule = None
+    if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
+        schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None
+    page = part_of(len(scored), part)
+    shown = scored[page.start : page.start + ROWS]
+    verdicts: dict[str, int] = {}
+    for one in scored:
+        verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
+    run = history.run_id
+    data = {
+        "number": wanted,
+        "line": line,
+        "schedule": schedule,
+        "shown_schedule": SHOWN_SCHEDULE,
+        "rows": [(one, history.text(one.question)) for one in shown],
+        "verdicts": verdicts,
+        "total": len(scored),
+        "has_next": any(True for _ in history.log.read(run, rounds=(wanted + 1, wanted + 1), limit=1)),
+        "part": page,
+        "base": f"{run}/rounds/{wanted}",
+        "commands": [f"diagevo memory replay --round {wanted} --run {run}"],
+    }
+    return Page("round.html", f"round {wanted} of {run}", data, below(run))
+
+
+def log(history: History, site: Site, kind: str | None = None, part: str | None = None) -> Page:
+    """The events, the newest first, all or those of a type."""
+    if kind is not None and kind not in EVENT_TYPES:
+        raise NotFoundError(f"there is no type of event {kind}", hint="the log's page lists them")
+    run = history.run_id
+    total = history.end.sequence if kind is None else history.log.count(run, kind)
+    page = part_of(total, part)
+    types = None if kind is None else [kind]
+    rows = history.log.read(run, types=types, newest_first=True, limit=ROWS, skip=page.start)
+    data = {
+        "rows": [(recorded, _payload(recorded), _names(recorded)) for recorded in rows],
+        "kind": kind,
+        "kinds": sorted(EVENT_TYPES),
+        "total": total,
+        "part": page,
+        "base": f"{run}/log" + (f"/{kind}" if kind else ""),
+    }
+    return Page("log.html", "log", data, below(run))
+
+
+def _payload(recorded: Recorded) -> str:
+    values = json.loads(recorded.payload)
+    values.pop("type", None)
+    if recorded.type == "RunConfigured":
+        values = redacted(values)
+    return json.dumps(values, ensure_ascii=False)
+
+
+_PAGES = {"cause_id": "causes", "node_id": "nodes", "question_id": "questions", "failure_id": "failures"}
+
+
+def _names(recorded: Recorded) -> list[tuple[str, str]]:
+    """What an event is about, with the folder of its pages."""
+    values = json.loads(recorded.payload)
+    return [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]

@@ -1,0 +1,151 @@
+"""The pages over HTTP: read-only, on loopback unless asked otherwise, and then only with a token."""
+
+import hashlib
+import hmac
+import ipaddress
+import socket
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
+from diagevo.memory.log.database import Database
+from diagevo.progress_file import PROGRESS
+from diagevo.view.site import View
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server on that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def names(host: str) -> frozenset[str]:
+    """What a browser may call a server by that listens on `host`."""
+    own = {"localhost", "127.0.0.1", "::1"}
+    return frozenset(own if is_loopback(host) else own | {host, socket.gethostname(), socket.getfqdn()})
+
+
+def is_ours(header: str, hosts: frozenset[str]) -> bool:
+    """Whether a Host header names this server. A foreign name that was turned to this address (DNS rebinding)
+    is not ours; an address cannot be turned. The port is not looked at: a tunnel has another one."""
+    try:
+        name = urlsplit(f"//{header}").hostname
+    except ValueError:
+        return False
+    if name is None:
+        return False
+    if name in hosts:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return any(not is_loopback(host) for host in hosts)
+
+
+def application(database: Database, folder: Path | None, *, host: str, token: str) -> Starlette:
+    """The site as an ASGI application, listening on `host`. `token` opens it, once: then a cookie does."""
+    view = View(database, folder, live=True)
+
+    def page(request: Request) -> Response:
+        path = request.path_params["path"] or "index.html"
+        try:
+            return HTMLResponse(view.render(path))
+        except NotFoundError as error:
+            return HTMLResponse(view.error(path, error.message, error.hint), 404)
+        except DamagedError as error:
+            return HTMLResponse(view.error(path, f"FAULT: {error.message}", error.hint), 500)
+        except DiagEvoError as error:
+            return HTMLResponse(view.error(path, error.message, error.hint), 409)
+
+    def progress(request: Request) -> Response:
+        """What the run last told; 304 where nothing is new, 204 where nothing was told yet."""
+        run = request.path_params["run"]
+        if run not in view.site.runs():
+            return Response(status_code=404)
+        file = view.site.folder_of(run) / PROGRESS
+        if not file.is_file():
+            return Response(status_code=204)
+        tag = f'"{file.stat().st_mtime_ns:x}"'
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        return FileResponse(
+            file, media_type="application/json", headers={"ETag": tag, "Cache-Control": "no-cache"}
+        )
+
+    static = StaticFiles(directory=str(files("diagevo.view") / "static"))
+    routes = [
+        Mount("/static", static),
+        Route("/{run}/progress.json", progress, methods=["GET"]),
+        Route("/{path:path}", page, methods=["GET"]),
+    ]
+    middleware = [
+        Middleware(_Guard, hosts=names(host), token=token),
+        Middleware(GZipMiddleware, minimum_size=2000),
+    ]
+    return Starlette(routes=routes, middleware=middleware)
+
+
+class _Guard:
+    """Host, method and token before anything is read; headers on every answer."""
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str], token: str) -> None:
+        self.app, self.hosts, self.token = app, hosts, token
+        # Not the token itself: whoever reads the cookie cannot hand on the address. The name has a part of
+        # its own, since the ports of a machine share their cookies.
+        self.value = hashlib.sha256(f"diagevo view {token}".encode()).hexdigest()
+        self.cookie = f"diagevo-{hashlib.sha256(self.value.encode()).hexdigest()[:8]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *own]}
+            await send(message)
+
+        request = Request(scope)
+        refused = self._refused(request)
+        await (refused or self.app)(scope, receive, guarded)
+
+    def _refused(self, request: Request) -> Response | None:
+        if not is_ours(request.headers.get("host", ""), self.hosts):
+            return Response("This name is not served here.", 400, media_type="text/plain")
+        if request.method not in ("GET", "HEAD"):
+            return Response("Read-only.", 405, headers={"Allow": "GET, HEAD"}, media_type="text/plain")
+        if hmac.compare_digest(request.cookies.get(self.cookie, "").encode(), self.value.encode()):
+            return None
+        given = request.query_params.get("token", "")
+        if not hmac.compare_digest(given.encode(), self.token.encode()):
+            return Response("Open the address with its token.", 403, media_type="text/plain")
+        # The token leaves the address bar, the history and what a copied link says.
+        answer = RedirectResponse(request.url.path, 303)
+        answer.set_cookie(self.cookie, self.value, httponly=True, samesite="strict")
+        return answer

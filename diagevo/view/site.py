@@ -1,0 +1,161 @@
+"""The pages of a database by their path: the same bytes whether they are served or written into a folder.
+
+Paths end in `.html` and links between them are relative, so that a folder of them opens from a disk.
+"""
+
+import posixpath
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from diagevo.errors import NotFoundError
+from diagevo.memory.log.database import Database
+from diagevo.texts import json_text, visible
+from diagevo.view import compared, pages, played, stories
+from diagevo.view.page import Page, Site
+
+Builder = Callable[..., Page]
+
+RUN = r"(?P<run>[A-Za-z0-9][A-Za-z0-9._-]{0,99})"
+NUMBER = r"(?P<number>[1-9]\d{0,8})"
+PART = r"(?:\.p(?P<part>[1-9]\d{0,8}))?"
+ROUTES: tuple[tuple[str, Builder], ...] = (
+    (r"index", pages.runs),
+    (rf"{RUN}/index", pages.overview),
+    (rf"{RUN}/live", pages.live),
+    (rf"{RUN}/causes{PART}", pages.causes),
+    (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
+    (rf"{RUN}/nodes/(?P<node>n\d+)", stories.node),
+    (rf"{RUN}/rounds/{NUMBER}{PART}", played.round_),
+    (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
+    (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
+    (rf"{RUN}/what-if", compared.what_if_page),
+    (rf"{RUN}/against/(?P<other>[A-Za-z0-9][A-Za-z0-9._-]{{0,99}})", compared.runs_page),
+    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", played.log),
+    (rf"{RUN}/verify", pages.verified),
+)
+
+
+@cache
+def _routes() -> list[tuple[re.Pattern[str], Builder]]:
+    return [(re.compile(pattern), builder) for pattern, builder in ROUTES]
+
+
+class View:
+    """Renders pages of one database. `keep` says which links lead somewhere: all, or those of an export."""
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path | None,
+        *,
+        keep: Callable[[str], bool] = lambda path: True,
+        live: bool,
+        only: str | None = None,
+    ) -> None:
+        self.site, self.keep = Site(database, folder, live, only), keep
+        self._templates = _environment()
+
+    def render(self, path: str) -> str:
+        """The page at `path` ("first/causes/c48.html"). Raises NotFoundError where there is none."""
+        name = path.removesuffix(".html")
+        if name == path:
+            raise NotFoundError(f"there is no page {path}", hint="pages end in .html")
+        for pattern, builder in _routes():
+            if found := pattern.fullmatch(name):
+                given = {key: value for key, value in found.groupdict().items() if value is not None}
+                return self._page(path, builder, given)
+        raise NotFoundError(f"there is no page {path}", hint="begin at index.html")
+
+    def error(self, path: str, message: str, hint: str | None) -> str:
+        """A page for what is not there or cannot be read."""
+        return self._rendered(path, Page("error.html", "not here", {"message": message, "hint": hint}), None)
+
+    def _page(self, path: str, builder: Builder, given: dict[str, str]) -> str:
+        run = given.pop("run", None)
+        if run is None:
+            return self._rendered(path, builder(self.site), None)
+        return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
+
+    def _rendered(self, path: str, page: Page, run: str | None) -> str:
+        return self._templates.get_template(page.template).render(
+            page.data
+            | {
+                "title": page.title,
+                "run": run,
+                "path": path,
+                "trail": page.trail,
+                "live": self.site.live,
+                "view": self,
+            }
+        )
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("diagevo.view"),
+        autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"href": _href, "asset": _asset}
+    environment.filters |= {
+        "fraction": fraction,
+        "percent": percent,
+        "decimal": decimal,
+        "data": _data,
+        "count": count,
+    }
+    return environment
+
+
+@pass_context
+def _href(context: Context, target: str) -> str | None:
+    """The way from this page to another one; None where that one is left out."""
+    view: View = context["view"]
+    return relative(context["path"], target) if view.keep(target) else None
+
+
+@pass_context
+def _asset(context: Context, name: str) -> str:
+    return relative(context["path"], f"static/{name}")
+
+
+def relative(path: str, target: str) -> str:
+    return quote(posixpath.relpath(target, posixpath.dirname(path) or "."))
+
+
+def fraction(value: Fraction | None) -> str:
+    """An exact value with its decimals: 31/50 = 0.620."""
+    if value is None:
+        return "–"
+    return str(value) if value.denominator == 1 else f"{value} = {float(value):.3f}"
+
+
+def decimal(value: float | Fraction | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{float(value):.{digits}f}"
+
+
+def percent(value: float | Fraction | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{100 * float(value):.{digits}f}%"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _data(value: Any) -> Markup:
+    """Data for a script element of type application/json: no text in it can end the element."""
+    # Markup: `<`, `>` and `&` are the only characters that HTML reads in it, and they are escaped here.
+    escaped = json_text(value).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return Markup(escaped)

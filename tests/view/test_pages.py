@@ -1,0 +1,240 @@
+"""Every page in a real browser, served and from a disk: links lead somewhere, figures are the commands'."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urljoin, urlsplit
+
+import pytest
+
+from diagevo.memory.log.database import Database
+from diagevo.view.export import export
+from diagevo.view.site import View
+from tests.attack.hostile import WORD
+from tests.cli.program import invoke
+from tests.view.conftest import Served
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+def _crawl(page: "Page", start: str) -> dict[str, str]:
+    """Every page that links lead to from `start`, with its text."""
+    waiting, seen = [start], dict[str, str]()
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            continue
+        answer = page.goto(at, wait_until="load")
+        assert answer is None or answer.ok, (at, answer and answer.status)
+        assert page.locator("h1").count() == 1, at
+        seen[at] = page.locator("body").inner_text()
+        for way in page.eval_on_selector_all("a[href]", "all => all.map(a => a.getAttribute('href'))"):
+            target = urljoin(at, way).split("#")[0]
+            if urlsplit(target).path.endswith(".html"):
+                waiting.append(target)
+    return seen
+
+
+def _names(seen: dict[str, str], base: str) -> set[str]:
+    return {at.removeprefix(base).split("?")[0] or "index.html" for at in seen}
+
+
+@pytest.mark.slow
+def test_every_page_is_reached_without_a_fault_and_the_folder_has_the_same_ones(
+    page: "Page", served: Served, exported: Path
+) -> None:
+    page.goto(served.opening)
+    live = _crawl(page, f"{served.base}index.html")
+    disk = _crawl(page, exported.joinpath("index.html").as_uri())
+    written = {str(file.relative_to(exported)) for file in exported.rglob("*.html")}
+    assert _names(disk, exported.as_uri() + "/") == written
+    assert _names(live, served.base) - written == {"played/live.html", "a/live.html"}
+    assert written <= _names(live, served.base)
+    assert any(WORD in text for at, text in live.items() if "/a/" in at), (
+        "the hostile texts were on the pages"
+    )
+
+
+def test_a_text_of_a_model_stays_text(page: "Page", served: Served) -> None:
+    """No element, dialog, direction or control comes from it; the page's fixture fails by a script's call."""
+    page.goto(served.opening)
+    for path in (
+        "a/index.html",
+        "a/causes.html",
+        "a/causes/c8.html",
+        "a/failures/r1.q0.a7.html",
+        "a/log.html",
+    ):
+        page.goto(served.base + path)
+        assert page.locator("img").count() == 0
+        assert page.locator("script:not([src]):not([type='application/json'])").count() == 0
+        text = page.locator("body").inner_text()
+        assert not {"\u202e", "\u2066", "\x1b", "\u200b"} & set(text)
+    page.goto(f"{served.base}a/failures/r1.q0.a7.html")
+    assert "</script><script>alert(" in page.locator("body").inner_text()
+
+
+@pytest.mark.slow
+def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, folder: Path) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/what-if.html")
+    stops = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
+    thetas = [one["theta"] for one in stops["theta"]]
+    cases: list[dict[str, int]] = [{"theta": n} for n in range(len(thetas))]
+    cases += [{"k": 9}, {"tau": 80}, {"p_low": 30, "p_high": 35}, {"k": 3, "theta": 0}, {"k": 5, "tau": 60}]
+    options = {"k": "--k", "theta": "--theta-up", "tau": "--tau", "p_low": "--p-low", "p_high": "--p-high"}
+    for case in cases:
+        page.locator("#as-recorded").click()
+        given: list[str] = []
+        for name, at in case.items():
+            page.eval_on_selector(
+                f"#s-{name}",
+                f"one => {{ one.value = {at}; one.dispatchEvent(new Event('input', {{bubbles: true}})) }}",
+            )
+            n, d = (thetas if name == "theta" else stops["stops"][name])[at]
+            given += [options[name], f"{n}/{d}" if d != 1 else str(n)]
+        told = invoke(
+            "memory",
+            "what-if",
+            "--run",
+            "played",
+            *given,
+            "--json",
+            env={"DIAGEVO_HOME": str(folder)},
+        )
+        assert told.exit_code == 0, told.output
+        rows: list[dict[str, Any]] = json.loads(told.stdout)["data"]
+        for row in (r for r in rows if r["kind"] == "replay"):
+            cells = page.locator(f"#replay tr[data-round='{row['round']}'] td").all_inner_texts()
+            assert cells[1] == row["status"], (case, row)
+            if row["status"] != "needs a rerun":
+                now = [str(row[name]) for name in ("failures", "active", "mastered")]
+                assert [cells[2], cells[6], cells[8]] == now, (case, row)
+                title = (
+                    page.locator(f"#replay tr[data-round='{row['round']}'] td").nth(4).get_attribute("title")
+                )
+                assert title == row["epsilon_next"]["exact"], (case, row)
+            assert cells[3] == str(row["was_failures"])
+        kept = [r for r in rows if r["kind"] == "retention"]
+        shown = page.locator("#retention tbody tr").all()
+        for row, line in zip(kept, shown[-len(kept) :] if kept else [], strict=True):
+            assert line.locator("td").all_inner_texts()[1:4] == [
+                str(row["candidates"]),
+                str(row["kept"]),
+                str(row["was_kept"]),
+            ], (case, row)
+
+
+def test_the_command_under_the_sliders_is_the_one_that_was_asked(page: "Page", served: Served) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/what-if.html")
+    page.eval_on_selector(
+        "#s-k", "one => { one.value = 9; one.dispatchEvent(new Event('input', {bubbles: true})) }"
+    )
+    assert page.locator("#command").inner_text() == "diagevo memory what-if --run played --k 1/2"
+
+
+def test_causes_are_filtered_and_ordered(page: "Page", served: Served) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/causes.html")
+    every = page.locator("#matrix tr.one:visible").count()
+    page.locator("[data-filter=matrix]").fill("c1")
+    assert 0 < page.locator("#matrix tr.one:visible").count() < every
+    page.locator("[data-filter=matrix]").fill("")
+    page.locator("[data-order=matrix]").select_option("f")
+    found = page.eval_on_selector_all("#matrix tr.one", "all => all.map(row => +row.dataset.f)")
+    assert found == sorted(found, reverse=True)
+    assert page.locator("#matrix tr.node:visible").count() == 0
+    page.locator("[data-order=matrix]").select_option("node")
+    assert page.locator("#matrix tr.one:visible").count() == every
+
+
+def test_a_page_fits_a_telephone_and_a_large_screen_and_paper(page: "Page", served: Served) -> None:
+    page.goto(served.opening)
+    for path in ("index", "played/index", "played/causes", "played/causes/c1", "played/what-if", "a/causes"):
+        for width in (360, 2560):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(f"{served.base}{path}.html")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= width, (path, width, wide)
+    page.emulate_media(media="print")
+    assert page.locator(".tabs").is_hidden()
+    assert page.pdf()[:5] == b"%PDF-"
+
+
+def test_back_and_forward_and_a_link_into_the_middle(page: "Page", served: Served) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/causes.html")
+    page.locator("#matrix tr.one a").first.click()
+    page.wait_for_url("**/causes/c*.html")
+    page.go_back()
+    assert page.url.endswith("played/causes.html")
+    page.go_forward()
+    assert "/causes/c" in page.url
+
+
+AXED = (
+    "index",
+    "played/index",
+    "played/causes",
+    "played/causes/c1",
+    "played/rounds/1",
+    "played/questions/r1.q0",
+    "played/failures/r1.q0.a0",
+    "played/what-if",
+    "played/log",
+    "played/verify",
+    "played/against/a",
+    "played/live",
+)
+DARK = ("played/index", "played/causes", "played/failures/r1.q0.a0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scheme", "paths"), [("light", AXED), ("dark", DARK)], ids=["light", "dark"])
+def test_axe_finds_no_serious_fault(
+    page: "Page", served: Served, scheme: Literal["light", "dark"], paths: tuple[str, ...]
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.emulate_media(color_scheme=scheme)
+    page.goto(served.opening)
+    for path in paths:
+        page.goto(f"{served.base}{path}.html")
+        found = Axe().run(page).response["violations"]
+        serious = [
+            (fault["id"], fault["nodes"][0]["html"][:200])
+            for fault in found
+            if fault["impact"] in ("serious", "critical")
+        ]
+        assert not serious, (path, serious)
+
+
+def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
+    database: Database, folder: Path, tmp_path: Path
+) -> None:
+    written, left_out = export(database, folder, tmp_path / "few", most=5)
+    assert written == 5
+    assert left_out > 0
+    files = list((tmp_path / "few").rglob("*.html"))
+    assert len(files) == 5
+    for file in files:
+        for part in file.read_text().split('href="')[1:]:
+            way = part.split('"')[0].split("#")[0]
+            assert not way.endswith(".html") or (file.parent / way).is_file(), (file, way)
+    assert "left out of this export" in (tmp_path / "few" / "index.html").read_text() + files[-1].read_text()
+
+
+def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, tmp_path: Path) -> None:
+    export(database, folder, tmp_path / "one", run="played", most=40)
+    assert not (tmp_path / "one" / "a").exists()
+    assert "against" not in (tmp_path / "one" / "played" / "index.html").read_text()
+
+
+def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
+    database: Database, folder: Path, exported: Path
+) -> None:
+    view = View(database, folder, live=False)
+    for path in ("index.html", "played/index.html", "played/causes/c1.html"):
+        assert view.render(path) == (exported / path).read_text()

@@ -1,0 +1,115 @@
+"""What the server gives to whom: the token, foreign names, methods, headers, and pages that are not there."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from diagevo.view.server import is_ours, names
+from tests.view.conftest import TOKEN, Served
+
+
+@pytest.fixture(scope="module")
+def client(served: Served) -> Iterator[httpx.Client]:
+    """A client that has opened the address once, as a browser does."""
+    with httpx.Client(base_url=served.base, trust_env=False) as opened:
+        answer = opened.get("", params={"token": TOKEN})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        yield opened
+
+
+def test_the_token_becomes_a_strict_cookie_and_leaves_the_address(served: Served) -> None:
+    with httpx.Client(base_url=served.base, trust_env=False) as client:
+        assert client.get("played/index.html").status_code == 403
+        assert client.get("", params={"token": "another"}).status_code == 403
+        answer = client.get("played/index.html", params={"token": TOKEN})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/played/index.html")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert TOKEN not in cookie
+        assert client.get("played/index.html").status_code == 200
+
+
+def test_a_name_that_is_not_ours_is_refused_before_anything_is_read(client: httpx.Client) -> None:
+    assert client.get("", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("", headers={"Host": "localhost:9999"}).status_code == 200, "a tunnel has another port"
+    assert client.get("", headers={"Host": "localhost.evil.example"}).status_code == 400
+    assert client.get("", headers={"Host": "127.0.0.1.evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "header", "ours"),
+    [
+        ("127.0.0.1", "127.0.0.1:80", True),
+        ("127.0.0.1", "[::1]:80", True),
+        ("127.0.0.1", "192.168.1.4", False),  # loopback alone was opened
+        ("0.0.0.0", "192.168.1.4:8080", True),  # an address cannot be turned to another machine
+        ("0.0.0.0", "evil.example:8080", False),
+        ("box.lan", "box.lan:8080", True),
+        ("127.0.0.1", "[::1", False),
+        ("127.0.0.1", "", False),
+    ],
+)
+def test_which_names_are_ours_follows_from_where_it_listens(host: str, header: str, ours: bool) -> None:
+    assert is_ours(header, names(host)) is ours
+
+
+def test_nothing_can_be_written(client: httpx.Client) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        assert client.request(method, "played/index.html").status_code == 405
+    assert client.head("played/index.html").status_code == 200
+
+
+def test_every_answer_forbids_foreign_scripts_frames_and_guesses(client: httpx.Client) -> None:
+    for path in ("", "played/index.html", "static/view.js", "nowhere.html", "nowhere"):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "nowhere.html",
+        "nobody/index.html",
+        "played/causes/c999.html",
+        "played/nodes/n999.html",
+        "played/questions/r9.q9.html",
+        "played/failures/r1.q0.a999.html",
+        "played/rounds/99.html",
+        "played/rounds/0.html",
+        "played/log/Nothing.html",
+        "played/against/nobody.html",
+        "played/causes/c" + "9" * 4000 + ".html",
+        "..%2f..%2fetc%2fpasswd.html",
+        "static/../site.py",
+        "static/%2e%2e/site.py",
+        "nobody/progress.json",
+    ],
+)
+def test_what_is_not_there_is_a_404_that_says_so(client: httpx.Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_what_the_run_tells_is_sent_once(client: httpx.Client, folder_of_progress: str) -> None:
+    first = client.get(folder_of_progress)
+    assert first.json() == {"round": 1}
+    again = client.get(folder_of_progress, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.fixture
+def folder_of_progress(folder: "object") -> Iterator[str]:
+    from pathlib import Path
+
+    assert isinstance(folder, Path)
+    file = folder / "played" / "progress.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text('{"round": 1}', encoding="utf-8")
+    yield "played/progress.json"
+    file.unlink()
