@@ -161,13 +161,16 @@ class Round:
             self._name_logs(output)
             rewards: list[float] = []
             with Diagnoser(self.memory, self.context.diagnostician, self.phase.config.diagnosis) as diagnoser:
-                diagnoser.submit(self.memory.undiagnosed())
+                diagnosing = self.phase.config.diagnosis.enabled
+                if diagnosing:
+                    diagnoser.submit(self.memory.undiagnosed())
                 failed = FailureCapture(self.phase, self.memory, lessons)
 
                 def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
                     failures = failed.of_step(rollouts, step_rewards)
                     self.memory.observe(failures)
-                    diagnoser.submit(failures)
+                    if diagnosing:
+                        diagnoser.submit(failures)
                     rewards.append(sum(step_rewards) / len(step_rewards))
                     detail = f"mean reward {rewards[-1]:.3f}, {len(failures)} failures"
                     self.stages.progress("solver", step, steps, detail)
@@ -193,6 +196,8 @@ class Round:
     def maintain(self) -> None:
         """What failed updates the memory: match or create causes, merge nodes."""
         config = self.phase.config
+        if not config.diagnosis.enabled:
+            return
 
         def diagnose() -> Outcome:
             report = maintain(

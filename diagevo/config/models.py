@@ -163,6 +163,9 @@ class MemoryConfig(Section):
 
 
 class DiagnosisConfig(Section):
+    enabled: bool = Field(
+        default=True, description="Off: failures are recorded, nobody is asked about them, no memory grows."
+    )
     workers: int = Field(default=16, ge=1, description="Extractions under way at once.")
     failures_per_question: int | None = Field(
         default=None, ge=1, description="Cap on diagnosed failures a question."

@@ -56,6 +56,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "memory.shortlist": (5, THRESHOLDS),
     "memory.duplicate_candidates": (20, SILENT),
     "memory.node_embedding": ("label", SILENT),
+    "diagnosis.enabled": (True, "paper, error-cause memory"),
     "diagnosis.failures_per_question": (None, SILENT),
     "diagnosis.skip_truncated": (False, SILENT),
     "diagnosis.retries": (2, SILENT),

@@ -80,6 +80,7 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     per_question = config.diagnosis.failures_per_question
     failures = answers if per_question is None else min(answers, lessons * per_question)
     votes = config.round.challenger_votes
+    asked = config.diagnosis.enabled and config.roles.diagnostician.engine != "rules:arithmetic"
     rows = [
         (
             "challenger",
@@ -95,7 +96,7 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
             "diagnosis",
             None,
             0,
-            0 if config.roles.diagnostician.engine == "rules:arithmetic" else failures * 3,
+            failures * 3 if asked else 0,
             f"at most {failures} failures: extraction, and for new causes deduplication and a node",
         ),
     ]

@@ -34,7 +34,8 @@ from diagevo.memory.log.log import Log
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
-Table = Literal["ablation", "fixed", "k", "tau"]
+Table = Literal["ablation", "fixed", "k", "tau", "labels"]
+"""`labels`: the first line of Figure 3c, which is in no table."""
 STOPPED = (StoppedSafely.exit_code, 130)
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
@@ -54,11 +55,13 @@ def _fixed(free: int) -> Variant:
     return Variant(f"fixed-{free}-{10 - free}", f"Fixed {free}:{10 - free}", "fixed", settings)
 
 
+FREE = {"schedule.policy": "free", "diagnosis.enabled": "false"}
+"""Without the memory there is nobody to ask."""
 FULL = Variant("full", "DiagEvo (full)", "ablation", {})
 VARIANTS: tuple[Variant, ...] = (
     FULL,
     Variant("frozen-challenger", "Frozen challenger", "ablation", {"round.train_challenger": "false"}),
-    Variant("free-only", "Pure free exploration", "ablation", {"schedule.policy": "free"}),
+    Variant("free-only", "Pure free exploration", "ablation", FREE),
     Variant("targeted-only", "Pure cause-targeted generation", "ablation", {"schedule.policy": "targeted"}),
     Variant("no-state-updates", "No state updates", "ablation", {"memory.state_updates": "false"}),
     Variant("no-stitching", "No cross-state stitching", "ablation", {"schedule.stitching": "off"}),
@@ -71,6 +74,9 @@ VARIANTS: tuple[Variant, ...] = (
     _fixed(5),
     _fixed(3),
     *(Variant(f"k-{k}", f"k = {k}", "k", {"schedule.k": k}) for k in ("0.2", "1.0", "2.0")),
+    Variant(
+        "free-absolute", "Pure free, absolute constraint", "labels", FREE | {"filter.variant": "absolute"}
+    ),
     *(Variant(f"tau-{tau}", f"τ = {tau}", "tau", {"filter.tau": tau}) for tau in ("1.2", "2.0")),
 )
 

@@ -147,6 +147,7 @@ MUST: dict[str, Callable[[Facts], bool]] = {
     "k-2.0": scheduled("2"),
     "tau-1.2": kept_by("6/5"),
     "tau-2.0": kept_by("2"),
+    "free-absolute": lambda f: MUST["free-only"](f) and MUST["absolute-only"](f),
 }
 
 

@@ -1,5 +1,6 @@
 """Who plays: what is validated on, and which questions may be asked."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
+from diagevo.memory.audit.history import open_history
 from diagevo.players import play_phase
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from tests.evaluation.published import write_folder
-from tests.run.small import small_config
+from tests.run.small import play, small_config
 
 QUESTION = "start at 7 and make 2 jumps of 5"
 WRITTEN = f"<question>{QUESTION}</question>"
@@ -98,3 +100,15 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
             on_step=lambda *_: None,
         )
     assert where == expected
+
+
+def test_without_a_diagnostician_failures_are_recorded_and_no_memory_grows(tmp_path: Path) -> None:
+    config = small_config(diagnosis={"enabled": False}, round={"candidates": 24, "rounds": 1})
+    [done] = play(tmp_path, config).rounds
+    history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+    types = Counter(recorded.type for recorded in history.events())
+    history.close()
+    assert types["FailureObserved"] > 0
+    assert types["FailureDiagnosed"] == types["CauseCreated"] == 0
+    assert (done.failures, done.epsilon_next, done.active) == (0, 1, 0)
+    assert "diagnosis" not in done.stage_seconds
