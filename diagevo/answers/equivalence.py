@@ -74,9 +74,8 @@ class AnswerChecker:
         self._lock = threading.Lock()
         self._pool = AlgebraPool(self.workers, seconds)
         self._process = os.getpid()
-        self._unsettled: dict[Ended | None, set[tuple[str, str]]] = {
-            ended: set() for ended in (None, Ended.TIMEOUT, Ended.CRASH)
-        }
+        self._undecided: set[tuple[str, str]] = set()
+        """Pairs called "not equal" because comparing them came to no verdict."""
 
     def __enter__(self) -> AnswerChecker:
         return self
@@ -86,28 +85,11 @@ class AnswerChecker:
     ) -> None:
         self.close()
 
-    @property
-    def timeouts(self) -> int:
-        """Pairs called "not equal" because their comparison, or their question, ran out of time."""
-        return len(self._unsettled[Ended.TIMEOUT])
-
-    @property
-    def crashes(self) -> int:
-        """Pairs called "not equal" because two worker processes died over them (out of memory, say)."""
-        return len(self._unsettled[Ended.CRASH])
-
-    @property
-    def refused(self) -> int:
-        """Pairs called "not equal" because they are too large for a computer-algebra system."""
-        return len(self._unsettled[None])
-
     def undecided(self, votes: Iterable[Votes]) -> int:
         """Pairs of groups that stand apart only because their comparison came to no verdict: it ran out of
         time or memory, or was too large to begin with."""
-        with self._lock:
-            unsettled = set().union(*self._unsettled.values())
         pairs = (pair for each in votes for pair in combinations(sorted(head for head, _ in each.votes), 2))
-        return sum((brief(a), brief(b)) in unsettled for a, b in pairs) if unsettled else 0
+        return sum((brief(a), brief(b)) in self._undecided for a, b in pairs) if self._undecided else 0
 
     def close(self) -> None:
         """End the worker processes. The cache stays, and a later comparison starts them again."""
@@ -168,7 +150,7 @@ class AnswerChecker:
                 raise _NeedsAlgebra
             known = None if verdict is None else (verdict, 0.0)
         if spent and (known is None or known[1]):
-            self._count(Ended.TIMEOUT, key)
+            self._undecided.add(key)
             return False, 0.0
         if known is None:
             known = self._ask(pair, key)
@@ -178,10 +160,6 @@ class AnswerChecker:
                 del self._verdicts[next(iter(self._verdicts))]
         return known
 
-    def _count(self, ended: Ended | None, key: tuple[str, str]) -> None:
-        with self._lock:
-            self._unsettled[ended].add(key)
-
     def _ask(self, pair: tuple[str, str], key: tuple[str, str]) -> tuple[bool, float]:
         ended, seconds = None, 0.0
         texts = expressions(*pair)
@@ -190,8 +168,8 @@ class AnswerChecker:
                 self._process = os.getpid()
                 self._pool = AlgebraPool(self.workers, self.seconds)
             ended, seconds = self._pool.compare(*texts)
-        if ended in self._unsettled:
-            self._count(ended, key)
+        if ended not in (Ended.AGREE, Ended.DIFFER):
+            self._undecided.add(key)
         return ended is Ended.AGREE, seconds
 
 

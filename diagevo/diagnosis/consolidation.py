@@ -13,7 +13,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician, NodeContents
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import StoppedSafely
-from diagevo.memory.events import NodePairJudged
+from diagevo.memory.events import NodePairJudged, number_of
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.fold import Node
 
@@ -39,7 +39,7 @@ def consolidate(
     for done, (left, right, similarity) in enumerate(pairs, start=1):
         if should_stop is not None and should_stop():
             raise StoppedSafely("consolidation stopped; replies so far are kept", hint="go on with --resume")
-        a, b = sorted((_root(survivor, left), _root(survivor, right)), key=_number)
+        a, b = sorted((_root(survivor, left), _root(survivor, right)), key=number_of)
         if a == b or (a, b) in judged:
             outcomes["joined"] += 1
         elif a not in merged and b not in merged and memory.node_pair_refused(a, b):
@@ -58,7 +58,7 @@ def consolidate(
             )
             if judgement.merge and judgement.label is not None:
                 survivor[b] = a
-                causes = tuple(sorted(first.causes + second.causes, key=_number))
+                causes = tuple(sorted(first.causes + second.causes, key=number_of))
                 merged[a] = Node(a, first.number, judgement.label, causes)
             outcomes["merged" if judgement.merge else "refused"] += 1
         if on_progress is not None:
@@ -90,8 +90,3 @@ def _root(survivor: dict[str, str], node_id: str) -> str:
     while node_id in survivor:
         node_id = survivor[node_id]
     return node_id
-
-
-def _number(reference: str) -> int:
-    """c42 → 42."""
-    return int(reference[1:])

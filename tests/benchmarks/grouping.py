@@ -32,7 +32,9 @@ def by_us(answers_per_question: list[list[str]], workers: int) -> tuple[list[lis
 
     with AnswerChecker(workers=workers) as checker:
         votes = checker.group(answers_per_question)
-        return [[member for member in vote.members if member is not None] for vote in votes], checker.timeouts
+        return [
+            [member for member in vote.members if member is not None] for vote in votes
+        ], checker.undecided(votes)
 
 
 if __name__ == "__main__":
