@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
-from itertools import pairwise
-from math import prod
 from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config
+from diagevo.config.serving import serving
 from diagevo.errors import DiagEvoError
 from diagevo.memory.log.check import check as check_database
 from diagevo.memory.log.database import Database
@@ -28,6 +27,8 @@ from diagevo.redaction import key_from
 from diagevo.roles import BENCHMARK, validation_of
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.training.disk import disk_bytes, gigabytes
+from diagevo.training.fitting import advice, shapes_of
+from diagevo.training.footprint import ROOM, loads
 
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
@@ -178,11 +179,13 @@ def _devices(config: Config) -> Iterator[Check]:
     if hardware.attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
         fix = "pip install 'diagevo[flash]', or --set hardware.attention=sdpa"
         yield Check("flash-attn", "missing", "not installed", fix)
-    yield from _vllm(config, training)
+    yield from _vllm(config)
+    if gpus and hardware.device == "cuda":
+        yield _memory(config, min(torch.cuda.get_device_properties(gpu).total_memory for gpu in range(gpus)))
 
 
-def _vllm(config: Config, training: set[int]) -> Iterator[Check]:
-    """vLLM in the trainer and as a server: is it here, and do both fit on their GPUs?"""
+def _vllm(config: Config) -> Iterator[Check]:
+    """vLLM in the trainer and as a server: is it here, and does the server use its GPUs?"""
     hardware = config.hardware
     uses = {"hardware.colocate_vllm=false": hardware.colocate_vllm}
     uses["hardware.serve=transformers"] = hardware.serve == "vllm"
@@ -200,22 +203,34 @@ def _vllm(config: Config, training: set[int]) -> Iterator[Check]:
         yield Check("vLLM server: port", "missing", f"127.0.0.1: {error}", "allow listening on loopback")
     if hardware.device != "cuda":
         return
-    options = dict(pairwise(" ".join(hardware.serve_options).replace("=", " ").split()))
-    sizes = (options.get(f"--{kind}-parallel-size", "1") for kind in ("data", "tensor", "pipeline"))
-    copies = prod(int(size) for size in sizes if size.isdecimal())
+    used = serving(hardware, config.sampling, beside_training=True).used
     named = len(hardware.serve_gpus)
-    if named and copies != named:
-        few = "more than it has" if copies > named else "the rest stay idle"
-        fix = "make data × tensor parallel size in hardware.serve_options the number of hardware.serve_gpus"
-        state: State = "missing" if copies > named else "warn"
-        yield Check("vLLM server: GPUs", state, f"it uses {copies} of its {named} GPUs: {few}", fix)
-    shared = training & set(hardware.serve_gpus or range(copies))
-    if shared and "--gpu-memory-utilization" not in options:
-        listed = ", ".join(map(str, sorted(shared)))
-        fix = "name other hardware.serve_gpus, or give --gpu-memory-utilization in hardware.serve_options"
-        yield Check(
-            "vLLM server: memory", "missing", f"it takes nearly all of GPUs {listed}, which train", fix
+    if named and used != named:
+        few = "more than it has" if used > named else "the rest stay idle"
+        fix = (
+            "make the number of hardware.serve_gpus a multiple of a copy's, or leave out --data-parallel-size"
         )
+        state: State = "missing" if used > named else "warn"
+        yield Check("vLLM server: GPUs", state, f"it uses {used} of its {named} GPUs: {few}", fix)
+
+
+def _memory(config: Config, card: int) -> Check:
+    """Whether the plan fits GPUs of so many bytes."""
+    shapes = shapes_of(config)
+    if shapes is None:
+        fix = "download the models first: their config.json says what they take"
+        return Check("GPU memory", "warn", "unknown", fix)
+    found = loads(config, *shapes)
+    fullest = max(found, key=lambda load: (not load.fits(card), load.peak(card)))
+    said = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
+    if fullest.fits(card):
+        return Check("GPU memory", "ok", said)
+    if fullest.peak(card) <= ROOM * card:
+        said += ", and the share of a vLLM holds no cache for one long sequence"
+    change = advice(config, shapes, card)
+    settings = None if change is None else " ".join(f"--set {setting}" for setting in change)
+    fix = settings or "use GPUs with more memory: diagevo train --plan says which"
+    return Check("GPU memory", "missing", said, fix)
 
 
 def _validation(config: Config) -> Iterator[Check]:

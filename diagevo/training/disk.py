@@ -7,13 +7,15 @@ from pathlib import Path
 
 from diagevo.config.models import Config
 from diagevo.training.checkpoints import KEEP
+from diagevo.training.shapes import find_shape
 
 
 def disk_bytes(config: Config) -> int | None:
     """Bytes that the weights of a whole run take at most; None where a model's size is not known.
 
     Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
-    can hold. A resumable checkpoint adds AdamW's two moments; one is written before the oldest is removed.
+    can hold. A resumable checkpoint holds what trains and AdamW's two moments; one is written before the
+    oldest is removed.
     """
     numbers = _parameters(config)
     if numbers is None:
@@ -21,12 +23,16 @@ def disk_bytes(config: Config) -> int | None:
     rounds, keep = config.round.rounds, config.round.keep_checkpoints
     policies = 2 if config.round.train_challenger else 1
     kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
-    return 4 * numbers * (kept + 3 * (KEEP + 1))
+    shape, lora = find_shape(config.roles.solver.model), config.training.lora
+    trained = numbers if shape is None or lora is None else shape.adapters(lora)
+    return 4 * (numbers * kept + 3 * trained * (KEEP + 1))
 
 
 def _parameters(config: Config) -> int | None:
-    """Numbers in one policy: from its weight files, or from the size in a hub id's name."""
+    """Numbers in one policy: from its config.json, its weight files, or the size in a hub id's name."""
     model = config.roles.solver.model
+    if (shape := find_shape(model)) is not None:
+        return shape.weights
     folder = Path(model).expanduser()
     if model == "builtin:arithmetic":
         folder = Path(str(files("diagevo.arithmetic") / "weights"))

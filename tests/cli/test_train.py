@@ -103,7 +103,7 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert plan["devices"] == "4 × cuda, vLLM in the trainer with 50% of each, beside it a vLLM server"
     assert plan["seconds"] is None
     # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
-    assert plan["disk_bytes"] == (10 + 3 * 3) * 32_000_000_000
+    assert plan["disk_bytes"] == (10 + 3 * 3) * 4 * 8_190_735_360
     assert list(Path().iterdir()) == []
 
 
