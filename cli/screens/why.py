@@ -74,11 +74,15 @@ def _cut(text: str, columns: int | None, rows: int = 1) -> str:
     """`text` in so many rows of a terminal, or whole in a pipe; a row breaks at a word, hence the margin."""
     from rich.cells import cell_len, chop_cells
 
-    text = visible(text, one_line=True)
     if columns is None:
-        return text
+        return visible(text, one_line=True)
     room = max(24, columns * rows - 12 * (rows - 1))
-    return text if cell_len(text) <= room else chop_cells(text, room - 1)[0] + "…"
+    start = visible(
+        text[: 4 * room], one_line=True
+    )  # a sign may have no width; nobody writes three such a letter
+    if len(text) <= 4 * room and cell_len(start) <= room:
+        return start
+    return chop_cells(start, room - 1)[0] + "…"
 
 
 def _cut_lines(lines: list[Line], columns: int | None, rows: int) -> list[Line]:

@@ -37,6 +37,19 @@ def test_a_change_that_matters_and_goes_unseen_would_be_reported(base: Base, tmp
     assert base.changed(file) == set()
 
 
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [("digest", "a text"), ("digest", "broken JSON"), ("digest", "undecodable text"), ("content", "bytes")],
+)
+def test_a_text_that_no_event_names_is_compared_with_its_digest_too(
+    base: Base, column: str, kind: str
+) -> None:
+    rows = {row for (table, row, _), value in base.cells.items() if value[1] == b"the template"}
+    [row] = rows
+    [(_, outcome)] = outcomes(base, [Cell("artifact", row, column, kind)])
+    assert (outcome.kind, outcome.detail[:5]) == ("fault", "text:")
+
+
 _CASES: list[Cell | Byte] = [
     Cell("event", 4, "payload", "broken JSON"),
     Cell("event", 9, "round", "a text"),

@@ -37,6 +37,8 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
         report.notes.extend(_undigested(connection))
     report.faults.extend(_wrong_replies(log))
     _check_texts(log, run_id, report)
+    if not any(fault.check == "text" for fault in report.faults):  # which name the event
+        report.faults.extend(_wrong_contents(log))
 
 
 _KINDS = {
@@ -180,6 +182,21 @@ def _right(log: Log, digests: Sequence[str]) -> set[str]:
     except DBAPIError:
         # One that the driver cannot even decode hides the others.
         return {d for digest in digests for d in _right(log, [digest])} if len(digests) > 1 else set()
+
+
+def _wrong_contents(log: Log) -> Iterator[Fault]:
+    """The first text of the database that is not its digest's, though no event of the run names it."""
+    query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
+    try:
+        with log.database.read() as connection:
+            for digest, content in connection.execute(query, execution_options={"yield_per": PAGE}):
+                if not is_text(content, digest):
+                    yield Fault(
+                        "text", f"the text {str(digest)[:12]}… was changed; no event of this run names it"
+                    )
+                    return
+    except DBAPIError as error:
+        yield Fault("text", f"a text that no event of this run names cannot be read: {error.orig}")
 
 
 def _wrong_replies(log: Log) -> Iterator[Fault]:
