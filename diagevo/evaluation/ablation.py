@@ -19,6 +19,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
+import msgspec
+
 from diagevo.errors import (
     ConfigError,
     DiagEvoError,
@@ -31,6 +33,7 @@ from diagevo.errors import (
 from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
+from diagevo.memory.opening import check_name
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
@@ -134,10 +137,16 @@ def load_plan(folder: Path, name: str | None) -> Plan:
     if chosen is None or chosen not in known:
         listed = ", ".join(known) or "none"
         raise NotFoundError(f"which plan? there are: {listed}", hint="make one: diagevo ablate plan NAME")
-    values = json.loads(_file(folder, chosen).read_text(encoding="utf-8"))
-    runs = tuple(PlannedRun(**run) for run in values.pop("runs"))
-    lists = {key: tuple(values.pop(key)) for key in ("arguments", "benchmarks")}
-    return Plan(runs=runs, **lists, **values)
+    file = _file(folder, chosen)
+    try:
+        plan = msgspec.json.decode(file.read_bytes(), type=Plan)
+    except (OSError, ValueError, RecursionError) as error:  # as are msgspec's
+        raise StoreError(
+            f"the plan {file} cannot be read: {error}", hint="make it again: diagevo ablate plan NAME"
+        ) from error
+    for planned in plan.runs:
+        check_name(planned.run)
+    return plan
 
 
 def make_plan(
@@ -221,7 +230,7 @@ def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, loca
 
 def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str, location: str | None) -> None:
     environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
-    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
+    program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()"]
     private_folder(log.parent)
     with open(log, "a", encoding="utf-8", opener=private) as output:
         output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))

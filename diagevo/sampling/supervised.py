@@ -22,7 +22,7 @@ class SupervisedProcess:
         private_folder(log.parent)
         with open(log, "ab", opener=private) as output:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-m", "diagevo.sampling.watchdog", *argv],
+                [sys.executable, "-P", "-m", "diagevo.sampling.watchdog", *argv],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -4,20 +4,28 @@ import asyncio
 import itertools
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
 from diagevo.diagnosis.chat import reply_of
+from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.diagnosis.endpoint import Backoff, Endpoint
+from diagevo.diagnosis.maintain import maintain
+from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
 from diagevo.memory.log.artifacts import Reply
+from diagevo.memory.memory import Memory
 from diagevo.sampling import bounded
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams
+from tests.diagnosis.rounds import DIMENSION, Question, open_memory, play
 
 PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -42,6 +50,16 @@ def endless(handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
     for _ in itertools.repeat(None, 2000):
         handler.wfile.write(b" " * 65536)
+
+
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """Each byte comes in time for the socket, which waits for one; all take twelve times as long."""
+    handler.send_response(200)
+    handler.send_header("Content-Type", "application/json")
+    handler.end_headers()
+    for _ in range(300):
+        handler.wfile.write(b" ")
+        time.sleep(0.02)
 
 
 @contextmanager
@@ -113,6 +131,39 @@ def test_the_diagnosticians_service_is_given_up(how: str) -> None:
         finally:
             endpoint.close()
     assert error.value.exit_code == 6
+
+
+@pytest.mark.parametrize("how", [*BAD, "a slow drip"])
+def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tmp_path: Path) -> None:
+    """Every failure waits, where the service is given up, or is unresolved, where it speaks and says nothing;
+    nothing is counted, and a right server finishes the round."""
+    bad, settings = BAD.get(how, drip), DiagnosisConfig(workers=2)
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(["wrong", "wrong again"]), Question(["wrong too"])])
+        with serving(bad) as url, closing(_diagnostician(url, memory, 5 if how in BAD else 0.5)) as asked:
+            if "wrong type" in how:
+                report = maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
+                assert report.verdicts == {"unresolved": 3}
+            else:
+                with pytest.raises(ServiceError) as error:
+                    maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
+                assert error.value.exit_code == 6
+                assert len(memory.undiagnosed()) == 3
+        assert memory.state.causes == {}
+        slip = json.dumps({"matched_cause_id": None, "error_cause": None})
+        said = json.dumps({"choices": [{"message": {"content": slip}, "finish_reason": "stop"}]})
+        with serving(body(said.encode())) as url, closing(_diagnostician(url, memory, 30)) as asked:
+            maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig(), ask_again=True)
+        memory.commit()
+        assert (memory.state.round, memory.state.causes) == (1, {})
+
+
+def _diagnostician(url: str, memory: Memory, timeout: float) -> OpenAIDiagnostician:
+    role = DiagnosticianRole(
+        engine="openai", model="m", base_url=url, timeout=timeout, structured_output="off"
+    )
+    backoff = Backoff(tries=2, first_pause=0.0)
+    return OpenAIDiagnostician(role, DiagnosisConfig(workers=2), memory.artifacts, backoff=backoff)
 
 
 def test_a_slow_drip_over_a_socket_ends_at_the_time_of_the_whole_answer() -> None:

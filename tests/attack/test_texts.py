@@ -7,9 +7,11 @@ is known again.
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
+import shutil
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from xml.etree import ElementTree
@@ -22,7 +24,7 @@ from markdown_it import MarkdownIt
 from typer.main import get_command
 
 from diagevo.texts import visible
-from tests.attack.hostile import WORD, play
+from tests.attack.hostile import KINDS, WORD, play
 from tests.cli.program import invoke, leaves, load
 from tests.contracts.databases import Store
 
@@ -67,11 +69,15 @@ ROWS = (
 ELSEWHERE = {
     "init, train, join: write": ("init", "train", "join"),
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads"),
-    "ask a model or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
+    "ask a model as well, or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
     "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
-    "two runs": ("runs diff", "runs fork"),
-    "of drawn questions": ("eval selfplay", "eval oracle"),
-    "of plans": ("ablate",),
+    "read below: two runs, drawn questions, plans": (
+        "runs diff",
+        "runs fork",
+        "eval oracle",
+        "ablate status",
+    ),
+    "ask a model": ("eval selfplay", "ablate plan", "ablate run"),
 }
 
 
@@ -239,6 +245,100 @@ def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path, 
     shown = ("memory", "why", "c1", "--full", "--json")
     assert _without_times(ask(there, *shown)) == _without_times(ask(hostile_sqlite, *shown))
     ask(there, "memory", "verify", "--deep")
+
+
+@pytest.fixture
+def mine(hostile_sqlite: Store, tmp_path: Path) -> Store:
+    """A copy of the hostile run, to be written to."""
+    home = Path(shutil.copytree(hostile_sqlite.root, tmp_path / "home"))
+    return Store(f"sqlite:///{home / 'diagevo.db'}", home)
+
+
+def test_two_runs_are_compared_and_obey_nothing(mine: Store) -> None:
+    ask(mine, "runs", "fork", "a", "--round", "1", "--name", "b")
+    read_everywhere(mine, ("runs", "diff", "a", "b"))
+
+
+def test_questions_go_to_a_human_and_come_back_and_obey_nothing(mine: Store, tmp_path: Path) -> None:
+    """A question and its label stand in the file as they are read in a spreadsheet; an answer is hostile."""
+    ask(mine, "eval", "oracle", "sample", "--run", "a", "--round", "all")
+    ask(mine, "eval", "oracle", "export", tmp_path / "checked.csv", "--run", "a")
+    with (tmp_path / "checked.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file, strict=True))
+    assert rows
+    assert all(WORD in row["question"] for row in rows)
+    cells = [cell for row in rows for cell in row.values()]
+    assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
+    assert_seen("".join(cells))
+    with (tmp_path / "checked.csv").open("w", newline="", encoding="utf-8") as file:
+        written = csv.DictWriter(file, list(rows[0]))
+        written.writeheader()
+        kinds = itertools.cycle(KINDS[1:])
+        written.writerows(row | {"answer": next(kinds)} for row in rows)
+    read_everywhere(mine, ("eval", "oracle", "import", str(tmp_path / "checked.csv"), "--run", "a"))
+    ask(mine, "memory", "verify", "--deep")
+
+
+def test_a_plan_that_somebody_wrote_is_shown_and_obeys_nothing(
+    mine: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DIAGEVO_HOME", str(mine.root))
+    plan = mine.root / "ablations" / "p" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    runs = [{"run": f"p.{n}", "variant": text, "seed": 0} for n, text in enumerate(KINDS[1:])]
+    said = " ".join(KINDS[1:])  # JSON has no half surrogate
+    about = {"name": "p", "rounds": 2, "arguments": [said], "benchmarks": [said], "runs": runs}
+    plan.write_text(json.dumps(about))
+    read_everywhere(mine, ("ablate", "status", "p"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ("{}", "cannot be read"),
+        ('{"name": "p", "rounds": "2", "arguments": [], "benchmarks": [], "runs": []}', "cannot be read"),
+        (
+            '{"name": "p", "rounds": 2, "arguments": [], "benchmarks": [],'
+            ' "runs": [{"run": "../../x", "variant": "full", "seed": 0}]}',
+            "cannot name a run",
+        ),
+    ],
+    ids=["cut", "deep", "empty", "a wrong type", "a way out"],
+)
+def test_a_plan_that_is_none_is_refused(mine: Store, content: str, says: str) -> None:
+    plan = mine.root / "ablations" / "p" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_text(content)
+    result = invoke("ablate", "status", "p", env={"DIAGEVO_HOME": str(mine.root)})
+    assert (result.exit_code in (2, 5), says in result.output) == (True, True), result.output
+
+
+def read_everywhere(store: Store, arguments: tuple[str, ...]) -> None:
+    """On a terminal, in a pipe and as JSON."""
+    shown = [on_terminal(store, *arguments), ask(store, *arguments)]
+    json.loads(ask(store, *arguments, "--json"))
+    for text in shown:
+        assert ("bold" in text) <= ("[bold" in text or "[/bold" in text), "markup was read"
+
+
+def test_a_row_of_a_story_reads_no_more_of_a_text_than_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte without an end of line, of which a terminal of 80 columns shows two rows."""
+    read = 0
+
+    def counting(text: str, *, one_line: bool = False) -> str:
+        nonlocal read
+        read += len(text)
+        return visible(text, one_line=one_line)
+
+    from diagevo.cli.screens import why
+
+    monkeypatch.setattr(why, "visible", counting)
+    assert why._cut("x" * 2**20, 80, 2) == "x" * 147 + "…"
+    assert read == 4 * 148
+    assert why._cut("x" * 148, 80, 2) == "x" * 148
+    assert why._cut("e" + "\u0301" * 1000, 80, 2).endswith("…")
 
 
 def test_an_argument_that_is_not_utf8_is_refused_by_its_place(hostile_sqlite: Store) -> None:
