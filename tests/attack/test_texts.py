@@ -13,7 +13,9 @@ import os
 import re
 import shutil
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -332,8 +334,7 @@ def test_a_row_of_a_story_reads_no_more_of_a_text_than_it_shows(monkeypatch: pyt
         read += len(text)
         return visible(text, one_line=one_line)
 
-    from diagevo.cli.screens import why
-
+    why: Any = import_module("diagevo.cli.screens.why")
     monkeypatch.setattr(why, "visible", counting)
     assert why._cut("x" * 2**20, 80, 2) == "x" * 147 + "…"
     assert read == 4 * 148
