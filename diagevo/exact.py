@@ -23,7 +23,7 @@ def fraction(text: str) -> Fraction:
     none, and for what is longer or larger than a number of ours can be."""
     written = _NUMBER.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if written is None or len(written["power"] or "") > 3:
-        raise ValueError(f"no number like 0.7 and no fraction like 7/10, of at most {LONGEST} characters")
+        raise ValueError(f"not a number like 0.7 nor a fraction like 7/10, of at most {LONGEST} characters")
     value = Fraction(text.strip())
     if max(abs(value.numerator), value.denominator) > LARGEST:
         raise ValueError("a number of at most 1e308, and of at most 308 decimal places, is needed")

@@ -181,13 +181,13 @@ def _model_folder(role: PolicyRole) -> Path:
     folder = Path(role.model).expanduser()
     if folder.exists() or role.model.count("/") != 1:
         return check_model_folder(folder)
-    with extra("train", f"{role.model}, which is no folder here but looks like a hub id,"):
+    with extra("train", f"{role.model}, which is not a folder here but looks like a hub id,"):
         from huggingface_hub import snapshot_download
     try:
         return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
     except (OSError, ValueError) as error:
         raise MissingDependencyError(
-            f"{role.model} is no model folder here, and it could not be had from the hub: {error}",
+            f"{role.model} is not a model folder here, and it could not be had from the hub: {error}",
             hint="name a folder written by save_pretrained, or download the model first",
         ) from error
 
@@ -241,6 +241,6 @@ def _read_questions(file: Path) -> list[tuple[str, str]]:
             questions.append((str(row["question"]), str(row["answer"])))
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"validation.questions: {file}, line {number} is no labelled question", hint=hint
+                f"validation.questions: {file}, line {number} is not a labelled question", hint=hint
             ) from error
     return questions

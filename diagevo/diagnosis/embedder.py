@@ -157,7 +157,7 @@ class SentenceTransformersEmbedder:
         folder = Path(role.model)
         if not (folder / "modules.json").is_file():
             raise MissingDependencyError(
-                f"{folder} is no sentence-transformers folder: it has no modules.json",
+                f"{folder} is not a sentence-transformers folder: it has no modules.json",
                 hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote",
             )
         with extra("local-embedder", "the sentence-transformers embedder"):

@@ -193,7 +193,8 @@ class Oracle:
             raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
         except (UnicodeDecodeError, csv.Error) as error:
             raise ConfigError(
-                f"{file} is no CSV in UTF-8: {error}", hint="export it again, and save it as CSV (UTF-8)"
+                f"{file} is not a CSV file in UTF-8: {error}",
+                hint="export it again, and save it as CSV (UTF-8)",
             ) from error
 
     def _of(self, item: OracleItem):

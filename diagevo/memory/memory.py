@@ -441,7 +441,9 @@ class Memory:
         """A scored candidate of any round. Raises NotFoundError."""
         round_ = question_id.partition(".")[0].removeprefix("r")
         if not round_.isdecimal():
-            raise NotFoundError(f"{question_id} is no question's id", hint="questions are named like r3.q318")
+            raise NotFoundError(
+                f"{question_id} is not the id of a question", hint="questions are named like r3.q318"
+            )
         event = self.log.by_id(event_id(self.run_id, int(round_), "CandidateScored", question_id)).event
         assert isinstance(event, CandidateScored)
         return event

@@ -176,10 +176,10 @@ class OpenAISampler:
             ]
             total = reply.usage.completion_tokens if reply.usage is not None else 0
             if not isinstance(total, int):
-                raise TypeError("the tokens are counted in no whole number")
+                raise TypeError("the count of tokens is not a whole number")
         except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
             raise ServiceError(
-                f"{self._url} gave a reply that is no chat completion: {masked(str(reply))[:80]!r}",
+                f"{self._url} gave a reply that is not a chat completion: {masked(str(reply))[:80]!r}",
                 hint="Is base_url right? It ends in /v1 on most servers.",
             ) from error
         shares = _shared_out(total, [len(text) + 1 for text, _ in choices])

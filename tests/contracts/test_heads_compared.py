@@ -112,7 +112,7 @@ def test_a_line_that_is_no_head_is_told_and_the_others_are_compared(played: Stor
     _file(played).write_bytes(b"\n".join([lines[0], broken, lines[1], b""]))
     report = _verified(played)
     assert (report.faults, report.heads) == ([], 2)
-    assert report.notes == [f"line 2 of {_file(played)} is no whole chain head, and was not compared"]
+    assert report.notes == [f"line 2 of {_file(played)} is not a whole chain head, and was not compared"]
 
 
 def test_a_head_that_a_kill_left_out_is_told_and_written_late_at_the_next_opening_for_writing(

@@ -141,7 +141,7 @@ def test_a_damaged_database_can_be_replaced(mine: Store, tmp_path: Path) -> None
 def test_a_damaged_backup_is_refused(mine: Store, tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_bytes(b"nothing of a database")
     database = Database(mine.url)
-    with pytest.raises(StoreError, match="no whole database"):
+    with pytest.raises(StoreError, match="is not a DiagEvo database"):
         restore(tmp_path / "bad.db", database, replace=True)
     assert contents(mine.root / "log.db")[1] == 139
     database.close()

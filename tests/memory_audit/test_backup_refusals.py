@@ -72,7 +72,7 @@ def test_a_copy_that_came_out_wrong_never_gets_the_backups_name(
 def test_a_log_that_cannot_be_read_gets_no_backup(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "half.db")) as opened:
         opened.execute("CREATE TABLE event (x)")
-    assert "half.db is no whole database: no such table: run" in refusal(
+    assert "half.db is not a DiagEvo database: no such table: run" in refusal(
         StoreError, backup, Database(str(tmp_path / "half.db")), tmp_path / "copy.db"
     )
     assert [file.name for file in tmp_path.iterdir()] == ["half.db"]
@@ -107,7 +107,7 @@ def test_a_restore_says_what_is_wrong_with_the_backup(mine: Store, tmp_path: Pat
     said = refusal(StoreError, restore, tmp_path / "zero.db", target, replace=True)
     assert said == f"{tmp_path / 'zero.db'} holds no DiagEvo log"
     (tmp_path / "text.db").write_text("no database, but a text of some length\n" * 40)
-    assert "text.db is no whole database" in refusal(
+    assert "text.db is not a DiagEvo database" in refusal(
         StoreError, restore, tmp_path / "text.db", target, replace=True
     )
     assert contents(mine.root / "log.db")[1] == 139

@@ -139,7 +139,7 @@ def test_a_folder_with_something_in_it_is_not_written_to(history: History, tmp_p
 
 
 def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no bundle"):
+    with pytest.raises(ConfigError, match="is not a bundle"):
         check_bundle(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(StoreError, match="cannot be read"):

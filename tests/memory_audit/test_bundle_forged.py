@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text_are_refused(bundle: Path, empty: Database) -> No
     rows = rows_of(bundle, "texts")
     rows[0] = {"digest": hashlib.sha256(b"\xff").hexdigest(), "content": packed(b"\xff")}
     write_rows(bundle, "texts", rows)
-    assert refused(bundle, empty) == f"row 1 of texts in the bundle {bundle} is no UTF-8"
+    assert refused(bundle, empty) == f"row 1 of texts in the bundle {bundle} is not UTF-8"
 
 
 @pytest.mark.parametrize("field", ["model", "request", "text"])

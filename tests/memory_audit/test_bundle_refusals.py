@@ -27,7 +27,9 @@ def bundle(my_history: History, tmp_path: Path) -> Path:
 
 
 def test_a_folder_without_a_manifest_is_no_bundle(tmp_path: Path) -> None:
-    assert refusal(ConfigError, check_bundle, tmp_path) == f"{tmp_path} is no bundle: it has no manifest.json"
+    assert (
+        refusal(ConfigError, check_bundle, tmp_path) == f"{tmp_path} is not a bundle: it has no manifest.json"
+    )
 
 
 def test_what_a_manifest_lacks_is_named(bundle: Path) -> None:

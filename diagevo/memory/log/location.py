@@ -30,7 +30,7 @@ def database_url(location: str) -> URL:
     """A SQLAlchemy URL, or the path of an SQLite file. Raises ConfigError where it is neither."""
     if "\0" in location or not _is_text(location) or not location.strip():
         raise ConfigError(
-            f"{location!r} cannot name a database: it is empty, or holds a NUL or what is no UTF-8",
+            f"{location!r} cannot name a database: it is empty, or holds a NUL or what is not UTF-8",
             hint="give another: --db FILE",
         )
     if "://" not in location:

@@ -245,7 +245,7 @@ class Log:
             query = select(RUN.c.run_id).where(RUN.c.sequence > 0).order_by(RUN.c.created_at, RUN.c.run_id)
             names = list(connection.execute(query).scalars())
         if not all(isinstance(name, str) for name in names):
-            raise DamagedError("a run's name is damaged: it is no text")
+            raise DamagedError("a run's name is damaged: it is not text")
         return names
 
     def read(

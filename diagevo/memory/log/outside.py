@@ -142,7 +142,7 @@ def notes_of_copy(copied: Comparison) -> Iterator[str]:
 
 def _broken(kept: Kept) -> Iterator[str]:
     for number in kept.broken:
-        yield f"line {number} of {kept.file} is no whole chain head, and was not compared"
+        yield f"line {number} of {kept.file} is not a whole chain head, and was not compared"
 
 
 def _rounds(rounds: Sequence[int]) -> str:

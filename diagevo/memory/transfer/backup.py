@@ -135,7 +135,7 @@ def _checked(path: Path, called: str, hint: str) -> tuple[tuple[str, ...], int]:
         if said == "ok" and known:
             return contents(path)
     except sqlite3.Error as error:
-        raise StoreError(f"{called} is no whole database: {error}", hint=hint) from error
+        raise StoreError(f"{called} is not a DiagEvo database: {error}", hint=hint) from error
     what = f"is damaged: {said}" if said != "ok" else "holds no DiagEvo log"
     raise StoreError(f"{called} {what}", hint=hint)
 

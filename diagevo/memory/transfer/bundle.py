@@ -125,7 +125,7 @@ def read_manifest(folder: Path) -> Manifest:
         manifest = msgspec.convert(values, Manifest)
     except FileNotFoundError as error:
         raise ConfigError(
-            f"{folder} is no bundle: it has no {MANIFEST}",
+            f"{folder} is not a bundle: it has no {MANIFEST}",
             hint="name a folder that diagevo memory export wrote",
         ) from error
     except (OSError, ValueError, RecursionError) as error:  # as are msgspec's
@@ -192,7 +192,7 @@ def _take(
             transcript.copy(contents.events())
         except InconsistentError as error:
             raise InconsistentError(
-                f"the bundle {folder} tells what cannot have been: {error.message}", hint=EXPORT_AGAIN
+                f"the bundle {folder} tells what cannot have happened: {error.message}", hint=EXPORT_AGAIN
             ) from error
         _check_end(folder, manifest, contents)
         written = transcript.finish(imported=manifest.head)

@@ -105,7 +105,7 @@ class Contents:
             try:
                 row.content.decode()
             except UnicodeDecodeError as error:
-                raise self._refuse("texts", number, "is no UTF-8") from error
+                raise self._refuse("texts", number, "is not UTF-8") from error
             yield self._once("texts", number, row, row.digest)
 
     def replies(self) -> Iterator[Values]:
