@@ -36,12 +36,16 @@ RUNS = (
     Column("active", "Active", "right"),
     Column("mastered", "Mastered", "right"),
     Column("nodes", align="right"),
+    Column("last", "last event"),
+    Column("from"),
+)
+OUTCOMES = (
+    Column("run_id", "run"),
+    Column("rounds", "after round", "right"),
     Column("mean_at_k", "mean@k", "right"),
     Column("greedy", align="right"),
     Column("labels_true", "labels true", "right"),
     Column("reward", align="right"),
-    Column("last", "last event"),
-    Column("from"),
 )
 ROUNDS = (
     Column("round", align="right"),
@@ -115,7 +119,11 @@ def list_(call: Call) -> None:
         found = list_runs(asked)
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
-    print_rows(call, RUNS, [_line(line) for line in found])
+    rows = [_line(line) for line in found]
+    print_rows(call, RUNS, rows)
+    if rows and call.format == "table" and call.output is None:  # both in one would not fit a terminal
+        render.text(call, "")
+        print_rows(call, OUTCOMES, rows)
 
 
 @options.command(
