@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+import typer.testing
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
