@@ -14,7 +14,7 @@ settings.register_profile("deep", max_examples=1000)
 os.environ["OMP_NUM_THREADS"] = "1"
 
 RUNS = Path(__file__).parents[1] / "runs"
-REALLY_PLAYED = {"unbroken", "watcher", "trained_home"}
+REALLY_PLAYED = {"unbroken", "one_step", "watcher", "trained_home"}
 """Fixtures that train: half a minute for the first test that asks for one."""
 
 

@@ -15,6 +15,7 @@ from diagevo.evaluation.benchmarks import BENCHMARKS
 from tests.cli.program import invoke
 from tests.diagnosis.server import Answer, Server
 from tests.evaluation.published import right_answers, write_folder
+from tests.once import once
 from tests.run.small import play, small_config
 
 Ask = Callable[..., Result]
@@ -49,17 +50,12 @@ def ask(home: Path) -> Ask:
 @pytest.fixture(scope="session")
 def trained_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real rounds of the arithmetic world, as small as they can be."""
-    home = tmp_path_factory.mktemp("trained")
-    play(
-        home,
-        small_config(
-            round={"candidates": 24, "responses": 6, "challenger_votes": 2},
-            challenger_grpo={"max_steps": 1},
-            solver_grpo={"max_steps": 1},
-        ),
-        run_id="small",
+    config = small_config(
+        round={"candidates": 24, "responses": 6, "challenger_votes": 2},
+        challenger_grpo={"max_steps": 1},
+        solver_grpo={"max_steps": 1},
     )
-    return home
+    return once(tmp_path_factory, "trained", lambda home: play(home, config, run_id="small"))
 
 
 @pytest.fixture

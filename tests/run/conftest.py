@@ -2,13 +2,23 @@ from pathlib import Path
 
 import pytest
 
+from tests.once import once
 from tests.run.program import first, played
+from tests.run.small import ONE_STEP, play, small_config
 
 
 @pytest.fixture(scope="session")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of a run `a` of one small round that nothing disturbed, played by the program."""
-    home = tmp_path_factory.mktemp("unbroken")
-    done = played(home, first(home))
-    assert done.code == 0, done.stderr[-3000:]
-    return home
+
+    def make(home: Path) -> None:
+        done = played(home, first(home), prefix=[])
+        assert done.code == 0, done.stderr[-3000:]
+
+    return once(tmp_path_factory, "unbroken", make)
+
+
+@pytest.fixture(scope="session")
+def one_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run `a` of one round with one step a phase, played by one process."""
+    return once(tmp_path_factory, "one-step", lambda home: play(home, small_config(**ONE_STEP), rounds=1))

@@ -6,6 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.run.program import Program
+
 MEGABYTE = 2**20
 SIZE = 64 * MEGABYTE
 
@@ -63,7 +65,7 @@ class ShortFiles:
         folder.mkdir()
         self.home = folder
 
-    def fill(self, process: subprocess.Popen[str], left: int) -> None:
+    def fill(self, process: Program, left: int) -> None:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (left, resource.RLIM_INFINITY))
 
     def clear(self) -> None:

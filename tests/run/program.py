@@ -15,11 +15,13 @@ from typing import Any
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
+from tests.forked import Forked
 from tests.run.small import small_config
 from tests.run.test_round import of, placements
 
 Line = dict[str, Any]
-Act = Callable[[subprocess.Popen[str]], object]
+Program = subprocess.Popen[str] | Forked
+Act = Callable[[Program], object]
 
 
 @dataclass(frozen=True)
@@ -65,22 +67,33 @@ def first(home: Path, **changes: Mapping[str, object]) -> list[str]:
 RESUMED = ["--resume", "--rounds", "1"]
 
 
-def played(
-    home: Path, arguments: Sequence[str], *moments: Moment, prefix: Sequence[str] = (), database: str = ""
-) -> Told:
-    """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
-    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "train", "--run", "a"]
-    if database:
-        program += ["--db", database]
+def start(home: Path, *arguments: str, prefix: Sequence[str] | None = None) -> Program:
+    """The program over `home`: forked; with a prefix to its command, also an empty one, started afresh."""
     environment = {**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    lines: list[Line] = []
-    waiting = list(moments)
-    with subprocess.Popen(
-        [*prefix, *program, *arguments, "--display", "json"],
+    if prefix is None:
+        return Forked("tests.preloaded:program", arguments, env=environment)
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", "from diagevo.cli.main import app; app()", *arguments],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
+    )
+
+
+def played(
+    home: Path,
+    arguments: Sequence[str],
+    *moments: Moment,
+    prefix: Sequence[str] | None = None,
+    database: str = "",
+) -> Told:
+    """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
+    where = ["--db", database] if database else []
+    lines: list[Line] = []
+    waiting = list(moments)
+    with start(
+        home, "train", "--run", "a", *where, *arguments, "--display", "json", prefix=prefix
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -101,26 +114,20 @@ def played(
 
 
 @contextmanager
-def joining(home: Path, machine: int) -> Iterator[subprocess.Popen[str]]:
+def joining(home: Path, machine: int) -> Iterator[Program]:
     """`diagevo join` beside run `a` of `home`."""
-    program = [sys.executable, "-c", "from diagevo.cli.main import app; app()", "join", "--run", "a"]
-    with subprocess.Popen(
-        [*program, "--machine", str(machine)],
-        env={**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1"},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with start(home, "join", "--run", "a", "--machine", str(machine), prefix=[]) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def killed(process: subprocess.Popen[str]) -> None:
+def killed(process: Program) -> None:
     process.send_signal(signal.SIGKILL)
 
 
-def terminated(process: subprocess.Popen[str]) -> None:
+def terminated(process: Program) -> None:
     process.send_signal(signal.SIGTERM)
 
 

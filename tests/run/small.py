@@ -36,6 +36,8 @@ SMALL = {
         "embedder": {"engine": "hashing", "model": "hashing", "dimension": 256},
     },
 }
+ONE_STEP = {"challenger_grpo": {"max_steps": 1}, "solver_grpo": {"max_steps": 1}}
+"""For a comparison of two ranks with one: later steps sum the same gradients in another order."""
 
 
 def small_config(**changes: Mapping[str, object]) -> Config:

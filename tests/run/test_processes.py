@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -11,8 +10,8 @@ import pytest
 
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
-from tests.run.program import RESUMED, Moment, first, played
-from tests.run.small import play, small_config
+from tests.run.program import RESUMED, Moment, Program, first, played
+from tests.run.small import ONE_STEP
 from tests.run.test_round import of
 
 
@@ -32,7 +31,7 @@ def counts(home: Path) -> dict[str, object]:
 def rank_one(stage: str, number: int) -> Moment:
     """Rank 1 gets this signal as soon as the stage has started it."""
 
-    def send(process: subprocess.Popen[str]) -> None:
+    def send(process: Program) -> None:
         while process.poll() is None:
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 if _is_rank_one(Path("/proc", pid), process.pid):
@@ -58,30 +57,26 @@ def _is_rank_one(process: Path, program: int) -> bool:
 
 
 @pytest.mark.slow
-def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_plays(tmp_path: Path) -> None:
-    # One step a phase: later steps sum the same gradients in another order, and a sample may then differ.
-    change = {"challenger_grpo": {"max_steps": 1}, "solver_grpo": {"max_steps": 1}}
-    one, two = tmp_path / "one", tmp_path / "two"
-    two.mkdir()
-    play(one, small_config(**change), rounds=1)
-
-    started = first(two, **change, hardware={"processes": 2, "threads": 1, "rank_timeout": 45})
-    hung = played(two, started, rank_one("challenger", signal.SIGSTOP))
+def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_plays(
+    one_step: Path, tmp_path: Path
+) -> None:
+    started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 45})
+    hung = played(tmp_path, started, rank_one("challenger", signal.SIGSTOP), prefix=[])
     assert hung.code == 6, hung.stderr[-3000:]
     assert "Training rank 1 of 2 did not answer the others in time: rank 1 was" in hung.error()["message"]
     assert "challenger-logs/rank-1.log" in hung.error()["message"]
     assert "diagevo train --resume" in hung.error()["hint"]
 
-    killed = played(two, RESUMED, rank_one("solver", signal.SIGKILL))
+    killed = played(tmp_path, RESUMED, rank_one("solver", signal.SIGKILL), prefix=[])
     assert killed.code == 6, killed.stderr[-3000:]
     assert "Training rank 1 of 2 was ended by signal 9 (SIGKILL) while" in killed.error()["message"]
     assert killed.stages() == ["challenger", "candidates", "votes", "solver"]
 
-    done = played(two, RESUMED)
+    done = played(tmp_path, RESUMED, prefix=[])
     assert done.code == 0, done.stderr[-3000:]
     assert done.stages() == ["solver", "diagnosis"]
     assert "round 1 solver: the training processes write to" in done.messages()
-    assert counts(two) == counts(one)
-    assert counts(one)["failures"], "the small model fails somewhere"
-    logs = two / "a" / "rounds" / "001" / "solver-logs"
+    assert counts(tmp_path) == counts(one_step)
+    assert counts(one_step)["failures"], "the small model fails somewhere"
+    logs = tmp_path / "a" / "rounds" / "001" / "solver-logs"
     assert sorted(p.name for p in logs.glob("rank-*.log")) == ["rank-0.log", "rank-1.log"]

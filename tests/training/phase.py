@@ -102,5 +102,9 @@ def steps(folder: Path) -> dict[int, Any]:
     return {step: (played, rewards) for step, played, rewards, _ in map(json.loads, lines)}
 
 
-if __name__ == "__main__":
+def main() -> None:
     play(Path(sys.argv[1]), Path(sys.argv[2]), resume=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """A phase on two ranks of the CPU under FSDP2, which accelerate turns on for GPUs alone.
 
-`python -m tests.training.sharded START FOLDER` is one rank, in torchrun's environment. With SHARDED set it
+`main` is one rank, with START and FOLDER as arguments, in torchrun's environment. With SHARDED set it
 plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL as in `phase`.
 """
 
@@ -82,7 +82,3 @@ def main() -> None:
         kls = [entry["kl"] for entry in summary.log]
         print("KL", *kls, flush=True)
     os._exit(0)  # gloo's threads would be waited for
-
-
-if __name__ == "__main__":
-    main()

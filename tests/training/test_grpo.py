@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +17,8 @@ from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
 from diagevo.training.grpo import TrainingRow, TrainingSummary, train
+from tests.forked import Forked
 from tests.training import phase
-
-ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -103,14 +100,9 @@ def test_only_the_newest_checkpoints_stay(straight: Played) -> None:
 def test_a_phase_that_was_killed_goes_on_as_if_it_had_not_been(
     straight: Played, tiny_model: Path, tmp_path: Path, moment: str, saved: int
 ) -> None:
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.training.phase", str(tiny_model), str(tmp_path)],
-        cwd=ROOT,
-        env={**os.environ, "KILL": moment},
-        capture_output=True,
-        check=False,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    arguments = [str(tiny_model), str(tmp_path)]
+    with Forked("tests.training.phase:main", arguments, env={**os.environ, "KILL": moment}) as child:
+        assert child.wait(timeout=300) == -signal.SIGKILL, child.stderr.read()
     assert phase.last_saved(tmp_path / "work") == saved
     summary = phase.play(tiny_model, tmp_path, resume=True)
     assert (summary.steps, summary.resumed_from) == (3, saved)

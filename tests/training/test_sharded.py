@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from diagevo.errors import ConfigError
 from diagevo.training.ranks import accelerate_file
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
+from tests.training.forked_ranks import play_ranks
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
 
 
 def _as_the_file_says() -> dict[str, str]:
@@ -28,16 +27,9 @@ def _as_the_file_says() -> dict[str, str]:
 
 def play(start: Path, folder: Path, **more: str) -> list[float]:
     """KL of each step. Raises CalledProcessError where a rank did not end well."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "0"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **more}
-    played = subprocess.run(
-        [*command, "--rdzv_backend", "c10d", "--rdzv_endpoint", "127.0.0.1:0", "-m", "tests.training.sharded",
-         str(start), str(folder)],
-        env=environment, capture_output=True, text=True, timeout=400, cwd=ROOT,
-    )  # fmt: skip
-    if played.returncode:
-        raise subprocess.CalledProcessError(played.returncode, command, played.stdout, played.stderr)
-    [line] = [line for line in played.stdout.splitlines() if line.startswith("KL ")]
+    arguments = [str(start), str(folder)]
+    printed = play_ranks("tests.training.sharded:main", arguments, {**os.environ, **more})
+    [line] = [line for line in printed.splitlines() if line.startswith("KL ")]
     return [float(word) for word in line.split()[1:]]
 
 
