@@ -1,12 +1,15 @@
 """The program: its commands, and the one place where an error becomes a message and an exit code."""
 
 import atexit
+import errno
 import gc
+import io
 import os
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +44,8 @@ from .commands import (
 USAGE = 2
 BUG = 70
 INTERRUPTED = 130
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What a place says that takes no more."""
 
 atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
 
@@ -61,6 +66,7 @@ class Program(options.Ordered):
     ) -> Any:
         """Run the program and leave with its exit code, whatever happens inside."""
         arguments = list(sys.argv[1:] if args is None else args)
+        _open_streams()
         try:
             _refuse_bytes(arguments)
             code = super().main(
@@ -79,9 +85,34 @@ class Program(options.Ordered):
             code = _report(arguments, "usage", error.format_message(), f"see: {path} --help", USAGE)
         except typer.Abort:
             code = INTERRUPTED
+        except OSError as error:
+            if error.errno not in FULL:
+                code = _report_bug(arguments, error)
+            else:
+                code = _refused(arguments, error)
         except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_streams() -> None:
+    """A stream that was closed takes nothing; one whose encoding lacks a letter gets its number instead."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  (open to the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refused(arguments: list[str], error: OSError) -> int:
+    """A full disk. What stdout still holds goes nowhere, or Python would try once more at its end."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    what = f" {error.filename}" if error.filename else ""
+    return _report(
+        arguments, "config", f"cannot write{what}: {error.strerror}", "write to another place", USAGE
+    )
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
@@ -104,12 +135,13 @@ def _wants_json(arguments: list[str]) -> bool:
 
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
     message, hint = masked(message), None if hint is None else masked(hint)
-    if _wants_json(arguments):
-        print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
-    else:
-        print(f"error: {visible(message)}", file=sys.stderr)
-        if hint is not None:
-            print(f"hint: {visible(hint)}", file=sys.stderr)
+    with suppress(OSError):  # nowhere is left to say it; the exit code does
+        if _wants_json(arguments):
+            print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
+        else:
+            print(f"error: {visible(message)}", file=sys.stderr)
+            if hint is not None:
+                print(f"hint: {visible(hint)}", file=sys.stderr)
     return code
 
 
