@@ -86,10 +86,7 @@ class Program(options.Ordered):
         except typer.Abort:
             code = INTERRUPTED
         except OSError as error:
-            if error.errno not in FULL:
-                code = _report_bug(arguments, error)
-            else:
-                code = _refused(arguments, error)
+            code = (_refused if error.errno in FULL else _report_bug)(arguments, error)
         except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
         sys.exit(code if isinstance(code, int) else 0)
@@ -109,10 +106,8 @@ def _refused(arguments: list[str], error: OSError) -> int:
     """A full disk. What stdout still holds goes nowhere, or Python would try once more at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    what = f" {error.filename}" if error.filename else ""
-    return _report(
-        arguments, "config", f"cannot write{what}: {error.strerror}", "write to another place", USAGE
-    )
+    what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
+    return _report(arguments, "config", what, "make room, or write to another place", USAGE)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
