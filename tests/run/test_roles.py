@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.history import open_history
-from diagevo.players import play_phase
+from diagevo.players import Challenger, Solver, play_phase
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from tests.evaluation.published import write_folder
@@ -100,6 +101,30 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
             on_step=lambda *_: None,
         )
     assert where == expected
+
+
+@pytest.mark.parametrize(
+    ("serve", "processes", "opened"), [("transformers", 2, 0), ("transformers", 1, 1), ("vllm", 2, 1)]
+)
+def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
+    serve: str, processes: int, opened: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the processes that train, who load it themselves; else here, or by the server that they ask."""
+    held: list[bool] = []
+
+    def holds(self: Roles, policy: Path, *, beside_training: bool = False) -> Any:
+        held.append(beside_training)
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr(Roles, "open_sampler", holds)
+    monkeypatch.setattr("diagevo.players.play_phase", lambda *_, **__: "played")
+    config = small_config(hardware={"device": "cpu", "serve": serve, "processes": processes})
+    with AnswerChecker() as checker:
+        roles = Roles(config, tmp_path)
+        phase = roles.phase(checker)
+        solver = Solver(roles.solver, phase)
+        Challenger(roles.challenger, phase).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
+    assert held == [True] * opened
 
 
 def test_without_a_diagnostician_failures_are_recorded_and_no_memory_grows(tmp_path: Path) -> None:
