@@ -86,13 +86,13 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> Matrix:
         len(rounds) - len(shown),
         tuple(
             CauseRow(
-                row.cause_id,
-                row.description,
-                row.node_id,
-                row.node_label,
-                row.state,
-                row.frequency,
-                tuple(cells.get(row.cause_id, {}).get(number) for number in shown),
+                id=row.cause_id,
+                description=row.description,
+                node=row.node_id,
+                node_label=row.node_label,
+                state=row.state,
+                frequency=row.frequency,
+                cells=tuple(cells.get(row.cause_id, {}).get(number) for number in shown),
             )
             for row in causes
         ),
