@@ -235,7 +235,7 @@ def fig(
         result = draw(name, materials, _embedder(materials[0], embed))
         if isinstance(result, Missing):
             raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
-        folder = _folder(history, to) / "figures"
+        folder = to or _folder(history, None) / "figures"
         with render.writing(folder):
             written = write_figure(folder, name, result)
         print_rows(call, FILES, [FileLine(name, str(file)) for file in written], run=history.run_id)

@@ -108,7 +108,7 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
 def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) -> None:
     drawn = ask("report", "fig", "schedule", "--to", tmp_path / "figs", "--json")
     fits_its_schema(ask, ["report", "fig"], drawn)
-    data = list(csv.DictReader((tmp_path / "figs" / "figures" / "schedule.csv").open(encoding="utf-8")))
+    data = list(csv.DictReader((tmp_path / "figs" / "schedule.csv").open(encoding="utf-8")))
     assert [row["exact"] for row in data if row["quantity"] == "F"] == ["4", "5", "5", "3"]
 
 
@@ -135,7 +135,7 @@ def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_p
         (["build", "--with", "nobody"], 3, "there is no run nobody"),
         (["build", "--plan", "nothing"], 3, "which plan?"),
         (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
-        (["fig", "memory", "--to", "taken"], 2, "cannot write taken/figures"),
+        (["fig", "memory", "--to", "taken"], 2, "cannot write taken"),
         (["table", "main"], 3, "no measured run for the table main"),
         (["table", "main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
         (["table", "ablation"], 3, "which plan?"),
