@@ -1,5 +1,6 @@
 """A whole run in one process, checked against what its own log says, counted again from scratch."""
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from fractions import Fraction
@@ -19,6 +20,7 @@ from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary
 from diagevo.run import Run, _check_prompts
 from diagevo.selfplay.questions import FIELDS, parse_question
+from tests.once import once
 from tests.run.small import Watcher, play, small_config
 
 ROUNDS = 2
@@ -26,12 +28,16 @@ ROUNDS = 2
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("run")
+    def make(home: Path) -> None:
+        watcher = play(home, small_config())
+        home.with_suffix(".watcher").write_bytes(pickle.dumps(watcher))
+
+    return once(tmp_path_factory, "two-rounds", make)
 
 
 @pytest.fixture(scope="module")
 def watcher(home: Path) -> Watcher:
-    return play(home, small_config())
+    return pickle.loads(home.with_suffix(".watcher").read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -227,12 +233,9 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     assert left == {Path("001/solver"), Path("003/challenger")}
 
 
-@pytest.mark.slow
-def test_the_same_seed_plays_the_same_run(
-    home: Path, watcher: Watcher, tmp_path: Path, history: History
-) -> None:
-    play(tmp_path, small_config(), rounds=1)
-    again = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+def test_the_same_seed_plays_the_same_run(unbroken: Path, history: History) -> None:
+    """In another process, and through the file of its settings."""
+    again = open_history(f"sqlite:///{unbroken / 'diagevo.db'}", "a", root=unbroken)
     assert again.commit(1).event.state_hash == history.commit(1).event.state_hash
     again.close()
 
