@@ -18,6 +18,7 @@ from diagevo.exact import RECORDED
 Ratio = Annotated[str, Field(pattern=RECORDED)]
 """An exact fraction: "1/3"."""
 Mode = Literal["free", "targeted", "stitched"]
+Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
@@ -199,7 +200,7 @@ class StageAbandoned(Event):
 class CandidateScored(Event):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: str
@@ -225,9 +226,49 @@ class CandidateScored(Event):
     """Why it is invalid; null for the others, and where it was written before reasons were recorded."""
     undecided: int = 0
     """Pairs of its answers that stand apart only because comparing them came to no verdict."""
+    votes_are: Votes = "answers"
+    """What was counted: answers that agree, or rewards of another trainer (`passed` and `failed`, and `first`
+    are the passes). p1 of rewards is accuracy under that trainer's check, not self-consistency."""
+    drawn_round: int | None = None
+    """Round whose schedule the prompt was drawn from, where it is an earlier one: a trainer draws ahead."""
 
     def key(self) -> str:
         return self.question_id
+
+
+class FailedRollout(Value):
+    """A rollout that did not pass, by its place in its group."""
+
+    sample: int
+    trajectory: str
+    """Digest of the response."""
+
+
+class GroupIngested(Event):
+    """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
+    it waits for its round, which is opened when the rounds before it are committed."""
+
+    type: Literal["GroupIngested"] = "GroupIngested"
+    step: int
+    group: int
+    """Place in the step, by first appearance."""
+    question: str
+    """Digest of the prompt: what a prompt that comes back is known by."""
+    answer: str | None
+    """The expected answer, where the files have one."""
+    rewards: list[float]
+    """By sample."""
+    passes: int
+    reference: str | None
+    """Digest of the first response that passed, where others did not; None for a group without a
+    contrast."""
+    failed: list[FailedRollout]
+    """Where there is a reference: who did not pass."""
+    source: str
+    """Name of the file."""
+
+    def key(self) -> str:
+        return f"{self.step}.{self.group}"
 
 
 class CausePromoted(Event):

@@ -23,6 +23,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("StageCompleted", 1): _with(parts={}, reward=None),
     ("StageAbandoned", 1): _with(seconds=None),
     ("CandidateScored", 1): _with(invalid_reason=None, undecided=0),
+    ("CandidateScored", 2): _with(votes_are="answers", drawn_round=None),
     ("FailureObserved", 1): _with(right=None),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each

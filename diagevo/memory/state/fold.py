@@ -14,6 +14,7 @@ from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
     CheckpointEvaluated,
     Event,
+    GroupIngested,
     RoundCommitted,
     RoundOpened,
     RunConfigured,
@@ -111,6 +112,10 @@ def _between_rounds(state: MemoryState, fact: Fact[Event]) -> None:
 
 def _measured(state: MemoryState, fact: Fact[CheckpointEvaluated]) -> None:
     """A measurement of any round, at any time: it changes nothing."""
+
+
+def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
+    """What another trainer's files hold, at any time: it waits for its round and changes nothing."""
 
 
 def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
@@ -232,6 +237,6 @@ IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact[Any]], None]] = handlers(
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured
+    _configured, _opened, _measured, _ingested
 )
 """What an event does while none is open."""
