@@ -28,8 +28,10 @@ from .commands import (
     ablate,
     config,
     db,
+    diagnose,
     doctor,
     evaluate_run,
+    ingest,
     init,
     join,
     memory,
@@ -53,7 +55,7 @@ atexit.register(gc.freeze)  # else the end of a command walks all that was impor
 class Program(options.Ordered):
     """The root command with the error boundary around it."""
 
-    order = "init doctor config train join runs memory view report eval ablate db schema"
+    order = "init doctor config train join ingest diagnose runs memory view report eval ablate db schema"
 
     def main(
         self,
@@ -207,6 +209,8 @@ options.accept_common(
 init.register(app)
 train.register(app)
 join.register(app)
+ingest.register(app)
+diagnose.register(app)
 doctor.register(app)
 app.add_typer(config.app)
 app.add_typer(runs.app)

@@ -82,6 +82,12 @@ class StaleWriterError(StoreError):
     kind = "stale_writer"
 
 
+class HeldError(StoreError):
+    """Another process writes this run."""
+
+    kind = "held"
+
+
 class ConflictError(StoreError):
     """An event of this id is recorded already, with other content."""
 

@@ -13,6 +13,7 @@ from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from . import diagnosis, memory_bundle, memory_compare, memory_whatif
+from .prompts import weigh
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
@@ -318,10 +319,23 @@ def why(
     rows=True,
     data=_schedule,
     example="""diagevo memory schedule
-    diagevo memory schedule --round 3 --format csv -o p.csv""",
+    diagevo memory schedule --round 3 --format csv -o p.csv
+    diagevo memory schedule --prompts train.jsonl -o weights.jsonl""",
 )
-def schedule(call: Call, *, round: Round = None) -> None:
-    """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N."""
+def schedule(
+    call: Call,
+    *,
+    round: Round = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", metavar="FILE", help="A weight for each prompt of this JSONL file."),
+    ] = None,
+) -> None:
+    """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N.
+
+    With --prompts, a weight a prompt for the next epoch of an ingested run: Equation 2 over the prompts that
+    come back, each aiming at the causes of its last failures.
+    """
     from diagevo.memory.audit.replay import describe, next_schedule
 
     from ..screens import memory as memory_text
@@ -329,6 +343,9 @@ def schedule(call: Call, *, round: Round = None) -> None:
     with opened(call) as history:
         last = history.commits[-1].round if history.commits else 0
         as_of = history.as_of(last if round is None else round)
+        if prompts is not None:
+            weigh(call, history, as_of, prompts)
+            return
         memory = describe(history.state(as_of))
     found = next_schedule(memory)
     if call.format == "json":

@@ -117,6 +117,8 @@ def _subject(type_: str, p: dict[str, Any]) -> str:
             return ""
         case "CheckpointEvaluated":
             return p["role"]
+        case "GroupIngested":
+            return f"s{p['step']}.g{p['group']}"
         case "CauseMatched" | "CausePromoted" | "CauseReactivated" | "CauseCreated":
             return p["cause_id"]
     return p.get("failure_id") or p.get("question_id") or p.get("stage") or p.get("node_id") or ""
@@ -142,7 +144,12 @@ def _says(type_: str, p: dict[str, Any]) -> str:
             aim = {"free": "free", "targeted": p["cause_id"]}.get(
                 p["mode"], f"{p['cause_id']} + {p['stitched_cause_id']}"
             )
-            return f"{p['verdict']}: {aim}, {p['first']} and {p['second']} of {p['responses']}"
+            counted = f"{p['first']} and {p['second']} of {p['responses']}"
+            if p.get("votes_are") == "rewards":
+                counted = f"{p['first']} of {p['responses']} rewards passed"
+            return f"{p['verdict']}: {aim}, {counted}"
+        case "GroupIngested":
+            return f"{p['source']}: {p['passes']} of {len(p['rewards'])} rewards passed"
         case "CausePromoted":
             return f"mean p₁ {p['consistency']} ≥ {p['threshold']}, closed f = {p['closed_frequency']}"
         case "FailureObserved":

@@ -114,7 +114,7 @@ def _turn(turn: "Turn") -> Iterator[Line]:
         case Sampled():
             yield Line("sampled", f"{when}  {_sampled(turn)}", turn.position)
         case Promoted():
-            votes = f"Σvotes {turn.agreeing}/{turn.responses}"
+            votes = f"Σ{'passes' if turn.rewards else 'votes'} {turn.agreeing}/{turn.responses}"
             if Fraction(turn.agreeing, turn.responses or 1) == turn.consistency:
                 mean = f"{votes} = {number(turn.consistency)}"
             else:
@@ -334,9 +334,17 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
     answers = ", ".join(f"{answer} × {votes}" for answer, votes in story.votes[:6]) or "no vote"
     if len(story.votes) > 6:
         answers += f" and {len(story.votes) - 6} more"
+    rewards = story.votes_are == "rewards"
+    if rewards:
+        drawn = "its trainer's prompt" + ("" if story.cause_id is None else f", {_returned(story)}")
+        answers += " by rewards of its trainer, not by agreement"
+    if story.drawn_round is not None:
+        drawn += f"; drawn by the schedule of round {story.drawn_round}"
     lines = [
         Line("drawn", f"{story.mode}: {drawn}", story.opened),
-        Line("votes", f"{answers} (of {story.responses} responses)", story.position),
+        Line(
+            "rewards" if rewards else "votes", f"{answers} (of {story.responses} responses)", story.position
+        ),
         Line("verdict", f"{story.verdict.replace('_', ' ')}: {story.reason}", story.position),
     ]
     if story.undecided:
@@ -362,6 +370,11 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
         + lay(lines, columns)
         + "".join(failure_texts(e, columns) for e in story.failures)
     )
+
+
+def _returned(story: "QuestionStory") -> str:
+    partner = f" and Mastered {story.stitched_cause_id}" if story.stitched_cause_id else ""
+    return f"back again: its last failures were put down to {story.cause_id}{partner}"
 
 
 def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:

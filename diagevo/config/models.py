@@ -192,6 +192,22 @@ class DiagnosisConfig(Section):
     )
 
 
+class IngestConfig(Section):
+    """How another trainer's rollouts are read (`diagevo ingest`). A trainer of our own has no use for it."""
+
+    steps_per_round: int = Field(
+        default=12,
+        ge=1,
+        description="Training steps that make a round; the paper's solver takes up to twelve.",
+    )
+    pass_at: float = Field(
+        default=0.5, description="A reward this high is a pass: of 0 and 1, and of -1 and 1, the upper."
+    )
+    reward: str | None = Field(
+        default=None, description="Field of the files that is the reward; None is the format's own."
+    )
+
+
 class GRPOConfig(Section):
     """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
 
@@ -416,6 +432,7 @@ class Config(Section):
     reward: RewardConfig = RewardConfig()
     memory: MemoryConfig = MemoryConfig()
     diagnosis: DiagnosisConfig = DiagnosisConfig()
+    ingest: IngestConfig = IngestConfig()
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
     training: TrainingConfig = TrainingConfig()

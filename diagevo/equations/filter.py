@@ -46,3 +46,20 @@ def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
             return f"{low} ≤ p₁ = {p1} ≤ {high}; τ is off"
         case "kept":
             return f"{low} ≤ p₁ = {p1} ≤ {high} and p₁ ≥ τ·p₂ = {tau}·{p2} = {tau * p2}"
+
+
+def verdict_of_rewards(passes: int, responses: int) -> Verdict:
+    """Ours, in Equation 3's place, where another trainer's rewards are counted: kept are groups that have
+    both passes and failures: GRPO has a gradient from these alone, and a failure is compared with a pass."""
+    if passes == 0:
+        return "too_hard"
+    return "too_easy" if passes == responses else "kept"
+
+
+def reason_of_rewards(passes: int, responses: int) -> str:
+    """What decided `verdict_of_rewards`, its numbers put in."""
+    if passes == 0:
+        return f"none of {responses} rewards passed: there is no reference to compare with"
+    if passes == responses:
+        return f"all {responses} rewards passed: there is nothing to diagnose"
+    return f"{passes} of {responses} rewards passed; kept is a group with both"

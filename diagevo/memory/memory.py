@@ -28,6 +28,7 @@ from diagevo.memory.events import (
     Embedder,
     FailureDiagnosed,
     FailureObserved,
+    GroupIngested,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
@@ -251,6 +252,11 @@ class Memory:
         """Record a measurement of the policy after `round` (0: before any training). At any time."""
         with self.atomic():
             self._run.append([Item(event, round=round)])
+
+    def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
+        """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine."""
+        with self.atomic():
+            self._append([Item(group, round=round) for group in groups])
 
     def stage(self, stage: str) -> StageStatus:
         """Where a stage of the open round stands; an abandoned one is not started."""

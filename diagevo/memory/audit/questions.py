@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagevo.equations.filter import reason, verdict
+from diagevo.equations.filter import reason, reason_of_rewards, verdict
 from diagevo.equations.schedule import probability
 from diagevo.equations.settings import Filter
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.timeline.rounds import round_played
-from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode
+from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode, Votes
 
 INVALID: Mapping[str, str] = {
     "unreadable": "the completion has no readable question",
@@ -49,6 +49,8 @@ class QuestionStory:
     verdict: CandidateVerdict
     reason: str
     failures: tuple[FailureStory, ...]
+    votes_are: Votes
+    drawn_round: int | None
 
 
 def question_story(
@@ -89,6 +91,8 @@ def question_story(
         verdict=event.verdict,
         reason=_reason(event, p1, p2, played.configured.filter),
         failures=tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
+        votes_are=event.votes_are,
+        drawn_round=event.drawn_round,
     )
 
 
@@ -96,6 +100,8 @@ def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) 
     """The inequality that decided in that round. Another trainer may have judged by a rule of its own."""
     if event.verdict == "invalid":
         return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
+    if event.votes_are == "rewards":
+        return reason_of_rewards(event.first, event.responses)
     labelled = event.label is not None
     said, given = verdict(p1, p2, labelled, filter), reason(p1, p2, labelled, filter)
     if said == event.verdict:

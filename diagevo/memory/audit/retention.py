@@ -25,6 +25,8 @@ def keeps(chosen: Filter, votes: VoteKind) -> bool:
     """Whether the filter keeps such questions."""
     if not votes.valid:
         return False
+    if votes.rewards:  # no threshold of Equation 3 decided
+        return votes.verdict == "kept"
     p1, p2 = Fraction(votes.first, votes.responses), Fraction(votes.second, votes.responses)
     return verdict(p1, p2, votes.labelled, chosen) == "kept"
 
@@ -189,7 +191,9 @@ def retention_by_tau(observed: Sequence[Observed], changed: Mapping[str, Fractio
     bands: dict[tuple[Fraction, Fraction], Counter[VoteKind]] = {}
     for round_, chosen in zip(observed, filters(observed, changed), strict=True):
         bands.setdefault((chosen.p_low, chosen.p_high), Counter()).update(round_.votes)
-    ratios = {Fraction(v.first, v.second) for votes in bands.values() for v in votes if v.second}
+    ratios = {
+        Fraction(v.first, v.second) for votes in bands.values() for v in votes if v.second and not v.rewards
+    }
     steps: list[Fraction | None] = [r for r in sorted(ratios | {Fraction(1)}) if r >= 1]
     top = max((r for r in ratios), default=Fraction(1)) + 1
     points: list[Point] = []

@@ -78,6 +78,8 @@ class Promoted:
     closed_frequency: int
     votes: tuple[Vote, ...]
     """The questions, invalid ones left out, where they were asked for."""
+    rewards: bool = False
+    """Whether another trainer's rewards were counted, not answers that agree."""
     event: Literal["promoted"] = "promoted"
 
 
@@ -302,6 +304,7 @@ class _Reader:
                 threshold=Fraction(event.threshold),
                 closed_frequency=event.closed_frequency,
                 votes=tuple(self._votes(recorded.round)) if self.evidence is None else (),
+                rewards=aimed.rewards,
             )
         )
 

@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from sqlalchemy import select, update
 
-from diagevo.errors import DiagEvoError, StoreError
+from diagevo.errors import DiagEvoError, HeldError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import RUN, Log, now
 
@@ -187,10 +187,10 @@ def _wait(watch: Watch, database: Database, run_id: str) -> None:
         sleep(LOOK)
 
 
-def _held(run_id: str, row: Any) -> StoreError:
+def _held(run_id: str, row: Any) -> HeldError:
     holder = Holder.parse(row.holder)
     seen = "" if holder.runs() is not None else f", last seen {row.renewed_at}"
-    return StoreError(
+    return HeldError(
         f"run {run_id} is being written by {holder.where()}{seen}", hint="stop it first, or name another run"
     )
 

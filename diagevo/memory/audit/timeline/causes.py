@@ -89,11 +89,14 @@ class Aimed:
     """Σ of N over the valid ones."""
     tally: Tally | None = None
     verdicts: Counter[str] = field(default_factory=Counter[str])
+    rewards: bool = False
+    """Whether another trainer's rewards were counted."""
 
     def add(self, event: CandidateScored) -> None:
         self.questions += 1
         self.stitched += event.mode == "stitched"
         self.verdicts[event.verdict] += 1
+        self.rewards = event.votes_are == "rewards"
         if event.verdict != "invalid":
             first, responses = event.first, event.responses
             self.agreeing += first

@@ -73,6 +73,7 @@ class _Votes(msgspec.Struct, frozen=True, gc=False):
     label: str | None
     verdict: str
     label_true: bool | None = None
+    votes_are: str = "answers"
 
 
 _decode = msgspec.json.Decoder(_Votes).decode
@@ -89,6 +90,8 @@ class VoteKind:
     valid: bool
     verdict: str
     label_true: bool | None
+    rewards: bool = False
+    """Whether another trainer's rewards were counted: Equation 3 was not asked."""
 
 
 @dataclass(slots=True)
@@ -168,6 +171,7 @@ def _scored(now: Observed, recorded: Recorded) -> None:
             valid=valid,
             verdict=votes.verdict,
             label_true=votes.label_true,
+            rewards=votes.votes_are == "rewards",
         )
     ] += 1
     if votes.cause_id is not None and valid:

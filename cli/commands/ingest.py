@@ -1,0 +1,291 @@
+"""`diagevo ingest`: the rollouts of another trainer, from its files."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.progress import StopFlag
+
+from .. import options
+from ..options import Call
+from ..render import console as render
+from .stopping import stopped_by_signals
+
+if TYPE_CHECKING:
+    from diagevo.config.models import Config, IngestConfig
+    from diagevo.ingest.recording import Recorded, Recorder
+    from diagevo.memory.memory import Memory
+
+POLL_SECONDS = 2.0
+"""How often a followed training is looked at."""
+Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "jsonl"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """What `ingest` prints: see `diagevo.ingest.recording.Recorded`."""
+
+    steps: int
+    new_steps: int
+    rollouts: int
+    unscored: int
+    groups: dict[str, int]
+    failures: int
+    cut: list[str]
+    rounds_waiting: int
+    open_round: int | None
+
+
+def _ingested() -> Any:
+    return Ingested
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    options.command(
+        app,
+        "ingest",
+        reads=options.CONFIGURATION,
+        data=_ingested,
+        example="""diagevo ingest verl rollouts --run math
+    diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
+    diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
+    diagevo ingest verl rollouts --run math --follow""",
+    )(ingest)
+
+
+def ingest(
+    call: Call,
+    format: Annotated[
+        Format, typer.Argument(metavar="FORMAT", help="verl, trl, nemo-rl, prime-rl or jsonl.")
+    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
+    *,
+    steps_per_round: Annotated[
+        int | None,
+        typer.Option(
+            "--steps-per-round", metavar="N", min=1, help="Training steps that make a round. [default: 12]"
+        ),
+    ] = None,
+    reward: Annotated[
+        str | None,
+        typer.Option("--reward", metavar="FIELD", help="The reward, where it is not the format's own."),
+    ] = None,
+    pass_at: Annotated[
+        float | None,
+        typer.Option("--pass-at", metavar="REWARD", help="A reward this high is a pass. [default: 0.5]"),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on while the training writes, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
+
+    The same files again change nothing. The first ingest of a run records its configuration, and with it who
+    diagnoses and embeds. Then: diagevo diagnose.
+    """
+    from diagevo.ingest.formats import read
+    from diagevo.ingest.recording import Recorded
+
+    if call.run in (None, "latest"):
+        raise ConfigError(
+            "which run takes the rollouts?", hint="name it: diagevo ingest FORMAT PATH --run ID"
+        )
+    asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    report, stop = Recorded(), StopFlag()
+    with _Session(call, call.run, asked, stop if follow else None) as session, stopped_by_signals(stop):
+        field = session.settings().reward
+        steps = read(
+            format, path, reward=field, wait=session.wait if follow else None, on_cut=report.cut.append
+        )
+        for step in steps:
+            session.recorder.record([step], report)
+            if follow:
+                render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")
+        if report.steps:
+            session.open_next(full=False)
+        found = _found(session, report)
+        as_of = session.where
+    render.document(call, found, _text(call.run, report, found), run=call.run, as_of=as_of)
+    for name in report.cut:
+        render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+
+
+def _found(session: "_Session", report: "Recorded") -> Ingested:
+    opened, waiting = session.standing()
+    return Ingested(
+        report.steps,
+        report.new_steps,
+        report.rollouts,
+        report.unscored,
+        {name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
+        report.failures,
+        report.cut,
+        waiting,
+        opened,
+    )
+
+
+def _text(run: str, report: "Recorded", found: Ingested) -> str:
+    groups = report.groups
+    lines = [
+        f"{run}: {report.steps:,} steps ({report.new_steps:,} new), {report.rollouts:,} rollouts in"
+        f" {groups.total():,} groups",
+        f"  {groups['contrast']:>9,}  with passes and failures: kept, {report.failures:,} failures",
+        f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed",
+        f"  {groups['all_passed']:>9,}  all passed",
+    ]
+    if report.unscored:
+        lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
+    if found.open_round is not None:
+        behind = f", {found.rounds_waiting} more behind it" if found.rounds_waiting else ""
+        lines.append(
+            f"round {found.open_round} waits for its diagnosis{behind}: diagevo diagnose --run {run}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+class _Session:
+    """The run that takes the rollouts: opened with the first step, closed while a followed training is waited
+    for, so that others may write in between."""
+
+    def __init__(self, call: Call, run: str, asked: dict[str, Any], stop: StopFlag | None) -> None:
+        """`stop`: of a training that is followed, for which another writer is waited."""
+        self.call = call
+        self.run = run
+        self.asked = asked
+        self.stop = stop
+        self._memory: Memory | None = None
+        self._recorder: Recorder | None = None
+
+    def __enter__(self) -> "_Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leave()
+
+    def settings(self) -> "IngestConfig":
+        """Those that the run was ingested with before, else those asked for now."""
+        from diagevo.memory.audit.history import open_history
+
+        try:
+            history = open_history(self.call.database, self.run)
+        except (NotFoundError, StoreError):  # opening it for writing says what is wrong, if anything is
+            return _config(self.call, self.asked).ingest
+        try:
+            return _ingest_settings(history.configuration().config)
+        finally:
+            history.close()
+
+    @property
+    def memory(self) -> "Memory":
+        told = False
+        while self._memory is None:
+            try:
+                self._memory = _opened(self.call, self.run, self.asked)
+            except HeldError as held:
+                if self.stop is None or self.stop:
+                    raise
+                if not told:
+                    render.say(self.call, f"waiting: {held.message}")
+                told = True
+                time.sleep(POLL_SECONDS)
+        return self._memory
+
+    @property
+    def recorder(self) -> "Recorder":
+        from diagevo.ingest.recording import Recorder
+
+        if self._recorder is None:
+            self._recorder = Recorder(self.memory, _ingest_settings(self.memory.state.config))
+        return self._recorder
+
+    def wait(self) -> bool:
+        """Let others write, and look again; False once nobody wants to wait."""
+        if self._memory is not None:
+            self.open_next(full=True)
+            self._leave()
+        if not self.stop:
+            time.sleep(POLL_SECONDS)
+        return not self.stop
+
+    def open_next(self, *, full: bool) -> None:
+        """Open the round that comes next, if none is open; with `full` only one that has all its steps."""
+        from diagevo.ingest.rounds import Rounds
+
+        enough = self.recorder.settings.steps_per_round if full else 1
+        if self.recorder.filled[self.memory.state.round + 1] >= enough:
+            Rounds(self.memory).open_next()
+
+    @property
+    def where(self) -> tuple[int, int] | None:
+        """The last committed round and the position; None where nothing was read."""
+        return None if self._memory is None else (self._memory.state.round, self._memory.state.position)
+
+    def standing(self) -> tuple[int | None, int]:
+        """The open round, and how many wait behind it."""
+        if self._memory is None:
+            return None, 0
+        state = self._memory.state
+        opened = None if state.open is None else state.open.number
+        return opened, max(0, max(self.recorder.filled, default=0) - (opened or state.round))
+
+    def _leave(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = self._recorder = None
+
+
+def _ingest_settings(config: "Mapping[str, Any] | None") -> "IngestConfig":
+    from diagevo.config.models import IngestConfig
+
+    return IngestConfig.model_validate((config or {}).get("ingest", {}))
+
+
+def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
+    """The run, configured. Raises ConfigError where it was ingested with other settings."""
+    from diagevo.memory.opening import open_memory
+
+    memory = open_memory(call.database, run)
+    try:
+        memory.claim()
+        if memory.state.config is None:
+            _configure(memory, _config(call, asked))
+        stored = _ingest_settings(memory.state.config)
+        for name, value in asked.items():
+            if getattr(stored, name) != value:
+                raise ConfigError(
+                    f"run {run} was ingested with {name} = {getattr(stored, name)}, not {value}",
+                    hint="leave the option out, or ingest into another run: --run NAME",
+                )
+    except BaseException:
+        memory.close()
+        raise
+    return memory
+
+
+def _config(call: Call, asked: dict[str, Any]) -> "Config":
+    config = call.load_config()
+    return config.model_copy(update={"ingest": config.ingest.model_copy(update=asked)})
+
+
+def _configure(memory: "Memory", config: "Config") -> None:
+    from importlib.metadata import version
+
+    from diagevo.diagnosis.embedder import embedder_for, identity
+    from diagevo.memory.events import RunConfigured
+
+    memory.configure(
+        RunConfigured(
+            config=config.model_dump(mode="json"),
+            models={},
+            embedder=identity(embedder_for(config.roles.embedder)),
+            version=version("diagevo"),
+        )
+    )

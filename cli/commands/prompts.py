@@ -1,0 +1,42 @@
+"""`diagevo memory schedule --prompts`: a weight for each prompt of a data set."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..opening import where
+from ..options import Call
+from ..render import console as render
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.history import AsOf, History
+
+WEIGHTS = (
+    render.Column("line", align="right"),
+    render.Column("weight", align="right", digits=6),
+    render.Column("cause"),
+    render.Column("stitched"),
+    render.Column("prompt"),
+)
+SHOWN = 60
+"""Characters of a prompt in a table."""
+
+
+def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
+    """Print the weights of a file's prompts for the round after `as_of`."""
+    from diagevo.ingest.aims import LastFailures
+    from diagevo.ingest.weights import prompts_of, weights
+
+    prompts = prompts_of(file)
+    last = LastFailures()
+    last.read(history.log, history.run_id, (1, as_of.round))
+    schedule = history.state(as_of).next_schedule()
+    found, unreached = weights(schedule, last, prompts)
+    aimed = sum(1 for weight in found if weight.cause is not None)
+    render.say(call, f"{aimed} of {len(found)} prompts come back for a cause; weights sum to 1")
+    if unreached:
+        share = render.number(unreached)
+        render.say(call, f"causes with {share} of F have no prompt here: their share is spread evenly")
+    short = call.format in ("table", "md")
+    lines = [asdict(replace(each, prompt=each.prompt[:SHOWN]) if short else each) for each in found]
+    render.rows(call, WEIGHTS, lines, run=history.run_id, as_of=where(as_of))

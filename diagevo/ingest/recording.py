@@ -1,0 +1,130 @@
+"""Groups of rollouts as events. The same files again change nothing."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from diagevo.config.models import IngestConfig
+from diagevo.errors import ConflictError
+from diagevo.ingest.rollouts import Group, Step, grouped
+from diagevo.memory.events import FailedRollout, GroupIngested
+from diagevo.memory.memory import Memory
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What one call found, new or known. Groups by outcome: `contrast` has passes and failures, `all_failed`
+    and `all_passed` have nothing to compare."""
+
+    steps: int = 0
+    new_steps: int = 0
+    rollouts: int = 0
+    unscored: int = 0
+    """Rollouts without a reward; in no group."""
+    groups: Counter[str] = field(default_factory=Counter[str])
+    failures: int = 0
+    """Rollouts that did not pass, of groups with a contrast: what the diagnostician will be asked about."""
+    cut: list[str] = field(default_factory=list[str])
+    """Files that end inside a line; their steps are left for the next time."""
+
+
+class Recorder:
+    """Appends steps to a run, each in the round that it belongs to: `steps_per_round` steps, then the next.
+    A step never goes into a round that is open or committed."""
+
+    def __init__(self, memory: Memory, settings: IngestConfig) -> None:
+        self.memory = memory
+        self.settings = settings
+        self.rounds: dict[int, int] = {}
+        """Round of each step that is recorded."""
+        for found in memory.log.read(memory.run_id, types=["GroupIngested"]):
+            event = found.event
+            assert isinstance(event, GroupIngested)
+            self.rounds[event.step] = found.round
+        self.filled = Counter(self.rounds.values())
+
+    def record(self, steps: Iterable[Step], report: Recorded) -> None:
+        """All steps, in order."""
+        for step in steps:
+            self._step(step, report)
+
+    def _step(self, step: Step, report: Recorded) -> None:
+        """One step in one transaction. Raises ConflictError where it was recorded with other rollouts."""
+        groups = grouped(step.rollouts)
+        report.steps += 1
+        report.unscored += step.unscored
+        report.rollouts += len(step.rollouts)
+        if not groups:
+            return
+        events = self._events(step, groups)
+        new = step.number not in self.rounds
+        round_ = self._next_round() if new else self.rounds[step.number]
+        try:
+            self.memory.ingested(events, round_)
+        except ConflictError as error:
+            raise ConflictError(
+                f"step {step.number} of {step.source} is recorded with other rollouts:"
+                " was it still written, or is it another training?",
+                hint="follow a training with --follow; ingest another one as a run of its own: --run NAME",
+            ) from error
+        if new:
+            self.rounds[step.number] = round_
+            self.filled[round_] += 1
+            report.new_steps += 1
+        for event in events:
+            report.groups[outcome(event)] += 1
+            report.failures += len(event.failed)
+
+    def _next_round(self) -> int:
+        state = self.memory.state
+        first = (state.round if state.open is None else state.open.number) + 1
+        last = max(self.filled, default=0)
+        if last < first:
+            return first
+        return last if self.filled[last] < self.settings.steps_per_round else last + 1
+
+    def _events(self, step: Step, groups: list[Group]) -> list[GroupIngested]:
+        """The groups as events; of one with a contrast, the first pass and the failures are kept as texts."""
+        texts: list[str] = []
+        passing: list[list[int]] = []
+        for group in groups:
+            passes = [i for i, reward in enumerate(group.rewards) if reward >= self.settings.pass_at]
+            passing.append(passes)
+            texts.append(group.prompt)
+            if 0 < len(passes) < len(group.rewards):
+                passed = set(passes)
+                texts.append(group.responses[passes[0]])
+                texts += [text for i, text in enumerate(group.responses) if i not in passed]
+        digests = iter(self.memory.artifacts.put_many(texts))
+        events: list[GroupIngested] = []
+        for place, (group, passes) in enumerate(zip(groups, passing, strict=True)):
+            question, reference = next(digests), None
+            failed: list[FailedRollout] = []
+            if 0 < len(passes) < len(group.rewards):
+                reference, passed = next(digests), set(passes)
+                failed = [
+                    FailedRollout(sample=i, trajectory=next(digests))
+                    for i in range(len(group.rewards))
+                    if i not in passed
+                ]
+            events.append(
+                GroupIngested(
+                    step=step.number,
+                    group=place,
+                    question=question,
+                    answer=group.answer,
+                    rewards=group.rewards,
+                    passes=len(passes),
+                    reference=reference,
+                    failed=failed,
+                    source=step.source,
+                )
+            )
+        return events
+
+
+def outcome(event: GroupIngested) -> str:
+    """contrast, all_failed or all_passed."""
+    if event.reference is not None:
+        return "contrast"
+    return "all_passed" if event.passes else "all_failed"

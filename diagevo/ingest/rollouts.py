@@ -1,0 +1,51 @@
+"""What every format comes down to: steps of rollouts, and the groups of one prompt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """One response to a prompt, with its reward."""
+
+    prompt: str
+    response: str
+    reward: float
+    answer: str | None = None
+    """The expected answer, where the file has one."""
+    group: str | None = None
+    """Name of its group within the step; None: the prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A training step as a file has it. `source` is the file's name."""
+
+    number: int
+    source: str
+    rollouts: Sequence[Rollout]
+    unscored: int = 0
+    """Rollouts without a reward: an environment that failed, a reward function that had nothing to say."""
+
+
+@dataclass(slots=True)
+class Group:
+    """The rollouts of one prompt in one step, in order."""
+
+    prompt: str
+    answer: str | None
+    responses: list[str] = field(default_factory=list[str])
+    rewards: list[float] = field(default_factory=list[float])
+
+
+def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
+    """Groups in order of first appearance: a trainer may have shuffled its batch."""
+    found: dict[str, Group] = {}
+    for rollout in rollouts:
+        name = rollout.prompt if rollout.group is None else rollout.group
+        group = found.get(name)
+        if group is None:
+            group = found[name] = Group(rollout.prompt, rollout.answer)
+        group.responses.append(rollout.response)
+        group.rewards.append(rollout.reward)
+    return list(found.values())

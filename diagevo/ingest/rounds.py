@@ -1,0 +1,169 @@
+"""Rounds from ingested groups: opened with what waits, diagnosed, committed, one after the other."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagevo.answers.extraction import extract_boxed
+from diagevo.config.models import Config
+from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.embedder import Embedder
+from diagevo.diagnosis.extraction import OnProgress, ShouldStop
+from diagevo.diagnosis.maintain import maintain
+from diagevo.equations.filter import verdict_of_rewards
+from diagevo.errors import OutOfOrderError
+from diagevo.ingest.aims import LastFailures
+from diagevo.memory.events import CandidateScored, CauseState, FailureObserved, GroupIngested, RoundCommitted
+from diagevo.memory.memory import Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A group with the round whose schedule its prompt was drawn from, where that is known."""
+
+    group: GroupIngested
+    drawn_round: int | None = None
+
+
+class Rounds:
+    """The rounds of a run that are made of ingested groups."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self._last = LastFailures()
+        self._read = 0
+        """The last round that `_last` has taken in."""
+
+    def waiting(self) -> Iterator[tuple[int, GroupIngested]]:
+        """Groups of rounds that are not opened yet, with their rounds."""
+        state = self.memory.state
+        after = state.round if state.open is None else state.open.number
+        for recorded in self.memory.log.read(
+            self.memory.run_id, types=["GroupIngested"], rounds=(after + 1, 2**31 - 1)
+        ):
+            event = recorded.event
+            assert isinstance(event, GroupIngested)
+            yield recorded.round, event
+
+    def open_next(self) -> int | None:
+        """Open the round that comes next with the groups that wait for it; None where none do, or a round is
+        open."""
+        memory = self.memory
+        if memory.state.open is not None:
+            return None
+        number = memory.state.round + 1
+        groups = list(_groups(memory, number))
+        if not groups:
+            return None
+        self.play(number, [Scored(group) for group in groups])
+        return number
+
+    def play(self, number: int, groups: Sequence[Scored]) -> None:
+        """Open a round, score its groups as candidates, and observe their failures: one transaction."""
+        memory = self.memory
+        with memory.atomic():
+            memory.open_round(number)
+            memory.score(self._candidates(number, groups))
+            memory.observe(
+                [
+                    FailureObserved(
+                        failure_id=f"r{number}.q{place}.a{failed.sample}",
+                        question_id=f"r{number}.q{place}",
+                        stage="solver",
+                        attempt=1,
+                        step=scored.group.step,
+                        trajectory=failed.trajectory,
+                        reference=scored.group.reference,
+                    )
+                    for place, scored in enumerate(groups)
+                    if scored.group.reference is not None
+                    for failed in scored.group.failed
+                ]
+            )
+
+    def diagnose(
+        self,
+        diagnostician: Diagnostician,
+        embedder: Embedder,
+        config: Config,
+        on_progress: OnProgress | None = None,
+        *,
+        should_stop: ShouldStop | None = None,
+        on_commit: Callable[[int, RoundCommitted], None] = lambda _n, _c: None,
+    ) -> list[RoundCommitted]:
+        """Diagnose and commit every round that waits; one that was interrupted goes on where it stood.
+
+        Raises OutOfOrderError where a round is open that is not made of ingested groups, and what `maintain`
+        raises.
+        """
+        committed: list[RoundCommitted] = []
+        memory = self.memory
+        while memory.state.open is not None or self.open_next() is not None:
+            assert memory.state.open is not None
+            number = memory.state.open.number
+            if next(_groups(memory, number), None) is None:
+                raise OutOfOrderError(
+                    f"round {number} of run {memory.run_id} is open and was not ingested",
+                    hint=f"it is its trainer's to finish: diagevo train --run {memory.run_id} --resume",
+                )
+            maintain(
+                memory,
+                diagnostician,
+                embedder,
+                config.diagnosis,
+                config.memory,
+                on_progress,
+                should_stop=should_stop,
+            )
+            committed.append(memory.commit())
+            on_commit(number, committed[-1])
+        return committed
+
+    def _candidates(self, number: int, groups: Sequence[Scored]) -> list[CandidateScored]:
+        memory = self.memory
+        self._last.read(memory.log, memory.run_id, (self._read + 1, number - 1))
+        self._read = number - 1
+        states = {c.cause_id: c.state for c in memory.state.causes.values()}
+        unlabelled = [g.group.reference for g in groups if g.group.reference and g.group.answer is None]
+        references = memory.artifacts.get_many(unlabelled)
+        return [
+            self._candidate(f"r{number}.q{place}", scored, states, references)
+            for place, scored in enumerate(groups)
+        ]
+
+    def _candidate(
+        self,
+        question_id: str,
+        scored: Scored,
+        states: Mapping[str, CauseState],
+        references: Mapping[str, str],
+    ) -> CandidateScored:
+        group, drawn = scored.group, scored.drawn_round
+        aim = self._last.aim(group.question, states)
+        responses = len(group.rewards)
+        counts = [("passed", group.passes), ("failed", responses - group.passes)]
+        label = group.answer
+        if label is None and group.reference is not None:
+            label = extract_boxed(references[group.reference])
+        return CandidateScored(
+            question_id=question_id,
+            question=group.question,
+            mode="free" if aim is None else "targeted" if aim.stitched_cause_id is None else "stitched",
+            cause_id=None if aim is None else aim.cause_id,
+            stitched_cause_id=None if aim is None else aim.stitched_cause_id,
+            responses=responses,
+            votes=[count for count in counts if count[1]],
+            first=group.passes,
+            second=responses - group.passes,
+            label=label,
+            verdict=verdict_of_rewards(group.passes, responses),
+            reference=group.reference,
+            votes_are="rewards",
+            drawn_round=drawn,
+        )
+
+
+def _groups(memory: Memory, number: int) -> Iterator[GroupIngested]:
+    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(number, number)):
+        event = recorded.event
+        assert isinstance(event, GroupIngested)
+        yield event
