@@ -5,7 +5,7 @@ READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: setup train test test-fast test-audit test-vllm check docs pictures bench bench-gpu clean
+.PHONY: setup train test test-fast test-audit test-vllm check docs pictures bench bench-gpu clean rollouts
 
 setup: $(READY)
 
@@ -54,6 +54,12 @@ test-vllm: $(VLLM_READY)
 	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm \
 	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py
 
+# The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
+rollouts:
+	$(BIN)/python -m tests.ingest.make trl
+	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl verl==0.9.1
+	$(BIN)/python -m tests.ingest.make verl .venv-verl
+
 # The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
 AUDIT_PYTHON ?= python3.13
 AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cli_memory
@@ -101,4 +107,4 @@ bench-gpu: $(READY)
 	$(BIN)/python -m tests.benchmarks.bench_gpu
 
 clean:
-	rm -rf .venv .venv-audit .venv-vllm build dist *.egg-info docs/_build
+	rm -rf .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build

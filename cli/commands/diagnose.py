@@ -117,7 +117,8 @@ def _diagnose(
             Rounds(memory).diagnose(
                 _diagnostician(memory, config, max_calls),
                 embedder,
-                config,
+                config.diagnosis,
+                config.memory,
                 progress,
                 should_stop=lambda: bool(stop),
                 on_commit=committed,

@@ -42,10 +42,11 @@ def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
     """Groups in order of first appearance: a trainer may have shuffled its batch."""
     found: dict[str, Group] = {}
     for rollout in rollouts:
-        name = rollout.prompt if rollout.group is None else rollout.group
+        prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
+        name = prompt if rollout.group is None else rollout.group
         group = found.get(name)
         if group is None:
-            group = found[name] = Group(rollout.prompt, rollout.answer)
+            group = found[name] = Group(prompt, rollout.answer)
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)
     return list(found.values())

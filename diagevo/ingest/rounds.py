@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.answers.extraction import extract_boxed
-from diagevo.config.models import Config
+from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, ShouldStop
@@ -84,7 +84,8 @@ class Rounds:
         self,
         diagnostician: Diagnostician,
         embedder: Embedder,
-        config: Config,
+        settings: DiagnosisConfig,
+        memory_settings: MemoryConfig,
         on_progress: OnProgress | None = None,
         *,
         should_stop: ShouldStop | None = None,
@@ -109,8 +110,8 @@ class Rounds:
                 memory,
                 diagnostician,
                 embedder,
-                config.diagnosis,
-                config.memory,
+                settings,
+                memory_settings,
                 on_progress,
                 should_stop=should_stop,
             )

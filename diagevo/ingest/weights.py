@@ -40,7 +40,7 @@ def prompts_of(file: Path) -> list[tuple[int, str]]:
             name = next((name for name in FIELDS if name in row), None)
             if name is None:
                 raise ConfigError(f"{file}, line {line} has none of {', '.join(FIELDS)}")
-            found.append((line, messages(row[name])))
+            found.append((line, messages(row[name]).strip()))
     except CutLine:
         raise ConfigError(f"{file} ends inside a line") from None
     if not found:

@@ -1,0 +1,144 @@
+"""Groups of another trainer's rollouts: kept once, counted whatever their outcome, played as rounds."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import pytest
+
+from diagevo.config.models import DiagnosisConfig, MemoryConfig
+from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
+from diagevo.diagnosis.embedder import HashingEmbedder
+from diagevo.errors import ConflictError, OutOfOrderError
+from diagevo.ingest.aims import LastFailures
+from diagevo.ingest.recording import Recorded, Recorder
+from diagevo.ingest.rollouts import Step
+from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.weights import weights
+from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
+from diagevo.memory.memory import Memory
+from tests.diagnosis.rounds import Scripted
+from tests.ingest.conftest import DIMENSION, SETTINGS, step
+
+
+def record(memory: Memory, *steps: Step) -> Recorded:
+    report = Recorded()
+    Recorder(memory, SETTINGS).record(steps, report)
+    return report
+
+
+def told(memory: Memory, event: type) -> list:
+    return [r.event for r in memory.log.read(memory.run_id, types=[event.__name__])]
+
+
+def diagnose(memory: Memory, said: dict[str, str]) -> Scripted:
+    """Each failure is put down to the cause of its prompt; the same words are the same cause."""
+
+    def extract(pair: FailurePair) -> Extraction:
+        same = next((c for c in pair.known if c.description == said[pair.question]), None)
+        if same is not None:
+            return Extraction("recurrence", cause_id=same.cause_id)
+        return Extraction("new_cause", description=said[pair.question])
+
+    def duplicate(text: str, candidates: Sequence[KnownCause]) -> str | None:
+        return next((c.cause_id for c in candidates if c.description == text), None)
+
+    asked = Scripted(extract, duplicate)
+    Rounds(memory).diagnose(asked, HashingEmbedder(DIMENSION), DiagnosisConfig(), MemoryConfig())
+    return asked
+
+
+def test_each_group_is_counted_by_its_outcome_and_only_a_contrast_keeps_texts(memory: Memory) -> None:
+    report = record(memory, step(1, a="+-+-", b="----", c="++++"))
+    assert report.groups == {"contrast": 1, "all_failed": 1, "all_passed": 1}
+    assert (report.rollouts, report.failures) == (12, 2)
+    a, b, c = told(memory, GroupIngested)
+    assert memory.artifacts.get(a.reference) == "a 1 0 +"
+    assert [(f.sample, memory.artifacts.get(f.trajectory)) for f in a.failed] == [
+        (1, "a 1 1 -"),
+        (3, "a 1 3 -"),
+    ]
+    assert (b.reference, b.failed, b.passes, b.rewards) == (None, [], 0, [0.0] * 4)
+    assert (c.reference, c.failed, c.passes) == (None, [], 4)
+
+
+def test_the_same_steps_again_leave_the_log_as_it_was(memory: Memory) -> None:
+    steps = [step(n, a="+-", b="--") for n in range(1, 6)]
+    first = record(memory, *steps)
+    before = memory.state.sequence
+    again = record(memory, *steps)
+    assert (first.new_steps, again.new_steps) == (5, 0)
+    assert again.groups == first.groups
+    assert memory.state.sequence == before
+
+
+def test_a_step_with_other_rollouts_is_refused(memory: Memory) -> None:
+    record(memory, step(1, a="+-"))
+    with pytest.raises(ConflictError, match=r"step 1 of 1\.jsonl is recorded with other rollouts"):
+        record(memory, step(1, a="+--"))
+
+
+def test_two_steps_make_a_round_and_none_goes_into_an_open_one(memory: Memory) -> None:
+    record(memory, *(step(n, a="+-") for n in (1, 2, 3)))
+    assert [r.round for r in memory.log.read(memory.run_id, types=["GroupIngested"])] == [1, 1, 2]
+    assert Rounds(memory).open_next() == 1
+    record(memory, step(4, a="+-"), step(5, a="+-"))
+    assert [r.round for r in memory.log.read(memory.run_id, types=["GroupIngested"])] == [1, 1, 2, 2, 3]
+
+
+def test_candidates_say_that_their_votes_are_rewards(memory: Memory) -> None:
+    record(memory, step(1, a="+---", b="----", c="++++"))
+    Rounds(memory).open_next()
+    a, b, c = told(memory, CandidateScored)
+    assert {e.votes_are for e in (a, b, c)} == {"rewards"}
+    assert (a.verdict, a.first, a.responses, a.votes) == ("kept", 1, 4, [("passed", 1), ("failed", 3)])
+    assert (b.verdict, b.first, b.reference) == ("too_hard", 0, None)
+    assert (c.verdict, c.first, c.reference) == ("too_easy", 4, None)
+    assert [f.failure_id for f in told(memory, FailureObserved)] == ["r1.q0.a1", "r1.q0.a2", "r1.q0.a3"]
+
+
+def test_a_prompt_that_comes_back_aims_at_the_cause_of_its_last_failures_and_promotes_it(
+    memory: Memory,
+) -> None:
+    """Round 1: a fails twice by "sign". Round 2: a comes back, 3 of 4 pass: acc = 3/4 ≥ 7/10, so c1 is
+    promoted; its one failure reactivates it with f = 1. b is new, so it aims at nothing."""
+    record(memory, step(1, a="++--"), step(2, b="++++"), step(3, a="+++-"), step(4, d="+-"))
+    diagnose(memory, {"a": "sign", "d": "carry"})
+    by_id = {e.question_id: e for e in told(memory, CandidateScored)}
+    assert (by_id["r1.q0"].mode, by_id["r1.q0"].cause_id) == ("free", None)
+    assert (by_id["r2.q0"].mode, by_id["r2.q0"].cause_id) == ("targeted", "c1")
+    assert (by_id["r2.q1"].mode, by_id["r2.q1"].cause_id) == ("free", None)
+    [promoted] = told(memory, CausePromoted)
+    assert (promoted.cause_id, promoted.consistency, promoted.questions) == ("c1", "3/4", 1)
+    c1, c2 = memory.state.causes.values()
+    assert (c1.description, c1.state, c1.frequency) == ("sign", "active", 1)
+    assert (c2.description, c2.state, c2.frequency) == ("carry", "active", 1)
+
+
+def test_diagnosing_again_asks_nothing(memory: Memory) -> None:
+    record(memory, step(1, a="+-"))
+    assert diagnose(memory, {"a": "sign"}).asked["extract"] == 1
+    assert diagnose(memory, {"a": "sign"}).asked == {}
+
+
+def test_a_round_of_another_trainer_is_not_ours_to_commit(memory: Memory) -> None:
+    memory.open_round(1)
+    with pytest.raises(OutOfOrderError, match="is open and was not ingested"):
+        diagnose(memory, {})
+
+
+def test_weights_follow_equation_2_over_the_prompts_of_a_file(memory: Memory) -> None:
+    """After round 1: f(c1) = 2, f(c2) = 1, F = F₁ = 3, so ε₂ = 1/3. Three prompts: a aims at c1, d at c2, new
+    at nothing. Even share 1/9; a: 1/9 + 2/3·2/3 = 5/9, d: 1/9 + 2/3·1/3 = 3/9."""
+    record(memory, step(1, a="+--", d="+-"))
+    diagnose(memory, {"a": "sign", "d": "carry"})
+    last = LastFailures()
+    last.read(memory.log, memory.run_id, (1, 1))
+    found, unreached = weights(memory.schedule(2), last, [(1, "a"), (2, "d"), (3, "new")])
+    assert [(w.cause, w.weight) for w in found] == [
+        ("c1", Fraction(5, 9)),
+        ("c2", Fraction(3, 9)),
+        (None, Fraction(1, 9)),
+    ]
+    assert unreached == 0
+    [alone], unreached = weights(memory.schedule(2), last, [(1, "new")])
+    assert (alone.weight, unreached) == (1, 1)
