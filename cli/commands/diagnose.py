@@ -13,6 +13,8 @@ from .. import options
 from ..opening import config_of, opened
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 ROUNDS = (
-    render.Column("round", align="right"),
-    render.Column("failures", "F", "right"),
-    render.Column("epsilon_next", "ε next", "right"),
-    render.Column("active", "Active", "right"),
-    render.Column("mastered", "Mastered", "right"),
-    render.Column("nodes", align="right"),
-    render.Column("undiagnosed", align="right"),
+    Column("round", align="right"),
+    Column("failures", "F", "right"),
+    Column("epsilon_next", "ε next", "right"),
+    Column("active", "Active", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("nodes", align="right"),
+    Column("undiagnosed", align="right"),
 )
 
 
@@ -69,12 +71,12 @@ def diagnose(
     with open_memory(call.database, run, create=False) as memory:
         found = cost(memory, config)
         if plan:
-            render.rows(call, tuple(map(render.Column, asdict(found))), [asdict(found)], run=run)
+            print_rows(call, tuple(map(Column, asdict(found))), [asdict(found)], run=run)
             return
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, found, max_calls) if found.rounds else []
         as_of = (memory.state.round, memory.state.position)
-    render.rows(call, ROUNDS, rows, run=run, as_of=as_of)
+    print_rows(call, ROUNDS, rows, run=run, as_of=as_of)
     if rows:
         render.say(call, f"the causes: diagevo memory show --run {run}")
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from ..opening import where
 from ..options import Call
 from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
 
 WEIGHTS = (
-    render.Column("line", align="right"),
-    render.Column("weight", align="right", digits=6),
-    render.Column("cause"),
-    render.Column("stitched"),
-    render.Column("prompt"),
+    Column("line", align="right"),
+    Column("weight", align="right", digits=6),
+    Column("cause"),
+    Column("stitched"),
+    Column("prompt"),
 )
 SHOWN = 60
 """Characters of a prompt in a table."""
@@ -39,4 +41,4 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
         render.say(call, f"causes with {share} of F have no prompt here: their share is spread evenly")
     short = call.format in ("table", "md")
     lines = [asdict(replace(each, prompt=each.prompt[:SHOWN]) if short else each) for each in found]
-    render.rows(call, WEIGHTS, lines, run=history.run_id, as_of=where(as_of))
+    print_rows(call, WEIGHTS, lines, run=history.run_id, as_of=where(as_of))

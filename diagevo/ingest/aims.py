@@ -22,6 +22,17 @@ class Aim:
     cause_id: str
     stitched_cause_id: str | None = None
 
+    @classmethod
+    def still(
+        cls, cause_id: str | None, stitched: str | None, states: Mapping[str, CauseState]
+    ) -> "Aim | None":
+        """What a prompt that was drawn for these causes aims at now that they are in these states."""
+        if cause_id is None or states.get(cause_id) != "active":
+            return None
+        return cls(
+            cause_id, stitched if stitched is not None and states.get(stitched) == "mastered" else None
+        )
+
 
 class LastFailures:
     """Of every prompt that ever failed, the causes of its last failures, by the digest of its text."""

@@ -1,13 +1,14 @@
 """Groups of rollouts as events. The same files again change nothing."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from diagevo.config.models import IngestConfig
 from diagevo.errors import ConflictError
 from diagevo.ingest.rollouts import Group, Step, grouped
 from diagevo.memory.events import FailedRollout, GroupIngested
+from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
 
 
@@ -56,7 +57,7 @@ class Recorder:
         report.rollouts += len(step.rollouts)
         if not groups:
             return
-        events = self._events(step, groups)
+        events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)
         new = step.number not in self.rounds
         round_ = self._next_round() if new else self.rounds[step.number]
         try:
@@ -83,44 +84,40 @@ class Recorder:
             return first
         return last if self.filled[last] < self.settings.steps_per_round else last + 1
 
-    def _events(self, step: Step, groups: list[Group]) -> list[GroupIngested]:
-        """The groups as events; of one with a contrast, the first pass and the failures are kept as texts."""
-        texts: list[str] = []
-        passing: list[list[int]] = []
-        for group in groups:
-            passes = [i for i, reward in enumerate(group.rewards) if reward >= self.settings.pass_at]
-            passing.append(passes)
-            texts.append(group.prompt)
-            if 0 < len(passes) < len(group.rewards):
-                passed = set(passes)
-                texts.append(group.responses[passes[0]])
-                texts += [text for i, text in enumerate(group.responses) if i not in passed]
-        digests = iter(self.memory.artifacts.put_many(texts))
-        events: list[GroupIngested] = []
-        for place, (group, passes) in enumerate(zip(groups, passing, strict=True)):
-            question, reference = next(digests), None
-            failed: list[FailedRollout] = []
-            if 0 < len(passes) < len(group.rewards):
-                reference, passed = next(digests), set(passes)
-                failed = [
-                    FailedRollout(sample=i, trajectory=next(digests))
-                    for i in range(len(group.rewards))
-                    if i not in passed
-                ]
-            events.append(
-                GroupIngested(
-                    step=step.number,
-                    group=place,
-                    question=question,
-                    answer=group.answer,
-                    rewards=group.rewards,
-                    passes=len(passes),
-                    reference=reference,
-                    failed=failed,
-                    source=step.source,
-                )
+
+def events_of(
+    artifacts: Artifacts, step: int, source: str, groups: Sequence[Group], pass_at: float
+) -> list[GroupIngested]:
+    """A step's groups as events; of one with a contrast, the first pass and the failures are kept."""
+    texts: list[str] = []
+    passing: list[set[int]] = []
+    for group in groups:
+        passes = {i for i, reward in enumerate(group.rewards) if reward >= pass_at}
+        passing.append(passes)
+        texts.append(group.prompt)
+        if 0 < len(passes) < len(group.rewards):
+            texts.append(group.responses[min(passes)])
+            texts += [text for i, text in enumerate(group.responses) if i not in passes]
+    digests = iter(artifacts.put_many(texts))
+    events: list[GroupIngested] = []
+    for place, (group, passes) in enumerate(zip(groups, passing, strict=True)):
+        question, contrast = next(digests), 0 < len(passes) < len(group.rewards)
+        reference = next(digests) if contrast else None
+        failures = [i for i in range(len(group.rewards)) if contrast and i not in passes]
+        events.append(
+            GroupIngested(
+                step=step,
+                group=place,
+                question=question,
+                answer=group.answer,
+                rewards=group.rewards,
+                passes=len(passes),
+                reference=reference,
+                failed=[FailedRollout(sample=i, trajectory=next(digests)) for i in failures],
+                source=source,
             )
-        return events
+        )
+    return events
 
 
 def outcome(event: GroupIngested) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
@@ -11,17 +12,18 @@ from diagevo.diagnosis.extraction import OnProgress, ShouldStop
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards
 from diagevo.errors import OutOfOrderError
-from diagevo.ingest.aims import LastFailures
+from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.memory.events import CandidateScored, CauseState, FailureObserved, GroupIngested, RoundCommitted
 from diagevo.memory.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A group with the round whose schedule its prompt was drawn from, where that is known."""
+    """A group on its way into a round. `draw`: what the schedule of its `round` drew its prompt for, where a
+    schedule did; it may be an earlier one, because trainers draw ahead."""
 
     group: GroupIngested
-    drawn_round: int | None = None
+    draw: Mapping[str, Any] | None = None
 
 
 class Rounds:
@@ -138,8 +140,12 @@ class Rounds:
         states: Mapping[str, CauseState],
         references: Mapping[str, str],
     ) -> CandidateScored:
-        group, drawn = scored.group, scored.drawn_round
-        aim = self._last.aim(group.question, states)
+        group, draw, drawn = scored.group, scored.draw, None
+        if draw is None:
+            aim = self._last.aim(group.question, states)
+        else:
+            aim = Aim.still(draw["cause_id"], draw["stitched_cause_id"], states)
+            drawn = None if draw["round"] == self.memory.state.round + 1 else draw["round"]
         responses = len(group.rewards)
         counts = [("passed", group.passes), ("failed", responses - group.passes)]
         label = group.answer

@@ -256,7 +256,7 @@ class Memory:
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
         """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine."""
         with self.atomic():
-            self._append([Item(group, round=round) for group in groups])
+            self._run.append([Item(group, round=round) for group in groups])
 
     def stage(self, stage: str) -> StageStatus:
         """Where a stage of the open round stands; an abandoned one is not started."""

@@ -24,6 +24,7 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
     label_true: bool | None = None
     invalid_reason: str | None = None
     undecided: int = 0
+    votes_are: str = "answers"
 
 
 class _Failed(msgspec.Struct, frozen=True, gc=False):
@@ -139,8 +140,9 @@ def _count(now: Measured, scored: _Scored) -> None:
     if scored.verdict == "invalid":
         now.invalid[scored.invalid_reason or "not_recorded"] += 1
         return
-    now.responses += scored.responses
-    now.answers += sum(count for _, count in scored.votes)
+    if scored.votes_are == "answers":
+        now.responses += scored.responses
+        now.answers += sum(count for _, count in scored.votes)
     now.undecided += scored.undecided
     if scored.verdict == "kept" and scored.label_true is not None:
         now.judged += 1

@@ -1,0 +1,1 @@
+"""Trainers that are not ours, steered by a memory."""
