@@ -34,6 +34,7 @@ from .commands import (
     ingest,
     init,
     join,
+    mcp,
     memory,
     oracle,
     report,
@@ -55,7 +56,7 @@ atexit.register(gc.freeze)  # else the end of a command walks all that was impor
 class Program(options.Ordered):
     """The root command with the error boundary around it."""
 
-    order = "init doctor config train join ingest diagnose runs memory view report eval ablate db schema"
+    order = "init doctor config train join ingest diagnose runs memory view report eval ablate mcp db schema"
 
     def main(
         self,
@@ -218,6 +219,7 @@ app.add_typer(memory.app)
 app.add_typer(view.app)
 app.add_typer(db.app)
 schema.register(app)
+mcp.register(app)
 app.add_typer(evaluate_run.app)
 evaluate_run.app.add_typer(oracle.app)
 app.add_typer(report.app)

@@ -1,0 +1,116 @@
+"""`diagevo mcp` through a client session: what an agent asks, and what it is told."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from diagevo.cli.commands.mcp import server
+from diagevo.cli.options import Call
+
+from tests.cli.program import invoke
+from tests.ingest.conftest import DATA
+
+pytest.importorskip("mcp", reason="diagevo[mcp] is not installed: the tools are not asked")
+
+Ask = Callable[..., tuple[bool, Any]]
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """TRL's own rollouts of the shipped model, ingested and diagnosed by the world's rules."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('mcp')}/diagevo.db"
+    ingested = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "verl", "--steps-per-round", "2"]
+    for arguments in (ingested, ["diagnose", "--run", "verl"]):
+        result = invoke(*arguments, "--db", url)
+        assert result.exit_code == 0, result.output
+    return url
+
+
+@pytest.fixture
+def ask(database: str) -> Ask:
+    """Call a tool in a session of its own: whether it failed, and its answer."""
+    from mcp import Client
+
+    async def called(tool: str, arguments: dict[str, Any]) -> tuple[bool, Any]:
+        async with Client(server(Call(run="verl", db=database))) as client:
+            result = await client.call_tool(tool, arguments)
+            text = "".join(part.text for part in result.content)
+            return bool(result.is_error), text if result.is_error else json.loads(text)
+
+    return lambda tool, **arguments: anyio.run(called, tool, arguments)
+
+
+def test_every_tool_says_that_it_only_reads(database: str) -> None:
+    from mcp import Client
+
+    async def listed() -> list[Any]:
+        async with Client(server(Call(run="verl", db=database))) as client:
+            return (await client.list_tools()).tools
+
+    tools = anyio.run(listed)
+    assert [t.name for t in tools] == ["why", "replay", "schedule", "what_if", "diff", "verify", "query"]
+    assert all(t.annotations.read_only_hint for t in tools)
+    assert all(t.description for t in tools)
+
+
+def test_why_is_compact_and_keeps_what_models_wrote_apart(ask: Ask) -> None:
+    failed, told = ask("why", ref="c1")
+    assert not failed
+    cause = told["data"]
+    assert (told["run"], told["as_of"]["round"], cause["cause_id"]) == ("verl", 3, "c1")
+    assert "description" not in cause
+    assert set(cause["untrusted"]) == {"description", "node_label"}
+    assert cause["turns"][0]["event"] == "created"
+    assert len(json.dumps(told)) < 4000
+    _, full = ask("why", ref="c1", full=True)
+    assert len(json.dumps(full)) > len(json.dumps(told))
+
+
+def test_the_schedule_and_a_replay_agree(ask: Ask) -> None:
+    schedule, replay = (ask(tool)[1]["data"] for tool in ("schedule", "replay"))
+    assert schedule["epsilon"] == replay["epsilon_next"]
+    assert replay["differences"] == []
+    assert ask("verify")[1]["data"]["ok"]
+
+
+def test_what_if_and_diff_answer_in_numbers(ask: Ask) -> None:
+    failed, told = ask("what_if", k="1", theta_up="1/2")
+    assert not failed
+    assert [r["round"] for r in told["data"]["rounds"]] == [1, 2, 3]
+    assert not ask("diff", a=1, b=3)[0]
+
+
+def test_a_query_is_bounded_and_its_rows_are_untrusted(ask: Ask) -> None:
+    failed, told = ask("query", sql="SELECT run_id, position FROM v_event ORDER BY position", rows=3)
+    assert not failed
+    assert told["data"] == {
+        "columns": ["run_id", "position"],
+        "more": True,
+        "untrusted": {"rows": [["verl", 1], ["verl", 2], ["verl", 3]]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("why", {"ref": "c999"}, "not_found: "),
+        ("query", {"sql": "DELETE FROM event"}, "config: "),
+        ("replay", {"round": 9}, "not_found: round 9 of run verl is not committed\nhint: rounds 1 to 3"),
+        ("what_if", {"k": "half"}, "config: "),
+        ("query", {"sql": "SELECT 1", "rows": 1000}, "200"),
+    ],
+)
+def test_what_is_refused_is_a_tools_error_with_the_next_step(
+    ask: Ask, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    failed, told = ask(tool, **arguments)
+    assert failed
+    assert said in told
+
+
+def test_a_run_that_is_not_there_is_said_before_anything_is_served(tmp_path: Path) -> None:
+    result = invoke("mcp", "--db", f"sqlite:///{tmp_path}/none.db")
+    assert result.exit_code == 5
