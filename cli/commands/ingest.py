@@ -120,15 +120,15 @@ def ingest(
 def _found(session: "_Session", report: "Recorded") -> Ingested:
     opened, waiting = session.standing()
     return Ingested(
-        report.steps,
-        report.new_steps,
-        report.rollouts,
-        report.unscored,
-        {name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
-        report.failures,
-        report.cut,
-        waiting,
-        opened,
+        steps=report.steps,
+        new_steps=report.new_steps,
+        rollouts=report.rollouts,
+        unscored=report.unscored,
+        groups={name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
+        failures=report.failures,
+        cut=report.cut,
+        rounds_waiting=waiting,
+        open_round=opened,
     )
 
 
