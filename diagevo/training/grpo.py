@@ -227,6 +227,7 @@ def _build_trainer(
         train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
         processing_class=tokenizer,
     )
+    trainer.rows_at_once = hardware.rows_at_once
     trainer.remove_callback(PrinterCallback)
     return trainer
 

@@ -60,6 +60,9 @@ class _MicroSteps(Dataset):
 class PhaseTrainer(GRPOTrainer):
     """Plays a `PhasePlan`. Built from the folder of starting weights, where TRL reads its reference."""
 
+    rows_at_once = 256
+    """Completions that our own loop decodes at once."""
+
     def __init__(
         self,
         *,
@@ -190,6 +193,7 @@ class PhaseTrainer(GRPOTrainer):
             max_new_tokens=self._new_tokens,
             end_ids=tuple(self.eos_token_ids),
             pad_id=self._pad_id,
+            rows_at_once=self.rows_at_once,
             threads=torch.get_num_threads() if self.accelerator.device.type == "cpu" else 1,
         )
         groups: dict[str, list[int]] = {}

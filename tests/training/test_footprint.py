@@ -2,16 +2,20 @@
 that were really allocated. Under FSDP: test_footprint_sharded.py."""
 
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from diagevo.config.loading import PROFILES, resolve
-from diagevo.config.models import Config
+from diagevo.config.models import Config, HardwareConfig
+from diagevo.sampling import decoding
 from diagevo.training.fitting import advice, fitting, shapes_of
 from diagevo.training.footprint import CARDS, Load, _engine, checkpoint, loads, resident, update
+from diagevo.training.grpo import train
 from diagevo.training.shapes import KNOWN, Shape, find_shape, shape_of
+from tests.training import phase
 
 EIGHT_B = KNOWN["Qwen/Qwen3-8B-Base"]
 GB = 1e9
@@ -195,3 +199,30 @@ def test_rows_decoded_at_once_are_counted() -> None:
     few = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=8"))
     assert many[0].parts["cache"] == 256 * 6144 * 3 * 57_344
     assert few[0].parts["cache"] * 32 == many[0].parts["cache"]
+
+
+def test_no_more_rows_are_decoded_at_once_than_the_setting_says(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six completions a step, two at once."""
+    decode_batch, sizes = decoding._decode_batch, []
+
+    def noted(model: Any, prompts: Any, rows: Any, how: Any) -> None:
+        sizes.append(len(rows))
+        decode_batch(model, prompts, rows, how)
+
+    monkeypatch.setattr(decoding, "_decode_batch", noted)
+    train(
+        tiny_model,
+        phase.ROWS[:2],
+        phase.LetterReward(),
+        phase.SETTINGS,
+        phase.SAMPLING,
+        output=tmp_path / "final",
+        work=tmp_path / "work",
+        seed=phase.SEED,
+        on_step=lambda step, rollouts, rewards: None,
+        resume=False,
+        hardware=HardwareConfig(device="cpu", rows_at_once=2),
+    )
+    assert sizes == [2, 2, 2]
