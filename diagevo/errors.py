@@ -113,6 +113,17 @@ class ServiceError(DiagEvoError):
     kind = "service"
 
 
+class WrongTrainingError(DiagEvoError):
+    """A training phase found that it trains on wrong numbers. `measures`: what it measured up to there."""
+
+    exit_code = 1
+    kind = "wrong_training"
+
+    def __init__(self, message: str, *, hint: str | None = None, measures: object = None) -> None:
+        super().__init__(message, hint=hint)
+        self.measures = measures
+
+
 class StoppedSafely(DiagEvoError):
     """The run stopped at a safe point and goes on with `--resume`."""
 

@@ -139,9 +139,17 @@ def play_phase(
     and `keep_up` is called now and then for what serves them.
     """
     config = phase.config
-    common = {"output": output, "work": work, "seed": seed, "on_step": on_step, "resume": True}
+    common = {
+        "output": output,
+        "work": work,
+        "seed": seed,
+        "on_step": on_step,
+        "resume": True,
+        "hardware": config.hardware,
+        "training": config.training,
+    }
     if plays_here(config.hardware):
-        return train(start, rows, reward(), settings, config.sampling, hardware=config.hardware, **common)
+        return train(start, rows, reward(), settings, config.sampling, **common)
     from diagevo.training.launch import train_in_processes
 
     return train_in_processes(
@@ -150,7 +158,6 @@ def play_phase(
         spec(),
         settings,
         config.sampling,
-        hardware=config.hardware,
         logs=logs_folder(output),
         keep_up=keep_up,
         **common,

@@ -6,8 +6,9 @@ opening: what is complete is read back, what was under way is voided and done ag
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from diagevo.answers.equivalence import extract_boxed
@@ -16,7 +17,8 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
-from diagevo.memory.events import CandidateScored, FailureObserved, RoundCommitted
+from diagevo.errors import WrongTrainingError
+from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.configured import filter_in
 from diagevo.memory.state.schedule import Schedule
@@ -35,6 +37,7 @@ from diagevo.private import private_folder
 from diagevo.progress import Observer, StopFlag
 from diagevo.stages import Outcome, Stages
 from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
+from diagevo.training.measures import PhaseMeasures, warnings
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,14 @@ class Round:
                 self.stages.progress("challenger", step, settings.max_steps, detail)
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
-            summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
-            return Outcome((output,), summary=_trained(summary, rewards), reward=_mean(rewards))
+            with self._recording("challenger"):
+                summary = self.challenger.train(plan, self.solver, self.number, output, work, on_step)
+            return Outcome(
+                (output,),
+                record=lambda: self._record("challenger", summary.measures),
+                summary=_trained(summary, rewards),
+                reward=_mean(rewards),
+            )
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
@@ -176,10 +185,12 @@ class Round:
                     self.stages.progress("solver", step, steps, detail)
                     self.stages.check_stop(f"after step {step} of the solver's training")
 
-                summary = self.solver.train(lessons, self.number, output, work, on_step)
+                with self._recording("solver"):
+                    summary = self.solver.train(lessons, self.number, output, work, on_step)
                 diagnoser.drain()
             return Outcome(
                 (output,),
+                record=lambda: self._record("solver", summary.measures),
                 summary=_trained(summary, rewards) | {"waited": round(diagnoser.waited, 2)},
                 parts={
                     "extraction": diagnoser.waited,
@@ -212,6 +223,23 @@ class Round:
             return Outcome(summary=_maintenance(report), parts=report.seconds)
 
         self.stages.play("diagnosis", diagnose)
+
+    @contextmanager
+    def _recording(self, stage: str) -> Iterator[None]:
+        """Around a phase of training: what it measured is recorded where it ends itself, too."""
+        try:
+            yield
+        except WrongTrainingError as error:
+            if isinstance(error.measures, PhaseMeasures):
+                self._record(stage, error.measures)
+            message = f"round {self.number}, training of the {stage}: {error.message}"
+            raise WrongTrainingError(message, hint=error.hint, measures=error.measures) from error
+
+    def _record(self, stage: str, measures: PhaseMeasures) -> None:
+        attempt = self.memory.stage(stage).attempt
+        self.memory.phase_measured(PhaseMeasured(stage=stage, attempt=attempt, **asdict(measures)))
+        for line in warnings(measures):
+            self.context.observer.message(f"round {self.number} {stage}: {line}")
 
     def _name_logs(self, output: Path) -> None:
         """Say where the processes that train write, if there are any of their own."""
@@ -328,10 +356,15 @@ def round_folder(run: Path, number: int) -> Path:
 
 
 def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:
-    """For watchers. `vllm apart`: how far the trainer's vLLM was from the policy; above 1: another model."""
-    apart = summary.sampling_difference
-    measured = {} if apart is None else {"vllm apart": round(apart, 3)}
-    return {"steps": summary.steps, "reward": _mean(rewards), **measured}
+    """For watchers. `sampler apart`: how far its log-probabilities were from the trainer's, at worst."""
+    found = summary.measures
+    told = {
+        "KL at step 1": found.first_kl,
+        "sampler apart": found.sampling_gap,
+        "cut off": found.cut_off or None,
+        "attention": found.attention,
+    }
+    return {"steps": summary.steps, "reward": _mean(rewards), **told}
 
 
 def _mean(values: Sequence[float]) -> float | None:

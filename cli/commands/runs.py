@@ -17,7 +17,7 @@ from ..render.table import Column
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.runs import RunLine, RunStory
+    from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
 
 app = options.group(
     "runs",
@@ -78,6 +78,19 @@ LEARNT = (
     Column("labels_true", "labels true", "right"),
     Column("solver_reward", "solver's reward", "right"),
     Column("challenger_reward", "challenger's reward", "right"),
+)
+PHASES = (
+    Column("round", align="right"),
+    Column("stage", "phase"),
+    Column("steps", align="right"),
+    Column("first_kl", "KL at step 1", "right", digits=6),
+    Column("sampling_gap", "sampler apart", "right", digits=6),
+    Column("reward_lowest", "reward from", "right"),
+    Column("reward_highest", "to", "right"),
+    Column("completions", align="right"),
+    Column("cut_off", "cut off", "right"),
+    Column("attention"),
+    Column("found"),
 )
 Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the latest if none is named.")]
 
@@ -148,6 +161,14 @@ def show(call: Call, run: Run = None) -> None:
         for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, [before, *rounds])):
             render.text(call, "")
             print_rows(call, columns, values)
+    if not call.json and story.phases:
+        render.text(call, "")
+        print_rows(call, PHASES, [_phase(line) for line in story.phases])
+
+
+def _phase(line: "PhaseLine") -> dict[str, Any]:
+    found = ", ".join(name.replace("_", " ") for name in line.measured.findings)
+    return {**line.measured.model_dump(), "round": line.round, "found": found or None}
 
 
 def _invalid(reasons: "Mapping[str, int]") -> str:

@@ -138,6 +138,8 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "StageCompleted":
             took = "" if p.get("seconds") is None else f", {p['seconds']:.1f} s"
             return f"attempt {p['attempt']}{took}"
+        case "PhaseMeasured":
+            return _measured(p)
         case "StageAbandoned":
             return f"attempt {p['attempt']}: what it observed after step {p['after_step']} is void"
         case "CandidateScored":
@@ -181,3 +183,14 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "CheckpointEvaluated":
             return f"{p['benchmark']}: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(p["metrics"].items()))
     return ""
+
+
+def _measured(p: dict[str, Any]) -> str:
+    parts = [f"attempt {p['attempt']}, {p['steps']} steps"]
+    if p["first_kl"] is not None:
+        parts.append(f"KL at step 1 {p['first_kl']:.3g}")
+    if p["sampling_gap"] is not None:
+        parts.append(f"sampler apart {p['sampling_gap']:.3g}")
+    parts.append(f"reward {p['reward_lowest']:g} to {p['reward_highest']:g}")
+    parts.append(f"{p['cut_off']} of {p['completions']} cut off")
+    return ", ".join([*parts, *(f"found: {name.replace('_', ' ')}" for name in p["findings"])])

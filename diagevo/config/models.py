@@ -296,8 +296,9 @@ class HardwareConfig(Section):
         default=None,
         description="`fsdp`, `deepspeed` or a file of `accelerate launch`.",
     )
-    attention: Literal["sdpa", "eager", "flash_attention_2"] = Field(
-        default="sdpa", description="flash_attention_2 needs the `flash` extra and a GPU."
+    attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = Field(
+        default="auto",
+        description="auto: FlashAttention 2 on a GPU where flash-attn or `kernels` brings it, else sdpa.",
     )
     colocate_vllm: bool = Field(
         default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra)."

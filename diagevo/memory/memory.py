@@ -32,6 +32,7 @@ from diagevo.memory.events import (
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
+    PhaseMeasured,
     RoundCommitted,
     RunConfigured,
     SimilarCause,
@@ -298,6 +299,12 @@ class Memory:
                 reward=reward,
             )
             self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])
+
+    def phase_measured(self, event: PhaseMeasured) -> None:
+        """Record what the attempt of training under way measured of itself. The same again is fine."""
+        with self.atomic():
+            started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
+            self._run.append([Item(event, started)])
 
     def abandon_stage(self, stage: str, *, after_step: int, seconds: float | None = None) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed

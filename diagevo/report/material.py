@@ -122,6 +122,8 @@ class Material:
     reactivations: tuple[Reactivation, ...] = ()
     seconds: tuple[tuple[int, str, float], ...] = ()
     """Round, what the time went to (`selection.COMPONENTS`), and how much."""
+    phases: tuple[tuple[int, events.PhaseMeasured], ...] = ()
+    """Round, and what a phase of training measured of itself."""
     validations: tuple[Validation, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[LabelAccuracy, ...] = ()
@@ -162,6 +164,7 @@ def gather(history: History) -> Material:
     matched: dict[tuple[int, str], events.CauseMatched] = {}
     created: dict[int, int] = defaultdict(int)
     seconds: dict[tuple[int, str], float] = defaultdict(float)
+    phases: list[tuple[int, events.PhaseMeasured]] = []
     validations: list[Validation] = []
     in_force: dict[int, Configured] = {}
     for recorded in history.events(
@@ -173,6 +176,7 @@ def gather(history: History) -> Material:
         events.CauseCreated,
         events.StageCompleted,
         events.StageAbandoned,
+        events.PhaseMeasured,
         events.CheckpointEvaluated,
     ):
         number = recorded.round
@@ -201,6 +205,8 @@ def gather(history: History) -> Material:
                     seconds[number, part] += spent
             case events.StageAbandoned(seconds=float(spent)):
                 seconds[number, "abandoned"] += spent
+            case events.PhaseMeasured() as event:
+                phases.append((number, event))
             case events.CheckpointEvaluated() as event if event.role == "solver":
                 validations.append(
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
@@ -232,6 +238,7 @@ def gather(history: History) -> Material:
             _reactivation(number, event, promoted, matched, after) for number, event in reactivated
         ),
         seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
+        phases=tuple(phases),
         validations=tuple(validations),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),

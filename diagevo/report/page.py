@@ -122,6 +122,7 @@ def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, 
         run=material.run_id,
         about=_about(material),
         rounds=_grid(_rounds(material)),
+        phases=_grid(_phases(material)),
         figures=[_section(each) for each in drawn],
         tables=[
             {"name": f"table-{name}", "title": content.title, "grid": _figures(content), "note": content.note}
@@ -185,6 +186,25 @@ def _rounds(material: Material) -> list[dict[str, Any]]:
             "right after all": facts.measured.right,
         }
         for facts in material.rounds
+    ]
+
+
+def _phases(material: Material) -> list[dict[str, Any]]:
+    return [
+        {
+            "round": number,
+            "phase": event.stage,
+            "steps": event.steps,
+            "KL at step 1": event.first_kl,
+            "sampler apart": event.sampling_gap,
+            "reward from": event.reward_lowest,
+            "to": event.reward_highest,
+            "completions": event.completions,
+            "cut off": event.cut_off,
+            "attention": event.attention,
+            "found": ", ".join(name.replace("_", " ") for name in event.findings) or None,
+        }
+        for number, event in material.phases
     ]
 
 

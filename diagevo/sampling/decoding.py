@@ -42,6 +42,15 @@ class _Row:
     prompt: int
     generator: np.random.Generator
     ids: list[int] = field(default_factory=list)
+    logps: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The new ids of one row, and the log-probability of each before the nucleus was cut (0 where greedy)."""
+
+    ids: list[int]
+    logps: list[float]
 
 
 def row_key(seed: int, prompt_ids: Sequence[int], sample: int) -> bytes:
@@ -58,6 +67,13 @@ def decode(
 
     `prompts`: token ids, none empty. `keys[i]`: one 16-byte key for each sample of prompt i.
     """
+    return [[row.ids for row in group] for group in draw(model, prompts, keys, decoding)]
+
+
+def draw(
+    model: Any, prompts: Sequence[Sequence[int]], keys: Sequence[Sequence[bytes]], decoding: Decoding
+) -> list[list[Drawn]]:
+    """As `decode`, with the log-probabilities of what was drawn."""
     import torch
 
     from diagevo.sampling.decode_cache import grouped_attention
@@ -80,7 +96,7 @@ def decode(
             ) as pool:
                 # Whatever a batch raised is raised here.
                 list(pool.map(lambda batch: _decode_batch(model, prompts, batch, decoding), batches))
-    return [[row.ids for row in rows] for rows in rows_P_G]
+    return [[Drawn(row.ids, row.logps) for row in rows] for rows in rows_P_G]
 
 
 def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row], decoding: Decoding) -> None:
@@ -96,8 +112,8 @@ def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row]
             column = step % _BLOCK
             if column == 0 and decoding.temperature > 0:
                 uniforms = np.stack([row.generator.random((_BLOCK, 2)) for row in rows])
-            drawn = _draw(logits, uniforms[:, column] if decoding.temperature > 0 else None, decoding)
-            going = _append(rows, drawn.tolist(), decoding)
+            drawn, logps = _draw(logits, uniforms[:, column] if decoding.temperature > 0 else None, decoding)
+            going = _append(rows, drawn.tolist(), logps.tolist(), decoding)
             if not going:
                 return
             if len(rows) - len(going) > _DROP_ABOVE * len(rows):
@@ -153,16 +169,17 @@ def _prefill(
     return output.logits[place, -1], cache, mask[place]
 
 
-def _append(rows: list[_Row], drawn: list[int], decoding: Decoding) -> list[int]:
-    """Add the drawn ids to the rows that are under way; return the indices of those that go on.
+def _append(rows: list[_Row], drawn: list[int], logps: list[float], decoding: Decoding) -> list[int]:
+    """Add what was drawn to the rows that are under way; return the indices of those that go on.
 
     A finished row stays in the batch until enough of them are dropped together; what it draws is ignored.
     """
     going = []
-    for index, (row, token) in enumerate(zip(rows, drawn, strict=True)):
+    for index, (row, token, logp) in enumerate(zip(rows, drawn, logps, strict=True)):
         if row.ids and _finished(row, decoding):
             continue
         row.ids.append(token)
+        row.logps.append(logp)
         if not _finished(row, decoding):
             going.append(index)
     return going
@@ -172,8 +189,11 @@ def _finished(row: _Row, decoding: Decoding) -> bool:
     return row.ids[-1] in decoding.end_ids or (decoding.ended is not None and decoding.ended(row.ids))
 
 
-def _draw(logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decoding) -> "torch.Tensor":
-    """One token a row. `logits` (R, V); `uniforms` (R, 2) in [0, 1), None for greedy.
+def _draw(
+    logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decoding
+) -> tuple["torch.Tensor", "torch.Tensor"]:
+    """One token a row, and its log-probability (`Drawn`). `logits` (R, V); `uniforms` (R, 2) in [0, 1), None
+    for greedy.
 
     The nucleus is the smallest set of most probable tokens whose mass reaches top_p, as elsewhere.
     The first number draws from the whole distribution; a token is in the nucleus where less than top_p lies
@@ -183,7 +203,7 @@ def _draw(logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decodin
     import torch
 
     if uniforms is None:
-        return logits.argmax(dim=-1)
+        return logits.argmax(dim=-1), logits.new_zeros(len(logits))
     probabilities = torch.softmax(logits.float() / decoding.temperature, dim=-1)
     numbers = torch.from_numpy(uniforms).to(logits.device)
     tokens = _by_cumulative_mass(probabilities, numbers[:, :1])
@@ -196,7 +216,7 @@ def _draw(logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decodin
             size = (ranked.cumsum(dim=-1) - ranked < decoding.top_p).sum(dim=-1, keepdim=True).clamp(min=1)
             nucleus = torch.where(rest >= ranked.gather(1, size - 1), rest, 0)
             tokens[outside] = _by_cumulative_mass(nucleus, numbers[outside, 1:])
-    return tokens.squeeze(1)
+    return tokens.squeeze(1), probabilities.gather(1, tokens).squeeze(1).log()
 
 
 def _by_cumulative_mass(weights: "torch.Tensor", numbers: "torch.Tensor") -> "torch.Tensor":

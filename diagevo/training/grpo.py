@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, MissingDependencyError
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.private import private_folder
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.training import checkpoints
+from diagevo.training.attention import attention_for
+from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
 from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, TrainingSummary
+from diagevo.training.saving import Saving
 
 __all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "logs_folder", "train"]
 
@@ -33,6 +36,7 @@ def train(
     on_step: OnStep,
     resume: bool,
     hardware: HardwareConfig | None = None,
+    training: TrainingConfig | None = None,
 ) -> TrainingSummary:
     """Play one shuffled pass over `rows` from the weights in `start`, and write the new weights to `output`.
 
@@ -41,9 +45,10 @@ def train(
     `resume`, the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
     A StoppedSafely that `on_step` raises is raised here, on every rank, once the step's checkpoint is saved;
     anything else at once. Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a
-    folder that is no model, StoreError where a checkpoint cannot be written.
+    folder that is no model, StoreError where a checkpoint cannot be written, WrongTrainingError where what
+    the phase measures says that its reference or its sampler has other weights than it must have.
     """
-    hardware = hardware or HardwareConfig()
+    hardware, training = hardware or HardwareConfig(), training or TrainingConfig()
     check_model_folder(start)
     _check_rows(rows, settings)
     _refuse_an_empty_reference(settings)
@@ -66,6 +71,7 @@ def train(
         "ranks": plan.ranks,
         "seed": seed,
         "settings": settings.model_dump(mode="json"),
+        "lora": training.lora,
     }
     found: list[Any] = [None]
     if processes.is_main_process:
@@ -73,27 +79,39 @@ def train(
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
-    trainer = _build_trainer(
-        start,
-        plan,
-        reward,
-        settings=settings,
-        sampling=sampling,
-        work=work,
-        seed=seed,
-        on_step=on_step,
-        notes=notes,
-        hardware=hardware,
-    )
-    _keep_reports(trainer, logs_folder(output))
-    checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
-    trainer.train(resume_from_checkpoint=checkpoint)
+    attention = attention_for(hardware.attention, on_gpu=not on_cpu)
+
+    def check(steps: list[dict[str, Any]]) -> PhaseMeasures:
+        found = measured(steps, training, reference=settings.beta > 0, attention=attention)
+        stop_where_wrong(found, training)
+        return found
+
+    with Saving(work, notes) as saving:
+        trainer = _build_trainer(
+            start,
+            plan,
+            reward,
+            settings=settings,
+            sampling=sampling,
+            work=work,
+            seed=seed,
+            hardware=hardware,
+            training=training,
+            on_step=on_step,
+            saving=saving,
+            check=check,
+        )
+        _keep_reports(trainer, logs_folder(output))
+        checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
+        trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.stopped is not None:
         raise trainer.stopped
     with checkpoints.writing("the weights of the phase", output.parent):
         _write_output(trainer, output, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
-    return TrainingSummary(steps=plan.steps, final=output, resumed_from=resumed_from, log=log)
+    return TrainingSummary(
+        steps=plan.steps, final=output, resumed_from=resumed_from, measures=check(list(log)), log=log
+    )
 
 
 def logs_folder(output: Path) -> Path:
@@ -138,6 +156,9 @@ def trl_settings(
 
     on_cpu = uses_cpu(hardware)
     device: dict[str, Any] = {"use_cpu": True, "bf16": False} if on_cpu else {"bf16": True}
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
+        # Else the gradients of all micro-batches add up unsharded, and in bfloat16.
+        device["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     if hardware.colocate_vllm:
         device |= {
             "use_vllm": True,
@@ -186,7 +207,7 @@ def trl_settings(
         remove_unused_columns=False,
         model_init_kwargs={
             "dtype": "float32",
-            "attn_implementation": hardware.attention,
+            "attn_implementation": attention_for(hardware.attention, on_gpu=not on_cpu),
             "device_map": None,  # TRL's "auto" would spread the reference over the GPUs that FSDP shards on
         },
         **device,
@@ -202,25 +223,27 @@ def _build_trainer(
     sampling: SamplingConfig,
     work: Path,
     seed: int,
-    on_step: OnStep,
-    notes: dict[str, Any],
     hardware: HardwareConfig,
+    training: TrainingConfig,
+    **ours: Any,
 ) -> Any:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
+    from transformers.trainer_utils import set_seed
 
     from diagevo.training.trainer import PhaseTrainer
 
     tokenizer = load_tokenizer(start)
     played = [row for batch in plan.batches for row in batch]
     _refuse_long_prompts(tokenizer, played, sampling)
+    set_seed(seed % 2**32)  # TRL adds the adapters before the trainer sets it
     trainer = PhaseTrainer(
         plan=plan,
         reward=reward,
-        on_step=on_step,
         phase_seed=seed,
-        notes=notes,
+        **ours,
+        peft_config=None if training.lora is None else _adapters(training.lora),
         model=str(start),
         args=trl_settings(plan, settings, sampling, work, seed, hardware),
         # TRL wants a data set to be named; the rows are read from the plan.
@@ -230,6 +253,14 @@ def _build_trainer(
     trainer.rows_at_once = hardware.rows_at_once
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _adapters(rank: int) -> Any:
+    """LoRA on every linear layer but the head. With the adapter off the model is the phase's start: its
+    reference costs no memory."""
+    with extra("train", "training.lora"):
+        from peft import LoraConfig
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
@@ -285,12 +316,20 @@ def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
 
 
 def _write_output(trainer: Any, output: Path, notes: dict[str, Any]) -> None:
+    """The whole weights, with adapters merged into them: what every sampler loads."""
+    from accelerate.utils import is_peft_model
+
     staging = checkpoints.staging_folder(output)
     if trainer.accelerator.is_main_process:
         shutil.rmtree(staging, ignore_errors=True)
         private_folder(staging)
     trainer.accelerator.wait_for_everyone()
-    trainer.save_model(str(staging))
+    if not is_peft_model(trainer.model):
+        trainer.save_model(str(staging))
+    elif trainer.accelerator.is_main_process:
+        merged = trainer.model.merge_and_unload()
+        merged.save_pretrained(str(staging))
+        trainer.processing_class.save_pretrained(str(staging))
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         (staging / "training_args.bin").unlink(missing_ok=True)

@@ -17,8 +17,7 @@ from multiprocessing.connection import wait as wait_for_any
 from pathlib import Path
 from typing import Any
 
-from diagevo import errors
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec, free_port
@@ -42,6 +41,7 @@ def train_in_processes(
     on_step: OnStep,
     resume: bool,
     hardware: HardwareConfig,
+    training: TrainingConfig,
     logs: Path,
     keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
@@ -67,6 +67,7 @@ def train_in_processes(
                 seed=seed,
                 resume=resume,
                 hardware=hardware,
+                training=training,
                 address=listener.address,
                 rendezvous=(host, free_port(host)),
                 key=key.hex(),
@@ -104,7 +105,7 @@ class _Supervision:
         self._open: list[Connection] = []
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
-        self._errors: dict[int, tuple[str, str, str | None]] = {}
+        self._errors: dict[int, DiagEvoError | str] = {}
         self._lost: list[int] = []
         """Ranks of other machines whose connection ended; of our own we see the processes."""
         self._summary: TrainingSummary | None = None
@@ -179,23 +180,22 @@ class _Supervision:
                     connection.send(None)
             case ("done", summary):
                 self._summary = summary
-            case ("error", kind, text, hint):
-                self._errors[self._rank_of.get(connection, -1)] = (kind, text, hint)
+            case ("error", error):
+                self._errors[self._rank_of.get(connection, -1)] = error
 
     def _fail(self) -> None:
         """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""
         self._listen_for(_ANSWER)
-        for kind, text, hint in self._errors.values():
-            known = getattr(errors, kind, None)
-            if isinstance(known, type) and issubclass(known, DiagEvoError):
-                raise known(text, hint=hint)
+        for error in self._errors.values():
+            if isinstance(error, DiagEvoError):
+                raise error
         statuses = [process.status() for process in self._processes]
         if any(status not in (None, 0, 1) for status in statuses):
             self._report_dead(statuses)  # Killed: the others only report that it is gone.
         if gone := [rank for rank in self._lost if rank not in self._errors]:
             self._report_lost(gone[0])
         silent = sorted(set(range(self._ranks)) - set(self._errors))
-        rank, (_, text, _) = next(iter(self._errors.items()))
+        rank, text = next((rank, str(error)) for rank, error in self._errors.items())
         if silent and ("Timed out" in text or "timeout" in text.lower()):
             places = "; ".join(f"rank {r} was {self._where(r)}" for r in silent)
             raise ServiceError(

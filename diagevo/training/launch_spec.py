@@ -5,7 +5,7 @@ Messages of a rank, each a tuple that begins with its name:
   ("at", text)                          what it does now; the last one names a rank that hangs
   ("step", step, rollouts, rewards)     from rank 0 alone; it waits for the answer: None, or a StoppedSafely
   ("done", summary)                     from rank 0 alone
-  ("error", kind, message, hint)        it ends after this
+  ("error", error)                      it ends after this; an error of ours, or another's text
 """
 
 import importlib
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 from pydantic import BaseModel
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError
 from diagevo.private import private_folder
 from diagevo.training.rollouts import Reward, TrainingRow
@@ -60,6 +60,7 @@ class LaunchSpec:
     seed: int
     resume: bool
     hardware: HardwareConfig
+    training: TrainingConfig
     address: str | tuple[str, int]
     """Where the launcher listens: a socket's path, or host and port where there are several machines."""
     rendezvous: tuple[str, int]

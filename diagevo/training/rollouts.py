@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from diagevo.sampling.sampler import Prompt
-
-SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # in the trainer's metrics
+from diagevo.training.measures import PhaseMeasures
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,5 @@ class TrainingSummary:
     steps: int
     final: Path
     resumed_from: int | None
+    measures: PhaseMeasures
     log: tuple[dict[str, float], ...] = field(default=(), compare=False)
-
-    @property
-    def sampling_difference(self) -> float | None:
-        """How far vLLM's probabilities were from the policy's at worst: a step's mean of |Δ log p|.
-
-        Rounding gives some hundredths; units mean that vLLM sampled with other weights. None: no vLLM.
-        """
-        found = [entry[SAMPLING_DIFFERENCE] for entry in self.log if SAMPLING_DIFFERENCE in entry]
-        return max(found) if found else None

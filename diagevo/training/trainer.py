@@ -5,12 +5,13 @@ What is overridden, and why:
 - generation: the loop of sampling/decoding.py, with a generator a row, so that a rollout is the same on one
   process or several and after a restart; with vLLM, FSDP or DeepSpeed, TRL's own;
 - micro-batches: sorted by length and cut to their longest row, which changes no term of the loss;
-- saving: into a staging folder that is renamed once it is whole (checkpoints.py);
-- the loss: with vLLM, how far its probabilities are from the policy's is logged, under TRL's name.
+- saving: into a staging folder that is renamed once it is whole, beside the next step (saving.py), without
+  the second copy of the weights that FSDP and DeepSpeed would leave in it;
+- the loss: how far the sampler's probabilities are from the policy's is logged, under TRL's name;
+- the reference: under FSDP it is sharded a layer at a time (sharding.py).
 """
 
 import hashlib
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,19 @@ from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.errors import StoppedSafely
-from diagevo.sampling.decoding import Decoding, decode
+from diagevo.sampling.decoding import Decoding, draw
 from diagevo.training import checkpoints
+from diagevo.training.measures import (
+    COMPLETIONS,
+    CUT_OFF,
+    HIGHEST,
+    LOWEST,
+    SAMPLING_DIFFERENCE,
+    PhaseMeasures,
+)
 from diagevo.training.plan import PhasePlan
-from diagevo.training.rollouts import SAMPLING_DIFFERENCE, OnStep, Reward, Rollout
+from diagevo.training.rollouts import OnStep, Reward, Rollout
+from diagevo.training.saving import Saving
 
 
 class _MicroSteps(Dataset):
@@ -70,14 +80,16 @@ class PhaseTrainer(GRPOTrainer):
         reward: Reward,
         on_step: OnStep,
         phase_seed: int,
-        notes: dict[str, Any],
+        saving: Saving,
+        check: Callable[[list[dict[str, Any]]], PhaseMeasures],
         **trl: Any,
     ) -> None:
+        """`check` gets the metrics of all steps so far after each, and raises where they end the phase."""
         self._plan = plan
         self._reward = reward
         self._on_step = on_step
         self._phase_seed = phase_seed
-        self._notes = notes
+        self._saving = saving
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
         self._logps = torch.zeros(0)
@@ -88,8 +100,22 @@ class PhaseTrainer(GRPOTrainer):
         self._pad_id: int = trl["processing_class"].pad_token_id
         self._new_tokens: int = trl["args"].max_completion_length
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
-        self.add_callback(_SavesAndStops(self))
+        self.add_callback(_SavesAndStops(self, check))
         self._own_loop = not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
+
+    @property
+    def ref_model(self) -> Any:
+        """TRL's KL reference; None where there is none, or where it is the policy without its adapter."""
+        return self._reference
+
+    @ref_model.setter
+    def ref_model(self, model: Any) -> None:
+        # TRL sets it when it is loaded, and again once it has sharded what is left.
+        if model is not None and self.is_fsdp_enabled and not hasattr(self, "_reference"):
+            from diagevo.training.sharding import shard_layers
+
+            shard_layers(model, self.accelerator)
+        self._reference = model
 
     # Batches
 
@@ -159,7 +185,7 @@ class PhaseTrainer(GRPOTrainer):
         return logps, None, None
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """As TRL's. Where vLLM samples with other weights than the policy's, this metric jumps.
+        """As TRL's. Where the sampler has other weights than the policy, this metric jumps.
 
         TRL logs it together with a correction of the loss that we do not want, at the price of one more pass.
         """
@@ -212,13 +238,14 @@ class PhaseTrainer(GRPOTrainer):
         ):
             training = model.training
             model.eval()
-            drawn = decode(model, prompts, keys, decoding)
+            drawn = draw(model, prompts, keys, decoding)
             model.train(training)
         completions: list[list[int]] = [[] for _ in self._rows]
+        logps: list[list[float]] = [[] for _ in self._rows]
         for places, group in zip(groups.values(), drawn, strict=True):
-            for place, ids in zip(places, group, strict=True):
-                completions[place] = ids
-        return completions, None
+            for place, row in zip(places, group, strict=True):
+                completions[place], logps[place] = row.ids, row.logps
+        return completions, logps
 
     def _key(self, row: dict[str, Any]) -> bytes:
         name = f"{self._phase_seed}/{row['row_id']}/{row['sample']}"
@@ -240,12 +267,20 @@ class PhaseTrainer(GRPOTrainer):
             measures = self._reward.measure(rollouts)
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
+            self._measure([r for r, _ in everyone], rewards)
             self._report(step, [r for r, _ in everyone], rewards)
             found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}
             # None has no advantage; it stands for padding only.
             return [None if pad else found[r, g] for r, g, pad in zip(row_id, sample, padding, strict=True)]
 
         return reward
+
+    def _measure(self, rollouts: list[Rollout], rewards: list[float]) -> None:
+        """Add to the step's metrics what `measures.py` reads, of all ranks and without padding."""
+        cut_off = sum(rollout.truncated for rollout in rollouts)
+        found = {LOWEST: min(rewards), HIGHEST: max(rewards), COMPLETIONS: len(rollouts), CUT_OFF: cut_off}
+        for name, value in found.items():
+            self._metrics["train"][name].append(value)
 
     def _report(self, step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
         """Call `on_step` on rank 0. A stop that it asks for waits, on every rank, until the step is saved."""
@@ -269,31 +304,40 @@ class PhaseTrainer(GRPOTrainer):
     def _get_output_dir(self, trial: Any) -> str:
         return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
 
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """As transformers', but for the checkpoints of FSDP and DeepSpeed, which hold the weights already."""
+        if self._staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            super().save_model(output_dir, _internal_call)
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write the checkpoint of this step to a staging folder; rename it once every rank is done."""
+        """Write the checkpoint of this step to a staging folder; it is published beside the next step."""
         step = self.state.global_step
-        target = checkpoints.checkpoint_folder(self._work, step)
-        self._staging = checkpoints.staging_folder(target)
-        written = self._staging / target.name
+        self._saving.wait()
+        self._staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(self._work, step))
         try:
             with checkpoints.writing(f"the checkpoint of step {step}", self._work):
                 # Not TRL's, which writes a model card with a link to a hub first.
                 super(GRPOTrainer, self)._save_checkpoint(model, trial)
                 self.accelerator.wait_for_everyone()
                 if self.accelerator.is_main_process:
-                    checkpoints.publish(written, target, self._notes | {"step": step})
-                    shutil.rmtree(self._staging)
-                    checkpoints.rotate(self._work)
-                self.accelerator.wait_for_everyone()
+                    self._saving.publish(self._staging, step)
         finally:
             self._staging = None
 
 
 class _SavesAndStops(TrainerCallback):
-    """Ends training after a step in which a stop was asked for, and has the step saved before."""
+    """Ends training after a step in which a stop was asked for, and has the step saved before.
 
-    def __init__(self, trainer: PhaseTrainer) -> None:
+    Ends it at once where what was measured says that it goes wrong: nothing of such a step is saved.
+    """
+
+    def __init__(self, trainer: PhaseTrainer, check: Callable[[list[dict[str, Any]]], PhaseMeasures]) -> None:
         self._trainer = trainer
+        self._check = check
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if steps := [entry for entry in state.log_history if "loss" in entry]:
+            self._check(steps)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any

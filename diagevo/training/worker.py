@@ -74,6 +74,7 @@ def _play(spec: LaunchSpec, connection: Connection) -> None:
         on_step=on_step,
         resume=spec.resume,
         hardware=spec.hardware,
+        training=spec.training,
     )
     if state.is_main_process:
         connection.send(("done", summary))
@@ -98,9 +99,8 @@ def main() -> int:
         _play(spec, connection)
     except Exception as error:  # the parent is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
-        hint = error.hint if isinstance(error, DiagEvoError) else None
-        message = error.message if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
-        connection.send(("error", type(error).__name__, message, hint))
+        told = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"
+        connection.send(("error", told))
         # The interpreter's end would wait for collectives that never come.
         sys.stderr.flush()
         os._exit(1)

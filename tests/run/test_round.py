@@ -3,6 +3,7 @@
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
@@ -11,8 +12,9 @@ import pytest
 
 from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, is_held_out
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.memory.audit.history import History, expect, open_history
+from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import digest_of
@@ -69,6 +71,37 @@ def test_weights_candidates_and_logs_of_a_run_are_for_their_owner_alone(home: Pa
     assert {"model.safetensors", "candidates.jsonl"} <= {path.name for path in files}
     inside = [path for path in home.rglob("*") if path.stat().st_mode & 0o077]
     assert inside == []
+
+
+def test_every_phase_of_training_records_what_it_measured_of_itself(history: History) -> None:
+    measured = [
+        (recorded.round, expect(recorded, events.PhaseMeasured))
+        for recorded in history.events(events.PhaseMeasured)
+    ]
+    phases = [(number, found.stage, found.attempt, found.steps) for number, found in measured]
+    stages = (("challenger", 2), ("solver", 3))
+    assert phases == [(n, stage, 1, steps) for n in (1, 2) for stage, steps in stages]
+    for _, found in measured:
+        assert found.findings == []
+        assert found.first_kl is not None
+        assert found.sampling_gap is not None
+        assert max(abs(found.first_kl), found.sampling_gap) < 1e-4
+        assert found.reward_lowest < found.reward_highest <= 1
+        assert found.completions == {"challenger": 2 * 4 * 4, "solver": 3 * 6 * 4}[found.stage]
+    shown = run_story(history).phases
+    assert [(line.round, line.measured) for line in shown] == measured
+
+
+def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Path) -> None:
+    with pytest.raises(WrongTrainingError) as caught:
+        play(tmp_path, small_config(training={"sampling_gap": 1e-12}))
+    assert caught.value.message.startswith("round 1, training of the challenger: the sampler's log-prob")
+    opened = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+    with closing(opened) as history:
+        [found] = of(history, events.PhaseMeasured)
+        assert (found.stage, found.attempt, found.steps) == ("challenger", 1, 1)
+        assert found.findings == ["wrong_sampler"]
+        assert of(history, events.StageCompleted) == []
 
 
 def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:

@@ -57,7 +57,8 @@ def test_a_token_is_drawn_from_the_nucleus_by_its_share_of_it(top_p: float, expe
     logits = torch.log(torch.tensor([0.5, 0.3, 0.15, 0.05]))[shuffled]
     grid = (np.arange(80) + 0.5) / 80
     uniforms = np.array([(u, v) for u in grid for v in grid])
-    drawn = _draw(logits.expand(len(uniforms), -1), uniforms, settings(top_p=top_p))
+    drawn, logps = _draw(logits.expand(len(uniforms), -1), uniforms, settings(top_p=top_p))
+    assert torch.allclose(logps, logits[drawn]), "before the nucleus is cut"
     shares = torch.bincount(drawn, minlength=4).double() / len(drawn)
     assert shares[shuffled.argsort()].tolist() == pytest.approx(expected, abs=1 / 80)
 

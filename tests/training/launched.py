@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.training.grpo import Rollout, TrainingSummary
 from diagevo.training.launch import train_in_processes
 from diagevo.training.launch_spec import RewardSpec
@@ -34,7 +34,7 @@ def launch(
     summary = train_in_processes(
         start,
         phase.ROWS,
-        RewardSpec("tests.training.phase:LetterReward", reward),
+        RewardSpec("tests.training.phase:LetterReward", {"work": str(folder / "work"), **reward}),
         phase.SETTINGS,
         phase.SAMPLING,
         output=folder / "final",
@@ -43,6 +43,7 @@ def launch(
         on_step=noted,
         resume=resume,
         hardware=hardware,
+        training=TrainingConfig(),
         logs=folder / LOGS,
         keep_up=keep_up,
     )

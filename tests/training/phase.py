@@ -29,15 +29,20 @@ SEED = 5
 class LetterReward:
     """Counts a letter (measured a rank) less the mean count of the step (over all ranks)."""
 
-    def __init__(self, letter: str = "e", kill: int | None = None, hang: int | None = None) -> None:
+    def __init__(
+        self, letter: str = "e", kill: int | None = None, hang: int | None = None, work: str = ""
+    ) -> None:
+        """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`."""
         self.letter = letter
         self.kill = kill
         self.hang = hang
+        self.work = Path(work)
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         rank = int(os.environ.get("RANK", "0"))
         second = bool(rollouts) and rollouts[0].step == 2
         if second and self.kill == rank:
+            wait_until_saved(self.work, 1)
             os.kill(os.getpid(), signal.SIGKILL)
         if second and self.hang == rank:
             time.sleep(600)
@@ -52,6 +57,14 @@ def last_saved(work: Path) -> int:
     return checkpoints.find(work).step
 
 
+def wait_until_saved(work: Path, step: int) -> None:
+    """Checkpoints are published beside the next step."""
+    deadline = time.monotonic() + 60
+    while last_saved(work) < step:
+        assert time.monotonic() < deadline, f"step {step} is not saved"
+        time.sleep(0.01)
+
+
 def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
     folder.mkdir(parents=True, exist_ok=True)
     where, _, number = os.environ.get("KILL", "").partition(":")
@@ -62,6 +75,7 @@ def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
             saved = last_saved(folder / "work")
             file.write(json.dumps([step, played, rewards, saved]) + "\n")
         if where == "step" and step == int(number):
+            wait_until_saved(folder / "work", step - 1)
             os.kill(os.getpid(), signal.SIGKILL)
 
     if where == "save":

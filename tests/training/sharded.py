@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig
-from diagevo.training import checkpoints, grpo
+from diagevo.training import grpo
 from diagevo.training.rollouts import TrainingSummary
 from diagevo.training.worker import _let_ranks_load_each_others_files
 from tests.training import phase
@@ -45,6 +45,8 @@ def play(start: Path, folder: Path) -> TrainingSummary:
         _shard_on_the_cpu()
     PartialState(cpu=True, timeout=timedelta(seconds=120))
 
+    from torch.distributed.fsdp import FSDPModule
+
     from diagevo.training import trainer
 
     build = trainer.PhaseTrainer.__init__
@@ -52,13 +54,16 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     def build_with_trls_sampling(self: Any, **given: Any) -> None:
         build(self, **given)
         self._own_loop = False  # as under FSDP, so that both play the same rollouts
+        parts = [module for module in self.ref_model.modules() if isinstance(module, FSDPModule)]
+        if os.environ["RANK"] == "0":
+            print("PARTS", len(parts), flush=True)
 
     trainer.PhaseTrainer.__init__ = build_with_trls_sampling
     killed_at = int(os.environ.get("KILL", "0"))
 
     def on_step(step: int, rollouts: Any, rewards: Any) -> None:
         if killed_at and step > killed_at:
-            assert checkpoints.find(folder / "work").step == killed_at
+            phase.wait_until_saved(folder / "work", killed_at)
             os.kill(os.getpid(), signal.SIGKILL)
 
     return grpo.train(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.grpo import Rollout, train
@@ -90,6 +90,7 @@ def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
         on_step=lambda step, rollouts, rewards: steps.append(step),
         resume=False,
         hardware=HardwareConfig(device="cuda", train_gpus=(0,)),
+        training=TrainingConfig(),
         logs=tmp_path / "logs",
     )
     assert (summary.steps, steps) == (3, [1, 2, 3])

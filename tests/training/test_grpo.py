@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import signal
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +70,20 @@ def test_a_step_is_reported_before_its_checkpoint_is_saved(straight: Played) -> 
     import json
 
     lines = (straight.folder / "steps.jsonl").read_text().splitlines()
-    assert [(step, saved) for step, _, _, saved in map(json.loads, lines)] == [(1, 0), (2, 1), (3, 2)]
+    assert all(saved < step for step, _, _, saved in map(json.loads, lines))
+
+
+def test_a_phase_that_is_well_measures_rounding_and_finds_nothing(straight: Played) -> None:
+    found = straight.summary.measures
+    assert (found.steps, found.completions, found.attention, found.findings) == (3, 15, "sdpa", ())
+    assert found.first_kl is not None
+    assert found.sampling_gap is not None
+    assert abs(found.first_kl) < 1e-9, "the policy of the first step is its own reference"
+    assert found.sampling_gap < 1e-5, "the sampler is the policy"
+    rewards = [reward for _, of_step in straight.steps().values() for reward in of_step]
+    assert (found.reward_lowest, found.reward_highest) == (min(rewards), max(rewards))
+    played = [rollout for of_step, _ in straight.steps().values() for rollout in of_step]
+    assert found.cut_off == sum(rollout["truncated"] for rollout in played) > 0
 
 
 def test_the_starting_weights_stay_as_they_are_and_the_new_ones_differ(straight: Played) -> None:
@@ -204,6 +218,31 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_saved_is_reported(
     with pytest.raises(StoreError, match=r"step 1 cannot be written.*No space left"):
         attempt(tiny_model, tmp_path, resume=False)()
     assert phase.last_saved(tmp_path / "work") == 0
+
+
+def test_the_next_step_begins_before_the_digests_of_the_last_checkpoint_are_made(
+    straight: Played, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second_step_began, digest = threading.Event(), checkpoints._digest_and_flush
+    order: list[str] = []
+
+    def waiting(path: Path) -> str:
+        """Digests of step 1 wait until step 2 has begun: made in between, they would wait in vain."""
+        assert second_step_began.wait(timeout=60), "the digests stand in the way of step 2"
+        order.append("digest")
+        return digest(path)
+
+    def on_step(step: int, rollouts: object, rewards: object) -> None:
+        order.append(f"step {step}")
+        if step == 2:
+            assert phase.last_saved(tmp_path / "work") == 0
+            second_step_began.set()
+
+    monkeypatch.setattr(checkpoints, "_digest_and_flush", waiting)
+    attempt(tiny_model, tmp_path, on_step=on_step, resume=False)()
+    assert order[:3] == ["step 1", "step 2", "digest"]
+    assert phase.last_saved(tmp_path / "work") == 3
+    assert weights(tmp_path) == weights(straight.folder)
 
 
 def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None:

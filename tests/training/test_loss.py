@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.training import grpo
 from diagevo.training.plan import plan_phase
+from diagevo.training.saving import Saving
 from tests.training import phase
 
 PROMPT = [7, 8]
@@ -31,13 +32,15 @@ def trainer(tiny_model: Path, tmp_path: Path) -> Any:
         tiny_model,
         plan,
         phase.LetterReward(),
-        settings,
-        SamplingConfig(max_prompt_tokens=32),
-        tmp_path,
-        0,
-        lambda step, rollouts, rewards: None,
-        {},
-        HardwareConfig(device="cpu"),
+        settings=settings,
+        sampling=SamplingConfig(max_prompt_tokens=32),
+        work=tmp_path,
+        seed=0,
+        hardware=HardwareConfig(device="cpu"),
+        training=TrainingConfig(),
+        on_step=lambda step, rollouts, rewards: None,
+        saving=Saving(tmp_path, {}),
+        check=lambda steps: None,
     )
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1

@@ -26,11 +26,15 @@ def _as_the_file_says() -> dict[str, str]:
 
 
 def play(start: Path, folder: Path, **more: str) -> list[float]:
-    """KL of each step. Raises CalledProcessError where a rank did not end well."""
+    """How many parts the reference is sharded into, then the KL of each step.
+
+    Raises CalledProcessError where a rank did not end well.
+    """
     arguments = [str(start), str(folder)]
     printed = play_ranks("tests.training.sharded:main", arguments, {**os.environ, **more})
-    [line] = [line for line in printed.splitlines() if line.startswith("KL ")]
-    return [float(word) for word in line.split()[1:]]
+    lines = [line.split(maxsplit=1) for line in printed.splitlines()]
+    told = {line[0]: line[1] for line in lines if line and line[0] in ("KL", "PARTS")}
+    return [float(word) for word in [told["PARTS"], *told["KL"].split()]]
 
 
 def apart(a: Path, b: Path) -> float:
@@ -55,8 +59,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[f
 def test_the_reference_is_the_starting_weights_on_every_rank(
     played: tuple[Path, Path, list[float]], tmp_path: Path
 ) -> None:
-    start, sharded, kls = played
-    alone = play(start, tmp_path / "whole")
+    start, sharded, (parts, *kls) = played
+    _, *alone = play(start, tmp_path / "whole")
+    assert parts == 3, "two layers and the rest: never the whole reference at once"
     assert len(kls) == len(alone) == 3
     assert abs(kls[0]) < 1e-6, "the policy of the first step is its own reference"
     assert abs(alone[0]) < 1e-6
@@ -67,7 +72,8 @@ def test_the_reference_is_the_starting_weights_on_every_rank(
 
 def test_the_reference_of_a_model_with_a_head_of_its_own_is_right_too(tmp_path: Path) -> None:
     start = make_tiny_model(tmp_path / "model", tied=False)
-    assert abs(play(start, tmp_path / "sharded", **_as_the_file_says())[0]) < 1e-6
+    _, first, *_ = play(start, tmp_path / "sharded", **_as_the_file_says())
+    assert abs(first) < 1e-6
 
 
 def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(
@@ -77,6 +83,9 @@ def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(
     with pytest.raises(subprocess.CalledProcessError):
         play(start, tmp_path / "killed", **_as_the_file_says(), KILL="2")
     assert not (tmp_path / "killed/final").exists()
+    saved = tmp_path / "killed/work/checkpoint-2"
+    assert (saved / "pytorch_model_fsdp.bin").is_file()
+    assert not list(saved.glob("*.safetensors")), "the weights are there once"
     play(start, tmp_path / "killed", **_as_the_file_says(), RESUME="1")
     assert apart(tmp_path / "killed", straight) == 0.0
 

@@ -17,9 +17,10 @@ import torch
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from transformers.trainer_callback import TrainerCallback
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.training import grpo
 from diagevo.training.plan import PhasePlan, Slot, plan_phase
+from diagevo.training.saving import Saving
 from diagevo.training.trainer import PhaseTrainer
 from tests.training import phase
 
@@ -102,19 +103,22 @@ def played(
     kind, settings = request.param
     plan = kind(**{field.name: getattr(plan, field.name) for field in fields(plan)})
     recorder = Recorder(settings)
-    with pytest.MonkeyPatch.context() as patch:
+    work = tmp_path_factory.mktemp("work")
+    with pytest.MonkeyPatch.context() as patch, Saving(work, {}) as saving:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
         trainer = grpo._build_trainer(
             tiny_model,
             plan,
             phase.LetterReward(),
-            settings,
-            SAMPLING,
-            tmp_path_factory.mktemp("work"),
-            1,  # A seed whose short completions hold the rewarded letter in both steps.
-            lambda step, rollouts, values: rewards.append(values),
-            {},
-            HardwareConfig(device="cpu"),
+            settings=settings,
+            sampling=SAMPLING,
+            work=work,
+            seed=1,  # A seed whose short completions hold the rewarded letter in both steps.
+            hardware=HardwareConfig(device="cpu"),
+            training=TrainingConfig(),
+            on_step=lambda step, rollouts, values: rewards.append(values),
+            saving=saving,
+            check=lambda steps: None,
         )
         trainer.add_callback(recorder)
         trainer.train()

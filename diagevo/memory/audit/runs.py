@@ -10,7 +10,7 @@ from diagevo.equations.schedule import z
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
-from diagevo.memory.events import Origin, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.lease import writer
 from diagevo.memory.log.log import RUN, Log
@@ -157,8 +157,16 @@ class RoundLine:
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseLine:
+    """What a phase of training measured of itself."""
+
+    round: int
+    measured: PhaseMeasured
+
+
+@dataclass(frozen=True, slots=True)
 class RunStory:
-    """A run: its configuration, origin and rounds."""
+    """A run: its configuration, origin, rounds and phases of training."""
 
     line: RunLine
     configuration: RunConfigured
@@ -166,6 +174,7 @@ class RunStory:
     before: dict[str, float]
     """What validation measured before the first round."""
     rounds: tuple[RoundLine, ...]
+    phases: tuple[PhaseLine, ...]
 
 
 def run_story(history: History) -> RunStory:
@@ -177,7 +186,14 @@ def run_story(history: History) -> RunStory:
         sum(1 for _ in history.events(RunConfigured)),
         dict(measured(history, 0).get(0, Measured()).validation),
         tuple(round_lines(history)),
+        tuple(phase_lines(history)),
     )
+
+
+def phase_lines(history: History) -> Iterator[PhaseLine]:
+    """The phases of training in order, those that ended themselves too."""
+    for recorded in history.events(PhaseMeasured):
+        yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))
 
 
 def round_lines(history: History) -> Iterator[RoundLine]:

@@ -25,6 +25,8 @@ DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
 InvalidReason = Literal["unreadable", "outside_world", "held_out", "too_long"]
 """Why a completion gives no question: no readable one, one without an answer in the world, one of the
 validation set, one that is longer than a prompt may be."""
+PhaseFinding = Literal["wrong_reference", "wrong_sampler", "constant_reward", "cut_off"]
+"""What a phase of training found wrong with itself; the first two end it."""
 
 
 class Value(BaseModel):
@@ -192,6 +194,34 @@ class StageAbandoned(Event):
     """Observations of this attempt past this step are void."""
     seconds: float | None = None
     """From its start to the last event that it left: at least so long it ran."""
+
+    def key(self) -> str:
+        return f"{self.stage}.{self.attempt}"
+
+
+class PhaseMeasured(Event):
+    """What a phase of training measured of itself, as a whole or up to where it was ended. It changes no
+    state."""
+
+    type: Literal["PhaseMeasured"] = "PhaseMeasured"
+    stage: str
+    attempt: int
+    steps: int
+    """Steps measured, those before a checkpoint that the attempt was resumed from too."""
+    first_kl: float | None
+    """KL to the reference at the first step, where both are the same weights. Null: no reference, or no
+    number."""
+    sampling_gap: float | None
+    """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: this
+    sampler tells none, or no number."""
+    reward_lowest: float
+    reward_highest: float
+    completions: int
+    cut_off: int
+    """Completions that reached the limit of tokens without an end."""
+    attention: str
+    """The implementation of attention that trained."""
+    findings: list[PhaseFinding] = []
 
     def key(self) -> str:
         return f"{self.stage}.{self.attempt}"

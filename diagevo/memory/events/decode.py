@@ -47,6 +47,17 @@ UNREAD = {
     "RunConfigured": {"version", "prompts"},
     "StageAbandoned": {"seconds"},
     "StageCompleted": {"parts", "reward"},
+    "PhaseMeasured": {
+        "steps",
+        "first_kl",
+        "sampling_gap",
+        "reward_lowest",
+        "reward_highest",
+        "completions",
+        "cut_off",
+        "attention",
+        "findings",
+    },
     "CheckpointEvaluated": {"conditions", "metrics", "questions", "checkpoint"},
 }
 """Fields that the fold never looks at: what `memory.state` does not know, an audit reads from the log."""

@@ -15,6 +15,7 @@ from diagevo.memory.events import (
     CheckpointEvaluated,
     Event,
     GroupIngested,
+    PhaseMeasured,
     RoundCommitted,
     RoundOpened,
     RunConfigured,
@@ -169,7 +170,7 @@ def _stage_started(state: MemoryState, now: Round, fact: Fact[StageStarted]) -> 
     now.stages[event.stage] = Stage("running", event.attempt)
 
 
-def _running(now: Round, event: StageCompleted | StageAbandoned) -> Stage:
+def _running(now: Round, event: StageCompleted | StageAbandoned | PhaseMeasured) -> Stage:
     stage = now.stages.get(event.stage)
     if stage is None or stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
@@ -181,6 +182,11 @@ def _stage_completed(state: MemoryState, now: Round, fact: Fact[StageCompleted])
     _running(now, event)
     artifacts = tuple((a.path, a.sha256) for a in event.artifacts)
     now.stages[event.stage] = Stage("completed", event.attempt, artifacts)
+
+
+def _phase_measured(state: MemoryState, now: Round, fact: Fact[PhaseMeasured]) -> None:
+    """Of the attempt under way; it changes nothing."""
+    _running(now, fact.event)
 
 
 def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned]) -> None:
@@ -220,6 +226,7 @@ IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact[Any]], None]] = handlers(
     _stage_started,
     _stage_completed,
     _stage_abandoned,
+    _phase_measured,
     effects.scored,
     effects.promoted,
     effects.observed,

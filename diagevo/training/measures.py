@@ -1,0 +1,117 @@
+"""What a phase measures of itself, and when that says that it trains on wrong numbers. No torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from diagevo.config.models import TrainingConfig
+from diagevo.errors import WrongTrainingError
+from diagevo.memory.events import PhaseFinding
+
+SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # TRL's name for it
+LOWEST, HIGHEST = "rewards/lowest", "rewards/highest"
+COMPLETIONS, CUT_OFF = "completions/count", "completions/cut_off"
+"""What the trainer adds to TRL's metrics of a step."""
+
+NEARLY_ALL = 0.95
+"""Share of completions cut off at which a phase learns from beginnings alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseMeasures:
+    """One phase, from its first step: also the steps before a checkpoint that it was resumed from."""
+
+    steps: int
+    first_kl: float | None
+    """KL to the reference at step 1, where both are the same weights. None: no reference, or not a number."""
+    sampling_gap: float | None
+    """A step's mean of |Δ log p| between sampler and trainer, the worst. None: the sampler tells none, as
+    transformers' own under FSDP or DeepSpeed, or not a number."""
+    reward_lowest: float
+    reward_highest: float
+    completions: int
+    cut_off: int
+    attention: str
+    findings: tuple[PhaseFinding, ...] = ()
+
+
+def measured(
+    log: Sequence[Mapping[str, float | None]], training: TrainingConfig, *, reference: bool, attention: str
+) -> PhaseMeasures:
+    """What the metrics of a phase's steps come to. `reference`: whether there is a KL to one."""
+    first = log[0].get("kl") if reference else None
+    gaps = [entry[SAMPLING_DIFFERENCE] for entry in log if SAMPLING_DIFFERENCE in entry]
+    gap = max(map(_number, gaps)) if gaps else None
+    lowest = min(_number(entry[LOWEST]) for entry in log)
+    highest = max(_number(entry[HIGHEST]) for entry in log)
+    completions = sum(round(_number(entry[COMPLETIONS])) for entry in log)
+    cut_off = sum(round(_number(entry[CUT_OFF])) for entry in log)
+    found: dict[PhaseFinding, bool] = {
+        "wrong_reference": reference and not _number(first) <= training.first_kl,
+        "wrong_sampler": gap is not None and not gap <= training.sampling_gap,
+        "constant_reward": lowest == highest,
+        "cut_off": cut_off >= NEARLY_ALL * completions,
+    }
+    return PhaseMeasures(
+        steps=len(log),
+        first_kl=_finite(first),
+        sampling_gap=_finite(gap),
+        reward_lowest=lowest,
+        reward_highest=highest,
+        completions=completions,
+        cut_off=cut_off,
+        attention=attention,
+        findings=tuple(name for name, holds in found.items() if holds),
+    )
+
+
+def _number(value: float | None) -> float:
+    """TRL logs None for what is not a number: above every bound."""
+    return float("inf") if value is None or value != value else value
+
+
+def _finite(value: float | None) -> float | None:
+    return float(f"{value:.6g}") if value is not None and isfinite(value) else None
+
+
+def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
+    """Raises WrongTrainingError where the reference or the sampler is not what it must be."""
+    if "wrong_reference" in measures.findings:
+        raise WrongTrainingError(
+            f"the KL to the reference is {_told(measures.first_kl)} at the first step, where policy and "
+            f"reference are the same weights; at most {training.first_kl:g} is rounding. The reference holds "
+            "other weights than the phase started from.",
+            hint="likely causes: a file of accelerate with fsdp_cpu_ram_efficient_loading: true, a model "
+            "folder that was changed while it was read, a model whose code draws random numbers. The bound: "
+            "training.first_kl",
+            measures=measures,
+        )
+    if "wrong_sampler" in measures.findings:
+        raise WrongTrainingError(
+            f"the sampler's log-probabilities are {_told(measures.sampling_gap)} away from the trainer's, in "
+            f"the mean of step {measures.steps}; at most {training.sampling_gap:g} is rounding. It samples "
+            "with other weights than are trained.",
+            hint="likely causes: vLLM did not take the new weights (its version, quantization), or samples "
+            "in another precision. The bound: training.sampling_gap",
+            measures=measures,
+        )
+
+
+def _told(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.4g}"
+
+
+def warnings(measures: PhaseMeasures) -> list[str]:
+    """What a phase went through with, though it hardly can have learned from it; a line each."""
+    lines = []
+    if "constant_reward" in measures.findings:
+        lines.append(
+            f"the reward was {measures.reward_lowest:g} for all {measures.completions:,} completions: "
+            "nothing could be learned from it"
+        )
+    if "cut_off" in measures.findings:
+        lines.append(
+            f"{measures.cut_off:,} of {measures.completions:,} completions were cut off at "
+            "sampling.max_new_tokens: raise it, or see why they do not end"
+        )
+    return lines

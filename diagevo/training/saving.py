@@ -1,0 +1,47 @@
+"""Checkpoints that are made to count while the next step is played: digests, flush, rename, rotation."""
+
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from diagevo.training import checkpoints
+
+
+class Saving:
+    """One checkpoint at a time: the next is not written before the last one counts, or the disk would hold
+    one more. What went wrong is raised at the next save, or at the end of the block."""
+
+    def __init__(self, work: Path, notes: Mapping[str, Any]) -> None:
+        self._work = work
+        self._notes = notes
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._pool.shutdown()
+        if kind is None:  # else what went wrong first is told
+            self.wait()
+
+    def publish(self, staging: Path, step: int) -> None:
+        """Let what lies whole in `staging` become the checkpoint of `step`; returns before it is."""
+        self._last = self._pool.submit(self._publish, staging, step)
+
+    def wait(self) -> None:
+        """Until the last checkpoint counts. Raises StoreError where the disk did not take it."""
+        if self._last is not None:
+            self._last.result()
+
+    def _publish(self, staging: Path, step: int) -> None:
+        target = checkpoints.checkpoint_folder(self._work, step)
+        with checkpoints.writing(f"the checkpoint of step {step}", self._work):
+            checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
+            shutil.rmtree(staging)
+            checkpoints.rotate(self._work)

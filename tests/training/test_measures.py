@@ -1,0 +1,148 @@
+"""A phase notices by itself that it trains on wrong numbers: each fault is really made."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from diagevo.config.models import SamplingConfig, TrainingConfig
+from diagevo.errors import WrongTrainingError
+from diagevo.training import trainer
+from diagevo.training.checkpoints import find
+from diagevo.training.grpo import Rollout, TrainingSummary, train
+from diagevo.training.measures import (
+    COMPLETIONS,
+    CUT_OFF,
+    HIGHEST,
+    LOWEST,
+    PhaseMeasures,
+    measured,
+    warnings,
+)
+from tests.sampling.tiny_model import make_tiny_model
+from tests.training import phase
+
+
+class Unmoved:
+    """A reward that says the same of every completion."""
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        return [None for _ in rollouts]
+
+    def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]:
+        return [-1.0 for _ in rollouts]
+
+
+def play(start: Path, folder: Path, **changes: Any) -> TrainingSummary:
+    given: dict[str, Any] = {
+        "reward": phase.LetterReward(),
+        "sampling": phase.SAMPLING,
+        "on_step": lambda step, rollouts, rewards: None,
+    }
+    given |= changes
+    return train(
+        start,
+        phase.ROWS,
+        settings=phase.SETTINGS,
+        output=folder / "final",
+        work=folder / "work",
+        seed=phase.SEED,
+        resume=False,
+        **given,
+    )
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model with other weights."""
+    return make_tiny_model(tmp_path_factory.mktemp("other") / "model", seed=1)
+
+
+def ended(play: Callable[[], Any], folder: Path) -> PhaseMeasures:
+    """What a phase measured that ended itself; nothing that it did is kept."""
+    with pytest.raises(WrongTrainingError) as caught:
+        play()
+    assert not (folder / "final").exists()
+    assert isinstance(caught.value.measures, PhaseMeasures)
+    again = pickle.loads(pickle.dumps(caught.value))  # as a rank sends it to its launcher
+    assert (again.measures, again.hint) == (caught.value.measures, caught.value.hint)
+    return caught.value.measures
+
+
+def test_a_reference_with_other_weights_ends_the_phase_at_its_first_step(
+    tiny_model: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As FSDP left it with fsdp_cpu_ram_efficient_loading."""
+    loaded: list[str] = []
+
+    def load(path: str, **options: Any) -> Any:
+        loaded.append(path)
+        folder = path if len(loaded) == 1 else str(other)
+        return AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+
+    monkeypatch.setattr("trl.trainer.grpo_trainer.create_model_from_path", load)
+    found = ended(lambda: play(tiny_model, tmp_path), tmp_path)
+    assert len(loaded) == 2, "the policy, then the reference"
+    assert (found.steps, found.findings) == (1, ("wrong_reference",))
+    assert found.first_kl is not None
+    assert found.first_kl > 0.1
+    assert find(tmp_path / "work").step == 0
+
+
+def test_a_sampler_with_other_weights_ends_the_phase_at_the_step_where_it_has_them(
+    tiny_model: Path, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a vLLM that did not take the weights of the step before."""
+    stale = AutoModelForCausalLM.from_pretrained(str(other), dtype="float32")
+    right, calls = trainer.draw, [0]
+
+    def draw(model: Any, *rest: Any) -> Any:
+        calls[0] += 1
+        return right(model if calls[0] == 1 else stale, *rest)
+
+    monkeypatch.setattr(trainer, "draw", draw)
+    found = ended(lambda: play(tiny_model, tmp_path), tmp_path)
+    assert (found.steps, found.findings) == (2, ("wrong_sampler",))
+    assert found.sampling_gap is not None
+    assert found.sampling_gap > 0.5
+    assert find(tmp_path / "work").step == 1
+
+
+def test_a_constant_reward_and_completions_that_are_cut_off_are_found_and_told(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    short = SamplingConfig(max_new_tokens=2, max_prompt_tokens=32)
+    found = play(tiny_model, tmp_path, reward=Unmoved(), sampling=short).measures
+    assert found.findings == ("constant_reward", "cut_off")
+    assert (found.reward_lowest, found.reward_highest, found.completions) == (-1.0, -1.0, 15)
+    assert found.cut_off == 15
+    assert warnings(found) == [
+        "the reward was -1 for all 15 completions: nothing could be learned from it",
+        "15 of 15 completions were cut off at sampling.max_new_tokens: raise it, or see why they do not end",
+    ]
+
+
+def step(**changes: float | None) -> dict[str, float | None]:
+    return {"kl": 0.0, LOWEST: -1.0, HIGHEST: 1.0, COMPLETIONS: 20.0, CUT_OFF: 0.0} | changes
+
+
+def findings(*log: dict[str, float | None]) -> tuple[str, ...]:
+    return measured(log, TrainingConfig(), reference=True, attention="sdpa").findings
+
+
+def test_the_bounds_are_met_by_what_is_equal_to_them_and_never_by_what_is_no_number() -> None:
+    gap = "sampling/sampling_logp_difference/mean"
+    assert findings(step(kl=0.01), step(kl=5.0)) == (), "later the policy has moved"
+    assert findings(step(kl=0.011)) == ("wrong_reference",)
+    assert findings(step(kl=None)) == ("wrong_reference",), "TRL logs None for what is no number"
+    assert findings(step(**{gap: 0.5})) == ()
+    assert findings(step(**{gap: 0.1}), step(**{gap: 0.51}), step(**{gap: 0.1})) == ("wrong_sampler",)
+    assert findings(step(**{gap: float("nan")})) == ("wrong_sampler",)
+    assert findings(step(**{CUT_OFF: 18.0}), step(**{CUT_OFF: 20.0})) == ("cut_off",), "38 of 40"
+    assert findings(step(**{CUT_OFF: 17.0}), step(**{CUT_OFF: 20.0})) == ()
+    moved = step(**{LOWEST: 0.0, HIGHEST: 0.0}), step(**{LOWEST: 1.0, HIGHEST: 1.0})
+    assert findings(moved[0]) == ("constant_reward",)
+    assert findings(*moved) == (), "constant in each step, not over the phase"
