@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from diagevo.config.models import Config
+from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.serving import serving
 from diagevo.errors import DiagEvoError
 from diagevo.memory.log.check import check as check_database
@@ -176,12 +176,28 @@ def _devices(config: Config) -> Iterator[Check]:
         yield Check("GPU", "ok", names)
     if gpus and hardware.device != "cpu" and not torch.cuda.is_bf16_supported(including_emulation=False):
         yield Check("bfloat16", "missing", "this GPU does not support it", "use an Ampere GPU or a newer one")
-    if hardware.attention == "flash_attention_2" and importlib.util.find_spec("flash_attn") is None:
-        fix = "pip install 'diagevo[flash]', or --set hardware.attention=sdpa"
-        yield Check("flash-attn", "missing", "not installed", fix)
+    yield _attention(hardware)
+    if config.training.lora is not None and _installed("peft") is None:
+        yield Check("peft", "missing", "not installed", "pip install 'diagevo[train]'")
     yield from _vllm(config)
     if gpus and hardware.device == "cuda":
         yield _memory(config, min(torch.cuda.get_device_properties(gpu).total_memory for gpu in range(gpus)))
+
+
+def _attention(hardware: HardwareConfig) -> Check:
+    """Which attention training takes (training/attention.py); nothing is fetched to find out."""
+    here = next((name for name in ("flash-attn", "kernels") if _installed(name)), None)
+    if hardware.attention in ("sdpa", "eager") or (hardware.attention == "auto" and hardware.device == "cpu"):
+        asked = hardware.attention
+        return Check("attention", "ok", "sdpa" if asked == "auto" else f"{asked}, as configured")
+    if here is not None:
+        fetched = ", fetched from the hub at first use, else sdpa" if here == "kernels" else ""
+        return Check("attention", "ok", f"flash_attention_2 of {here} on a GPU{fetched}")
+    fix = "pip install 'diagevo[flash]'"
+    if hardware.attention == "auto":
+        return Check("attention", "warn", "sdpa: neither flash-attn nor kernels is installed", fix)
+    absent = "flash_attention_2 is configured; neither flash-attn nor kernels is installed"
+    return Check("attention", "missing", absent, f"{fix}, or --set hardware.attention=auto")
 
 
 def _vllm(config: Config) -> Iterator[Check]:

@@ -11,7 +11,7 @@ from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.private import private_folder
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.training import checkpoints
-from diagevo.training.attention import attention_for
+from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
 from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, TrainingSummary
@@ -79,7 +79,7 @@ def train(
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
-    attention = attention_for(hardware.attention, on_gpu=not on_cpu)
+    attention = told(attention_for(hardware.attention, on_gpu=not on_cpu))
 
     def check(steps: list[dict[str, Any]]) -> PhaseMeasures:
         found = measured(steps, training, reference=settings.beta > 0, attention=attention)

@@ -6,9 +6,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from diagevo import checks
+from diagevo.config.models import HardwareConfig
 from tests.cli.program import invoke
 
 
@@ -80,14 +83,40 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_without_gpus_the_papers_profile_misses_them_and_vllm_and_flash_attention() -> None:
+def test_without_gpus_the_papers_profile_misses_them_and_vllm() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert found["GPU"]["state"] == "missing"
     assert found["GPU"]["found"].endswith("the configuration wants GPUs 0, 1, 2, 3, 4, 5, 6")
-    assert found["flash-attn"]["fix"].startswith("pip install 'diagevo[flash]'")
+    assert (found["attention"]["state"], found["attention"]["fix"]) == (
+        "warn",
+        "pip install 'diagevo[flash]'",
+    )
     assert found["vllm"]["fix"] == (
         "pip install 'diagevo[vllm]', or --set hardware.colocate_vllm=false --set hardware.serve=transformers"
     )
+
+
+FETCHED = "flash_attention_2 of kernels on a GPU, fetched from the hub at first use, else sdpa"
+ABSENT = "flash_attention_2 is configured; neither flash-attn nor kernels is installed"
+
+
+@pytest.mark.parametrize(
+    ("attention", "installed", "state", "found"),
+    [
+        ("auto", "", "warn", "sdpa: neither flash-attn nor kernels is installed"),
+        ("auto", "flash-attn kernels", "ok", "flash_attention_2 of flash-attn on a GPU"),
+        ("auto", "kernels", "ok", FETCHED),
+        ("sdpa", "kernels", "ok", "sdpa, as configured"),
+        ("flash_attention_2", "kernels", "ok", FETCHED),
+        ("flash_attention_2", "", "missing", ABSENT),
+    ],
+)
+def test_all_three_attentions_are_known(
+    monkeypatch: pytest.MonkeyPatch, attention: Any, installed: str, state: str, found: str
+) -> None:
+    monkeypatch.setattr(checks, "_installed", lambda name: "1.0" if name in installed.split() else None)
+    check = checks._attention(HardwareConfig(device="cuda", attention=attention))
+    assert (check.state, check.found) == (state, found)
 
 
 @pytest.mark.usefixtures("eight_gpus")
