@@ -125,7 +125,7 @@ class Rounds:
         memory = self.memory
         self._last.read(memory.log, memory.run_id, (self._read + 1, number - 1))
         self._read = number - 1
-        states = {c.cause_id: c.state for c in memory.state.causes.values()}
+        states: dict[str, CauseState] = {c.cause_id: c.state for c in memory.state.causes.values()}
         unlabelled = [g.group.reference for g in groups if g.group.reference and g.group.answer is None]
         references = memory.artifacts.get_many(unlabelled)
         return [

@@ -7,8 +7,8 @@ from typing import Any
 
 import anyio
 import pytest
-from diagevo.cli.commands.mcp import server
-from diagevo.cli.options import Call
+from diagevo.cli.commands.mcp import server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA
@@ -37,7 +37,7 @@ def ask(database: str) -> Ask:
     async def called(tool: str, arguments: dict[str, Any]) -> tuple[bool, Any]:
         async with Client(server(Call(run="verl", db=database))) as client:
             result = await client.call_tool(tool, arguments)
-            text = "".join(part.text for part in result.content)
+            text = "".join(getattr(part, "text", "") for part in result.content)
             return bool(result.is_error), text if result.is_error else json.loads(text)
 
     return lambda tool, **arguments: anyio.run(called, tool, arguments)

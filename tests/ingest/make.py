@@ -22,7 +22,7 @@ QUESTIONS = DATA / "questions.json"
 STEPS, PROMPTS, GROUP = 6, 8, 4
 
 
-def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float]:
+def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float | None]:
     """1 where the boxed answer is the expected one."""
     from diagevo.answers.extraction import extract_boxed
 
@@ -41,7 +41,8 @@ def questions() -> list[dict[str, Any]]:
 def trl(folder: Path) -> None:
     from datasets import Dataset
     from transformers import set_seed
-    from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     from diagevo.arithmetic import WEIGHTS
 
