@@ -196,7 +196,7 @@ def phase_rows(shape: Shape, device: str) -> Iterator[Row]:
 
 
 _GAP = "sampling/sampling_logp_difference/mean"  # TRL's name for it
-_ALONE: tuple[Any, ...] = (None, "", None, "", None)
+_ALONE: tuple[None, str, None, str, None] = (None, "", None, "", None)
 
 
 def resumed_rows(shape: Shape, device: str, folder: Path) -> Iterator[Row]:

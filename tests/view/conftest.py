@@ -116,7 +116,8 @@ def page(browser: "Browser") -> "Iterator[Page]":
             faults.append(f"asked {r.url}") if not r.url.startswith(("http://127.0.0.1", "file:")) else None
         ),
     )
-    opened.on("dialog", lambda dialog: (faults.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    opened.on("dialog", lambda dialog: dialog.dismiss())
+    opened.on("dialog", lambda dialog: faults.append(f"dialog {dialog.message}"))
     yield opened
     context.close()
     assert not faults, faults
