@@ -127,7 +127,9 @@ def main() -> int:
     parser.add_argument("what", choices=["bytes", "cells", "readers"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample", type=int, help="so many by chance; all of them without it")
+    parser.add_argument("--part", default="1/1", help="K/N: every Nth case from the Kth on, for N processes")
     chosen = parser.parse_args()
+    part, parts = map(int, chosen.part.split("/"))
     with TemporaryDirectory() as folder:
         # A round of the log has every type of row; two have merges, recurrences and an abandoned attempt too.
         base = Base(Path(folder), rounds=1 if chosen.what == "bytes" else 2)
@@ -140,7 +142,7 @@ def main() -> int:
             cases = list(whole)
             if chosen.sample is not None:
                 cases = random.Random(chosen.seed).sample(cases, chosen.sample)
-            told = outcomes(base, cases)
+            told = outcomes(base, cases[part - 1 :: parts])
         return _report(told, len(base.content))
 
 
