@@ -38,7 +38,15 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     return run
 
 
-@pytest.mark.parametrize("group", GROUPS)
+def test_view_alone_serves(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is nothing to serve it says so; its options are those of `view serve`."""
+    monkeypatch.setenv("DIAGEVO_HOME", str(tmp_path))
+    code, out, err = ask("view", "--no-open")
+    assert (code, out) == (5, "")
+    assert "diagevo init" in err
+
+
+@pytest.mark.parametrize("group", [group for group in GROUPS if group != "view"])
 def test_a_group_alone_prints_its_help_and_no_error(ask: Ask, group: str) -> None:
     code, out, err = ask(*group.split())
     assert (code, err) == (0, "")
@@ -65,7 +73,8 @@ def test_an_option_that_does_not_exist_is_named_with_the_help_that_lists_them(as
     code, out, err = ask(*path.split(), "--nonsense")
     assert (code, out) == (2, "")
     assert err.startswith("error: No such option: --nonsense")
-    assert f"hint: see: {' '.join(('diagevo', *path.split()))} --help" in err
+    asked = "view serve" if path == "view" else path  # alone it serves
+    assert f"hint: see: {' '.join(('diagevo', *asked.split()))} --help" in err
 
 
 @pytest.mark.parametrize("path", COMMANDS)
