@@ -38,9 +38,8 @@ app = options.group(
     app,
     "serve",
     group="view",
-    example="""diagevo view
-    diagevo view --run first --no-open
-    diagevo view --host 0.0.0.0 --port 8080""",
+    example="""diagevo view serve --run first --no-open
+    diagevo view serve --host 0.0.0.0 --port 8080""",
 )
 def serve(
     call: Call,

@@ -59,7 +59,7 @@ def bottom_legend(**more: Any) -> Any:
 def span(values: Iterable[float], *, zero: bool = False, most: float | None = None) -> Any:
     """A scale around the values with room at both ends, not beyond what the unit allows."""
     alt = altair()
-    found = list(values)
+    found = list(values) or [0.0]  # z of a run whose every round had F = 0
     low, high = (0.0 if zero else min(found)), max(found)
     room = 0.07 * (high - low) or 0.05 * abs(high) or 1.0
     low = 0.0 if zero else max(0.0, low - room)

@@ -69,7 +69,8 @@ ROWS = (
     ("report", "list"),
 )
 ELSEWHERE = {
-    "init, train, join: write": ("init", "train", "join"),
+    "init, train, join, ingest: write": ("init", "train", "join", "ingest"),
+    "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads"),
     "ask a model as well, or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
     "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
@@ -79,7 +80,7 @@ ELSEWHERE = {
         "eval oracle",
         "ablate status",
     ),
-    "ask a model": ("eval selfplay", "ablate plan", "ablate run"),
+    "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }
 
 

@@ -128,7 +128,7 @@ def test_rows_come_in_every_format_and_a_pipe_gets_no_escape(
     [
         (["gsm9k"], 3, "no benchmark 'gsm9k'"),
         (["gsm8k", "--data", "nowhere.jsonl"], 2, "no such data file: nowhere.jsonl"),
-        (["gsm8k", "--data", "gms8k=x.jsonl"], 2, "gms8k is no benchmark"),
+        (["gsm8k", "--data", "gms8k=x.jsonl"], 2, "gms8k is not a benchmark or a part of one"),
         (["amc", "--data", "{folder}/gsm8k.jsonl"], 2, "amc, row 1"),
         (["validation", "--data", "{folder}/mmlu_val.jsonl"], 2, "one file for each of math_train, mmlu_val"),
         (["gsm8k", "--data", "{folder}", "--samples", "4"], 2, "4 greedy samples are one answer repeated"),

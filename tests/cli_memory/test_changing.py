@@ -58,11 +58,11 @@ def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     change("runs", "fork", "--round", "3", "--name", "b")
     out = change("runs", "diff", "played@3", "b@3").stdout
     assert "4 shared alike, 0 shared with other timing" in out
-    assert len(out.splitlines()) == 3
+    assert len(out.splitlines()) == 7  # three of the comparison, then a head and a line a round
     assert len(json.loads(change("runs", "diff", "played@3", "b@3", "--json").stdout)["data"]["shared"]) == 4
     longer = change("runs", "diff", "played", "b").stdout
     assert "4 shared alike, 0 shared with other timing up to round 3, 0 only in played" in longer
-    assert len(longer.splitlines()) == 3
+    assert len(longer.splitlines()) == 8
 
 
 def test_a_diff_of_one_run_with_itself_names_the_points(ask: Ask) -> None:

@@ -193,7 +193,7 @@ def _deep(rows: Rows) -> None:
             "event 4 of the bundle {} is not what was written: Invalid isoformat string: 'yesterday'",
         ),
         (_other_cause, "event 4 of the bundle {} is not what was written: its cause is not its payload's"),
-        (_unknown, "event 4 of the bundle {} is not what was written: an event CauseForgiven of version 1"),
+        (_unknown, "event 4 of the bundle {} is not what was written: an event CauseForgiven of version "),
         (_nul, "event 1 of the bundle {} is not what was written: it holds a NUL, which no database keeps"),
         (_deep, "event 1 of the bundle {} is not what was written: "),
     ],

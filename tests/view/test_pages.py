@@ -229,7 +229,7 @@ def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
 def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, tmp_path: Path) -> None:
     export(database, folder, tmp_path / "one", run="played", most=40)
     assert not (tmp_path / "one" / "a").exists()
-    assert "against" not in (tmp_path / "one" / "played" / "index.html").read_text()
+    assert "/against/" not in (tmp_path / "one" / "played" / "index.html").read_text()
 
 
 def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
