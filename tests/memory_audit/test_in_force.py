@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from diagevo.cli.screens import why as why_text  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from diagevo.memory.audit.blame import blame
@@ -154,6 +154,7 @@ def _play(stores: SQLiteStores, folder: Path, seed: int) -> History:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
+@example(seed=1738)  # a run whose every round had F = 0: there is no z to draw
 @given(seed=st.integers(0, 10_000))
 def test_every_verdict_and_comparison_is_the_one_in_force(
     sqlite_stores: SQLiteStores, tmp_path_factory: pytest.TempPathFactory, seed: int
