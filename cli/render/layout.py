@@ -3,11 +3,15 @@
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from .console import visible
 
+SCREEN = 23
+"""Lines of a story on a terminal of 24, which keeps one for the prompt."""
+_BESIDE = 28
+"""Columns that the label and the position of a line take at most."""
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -72,6 +76,40 @@ def wrapped(text: str, indent: str, columns: int | None) -> str:
         pieces = [line] if columns is None else _wrapped(line, max(24, columns - len(indent)))
         out += [f"{indent}{piece}".rstrip() for piece in pieces]
     return "\n".join(out) + "\n"
+
+
+def heading(title: str, mark: str, columns: int | None) -> str:
+    """The first line of a story: its title, and a mark at the right edge, or below where it has no room."""
+    title = visible(title, one_line=True)
+    gap = 6 if columns is None else columns - _cells(title) - len(mark)
+    if gap < 2:
+        return f"{wrapped(title, '', columns)}{mark}\n"
+    return f"{title}{' ' * gap}{mark}\n"
+
+
+def fits(text: str) -> bool:
+    """Whether a story is seen whole on a terminal."""
+    return text.count("\n") <= SCREEN
+
+
+def cut(text: str, columns: int | None, rows: int = 1) -> str:
+    """`text` in so many rows of a terminal, or whole in a pipe; a row breaks at a word, hence the margin."""
+    from rich.cells import chop_cells
+
+    if columns is None:
+        return visible(text, one_line=True)
+    room = max(24, columns * rows - 12 * (rows - 1))
+    # A sign may have no width; nobody writes three such a letter.
+    start = visible(text[: 4 * room], one_line=True)
+    if len(text) <= 4 * room and _cells(start) <= room:
+        return start
+    return chop_cells(start, room - 1)[0] + "…"
+
+
+def cut_lines(lines: list[Line], columns: int | None, rows: int) -> list[Line]:
+    """Lines of so many rows beside their labels and positions."""
+    room = None if columns is None else columns - _BESIDE
+    return [replace(line, text=cut(line.text, room, rows)) for line in lines]
 
 
 def _cells(text: str) -> int:

@@ -335,12 +335,12 @@ def test_a_row_of_a_story_reads_no_more_of_a_text_than_it_shows(monkeypatch: pyt
         read += len(text)
         return visible(text, one_line=one_line)
 
-    why: Any = import_module("diagevo.cli.screens.why")
-    monkeypatch.setattr(why, "visible", counting)
-    assert why._cut("x" * 2**20, 80, 2) == "x" * 147 + "…"
+    layout: Any = import_module("diagevo.cli.render.layout")
+    monkeypatch.setattr(layout, "visible", counting)
+    assert layout.cut("x" * 2**20, 80, 2) == "x" * 147 + "…"
     assert read == 4 * 148
-    assert why._cut("x" * 148, 80, 2) == "x" * 148
-    assert why._cut("e" + "\u0301" * 1000, 80, 2).endswith("…")
+    assert layout.cut("x" * 148, 80, 2) == "x" * 148
+    assert layout.cut("e" + "\u0301" * 1000, 80, 2).endswith("…")
 
 
 def test_an_argument_that_is_not_utf8_is_refused_by_its_place(hostile_sqlite: Store) -> None:

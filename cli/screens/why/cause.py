@@ -1,0 +1,181 @@
+"""The screen of a cause: its turns, and what it does to the schedule now."""
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from ...render.console import number, visible
+from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay, percent, sub
+from .failure import call_texts, failure_texts, how_counted, marked, nearest
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.failures import FailureStory
+    from diagevo.memory.audit.why import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
+
+
+def cause_screen(
+    story: "CauseStory",
+    *,
+    columns: int | None,
+    everything: bool,
+    full: bool,
+    never: str | None = None,
+) -> str:
+    """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen.
+    `never` is said in the place of turns that were asked for and never came."""
+    blocks = [list(_turn(turn)) for turn in story.turns]
+    if never is not None and not blocks:
+        blocks = [[Line("never", never)]]
+    hidden = 0
+    if not everything:
+        hidden = max(0, len(blocks) - SCREEN)
+        del blocks[1 : 1 + hidden]
+        while len(blocks) > 2 and not fits(_cause(story, blocks, hidden, columns, brief=True)):
+            del blocks[1]  # how it came into being stays
+            hidden += 1
+    texts = _all_texts(story, columns) if full else ""
+    return _cause(story, blocks, hidden, columns, brief=not everything, full=full) + texts
+
+
+def _cause(
+    story: "CauseStory",
+    blocks: list[list[Line]],
+    hidden: int,
+    columns: int | None,
+    *,
+    brief: bool,
+    full: bool = False,
+) -> str:
+    state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
+    since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
+    title, node = f"{story.cause_id}  {story.description}", f" in {story.node_id}  {story.node_label}"
+    lines = [*(line for block in blocks for line in block), *_effect(story)]
+    if brief:
+        title, node, lines = cut(title, columns, 2), cut(node, columns), cut_lines(lines, columns, 2)
+    asked = "" if full else " --full: trajectories, prompts and replies\n"
+    if hidden:
+        asked = "" if full else "; trajectories, prompts and replies (--full)"
+        asked = f" left out: {count(hidden, 'turn')} (--all){asked}\n"
+    return heading(title, since, columns) + f"{visible(node, one_line=True)}\n" + lay(lines, columns) + asked
+
+
+def _turn(turn: "Turn") -> Iterator[Line]:
+    from diagevo.memory.audit.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
+
+    when = f"r{turn.round}"
+    match turn:
+        case Created():
+            e = turn.evidence
+            node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
+            text = f"{e.failure_id} · new cause under {node} ({nearest(e)})"
+            yield Line("created", f"{when}  {text}", turn.position)
+        case Sampled():
+            yield Line("sampled", f"{when}  {_sampled(turn)}", turn.position)
+        case Promoted():
+            votes = f"Σ{'passes' if turn.rewards else 'votes'} {turn.agreeing}/{turn.responses}"
+            if Fraction(turn.agreeing, turn.responses or 1) == turn.consistency:
+                mean = f"{votes} = {number(turn.consistency)}"
+            else:
+                mean = f"{votes}, mean p₁ {number(turn.consistency)}"
+            over = count(turn.questions, "question")
+            text = f"{mean} ≥ {number(turn.threshold, 2)} over {over}, closed f = {turn.closed_frequency}"
+            yield Line("promoted", f"{when}  {text}", turn.position)
+            yield from map(_vote, turn.votes)
+        case Counted():
+            text = f"{count(turn.failures, 'failure')} ({_ways(turn)}){_false(turn)} → f = {turn.frequency}"
+            yield Line("counted", f"{when}  {text}", turn.position)
+            yield from _evidence(turn.evidence, turn.failures)
+        case Reactivated():
+            undone = f"undoing the promotion of round {turn.promoted_round}"
+            if turn.promoted_round == turn.round:
+                undone = "promoted this round"
+            new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
+            text = f"{new}{_false(turn)} → Active, f = {turn.frequency}, {undone}"
+            yield Line("reactivated", f"{when}  {text}", turn.position)
+            yield from _evidence(turn.evidence, turn.failures)
+        case Merged():
+            near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
+            text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
+            yield Line("merged", text, turn.position)
+
+
+def _ways(turn: "Counted | Reactivated") -> str:
+    """How the failures of a turn came to be counted: 2 recurrences, 1 deduplication."""
+    parts = (
+        count(turn.recurrences, "recurrence") if turn.recurrences else "",
+        count(turn.deduplications, "deduplication") if turn.deduplications else "",
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def _false(turn: "Counted | Reactivated") -> str:
+    """What the truth says of the labels that they failed against, where one is false."""
+    false = turn.against_false_labels
+    return f", {false} against a false label" if false else ""
+
+
+def _vote(vote: "Vote") -> Line:
+    """A question that counted for a promotion: its majority, and what the truth says of it."""
+    label = "no label" if vote.label is None else f"label {vote.label}"
+    true = {True: ", true", False: ", false", None: ""}[vote.label_true]
+    share = number(Fraction(vote.agreeing, vote.responses or 1))
+    words = vote.verdict.replace("_", " ")
+    text = f"{vote.agreeing}/{vote.responses} = {share}, {label}{true}; {vote.mode}, {words}"
+    return Line(
+        vote.question_id, text if vote.question is None else f"{text}: {vote.question}", vote.position, 1
+    )
+
+
+def _sampled(turn: "Sampled") -> str:
+    p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
+    share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
+    if not turn.questions:
+        return f"{share}, no question drawn"
+    kept = turn.verdicts.get("kept", 0)
+    stitched = f" ({turn.stitched} stitched)" if turn.stitched else ""
+    mean = ""
+    if turn.consistency is not None:
+        reached = "≥" if turn.consistency >= turn.threshold else "<"
+        mean = f", mean p₁ {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
+    return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
+
+
+def _evidence(stories: tuple["FailureStory", ...], total: int) -> Iterator[Line]:
+    for story in stories:
+        position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
+        yield Line(story.failure_id, how_counted(story) + marked(story), position, depth=1)
+    if total > len(stories):
+        yield Line("", f"and {total - len(stories)} more: --all", depth=1)
+
+
+def _effect(story: "CauseStory") -> list[Line]:
+    effect = story.effect
+    if effect is None:
+        return []
+    t = sub(effect.round)
+    if story.state == "mastered":
+        text = f"p{t}({story.cause_id}) = 0: a Mastered cause is not aimed at; it may be stitched to others"
+        return [Line("effect", text)]
+    p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
+    if effect.epsilon == effect.epsilon_without:
+        return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} with it and without it, {p}")]
+    digits = 2
+    while number(effect.epsilon, digits) == number(effect.epsilon_without, digits):
+        digits += 1
+    before, after = number(effect.epsilon_without, digits), number(effect.epsilon, digits)
+    return [Line("effect", f"ε{t} {before} without it → {after}, {p}")]
+
+
+def _all_texts(story: "CauseStory", columns: int | None) -> str:
+    from diagevo.memory.audit.why import Counted, Created, Merged, Reactivated
+
+    out = []
+    for turn in story.turns:
+        match turn:
+            case Created():
+                out.append(failure_texts(turn.evidence, columns))
+            case Counted() | Reactivated():
+                out += [failure_texts(e, columns) for e in turn.evidence]
+            case Merged() if turn.call is not None:
+                out.append(call_texts(turn.call, columns))
+    return "".join(out)

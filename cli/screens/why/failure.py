@@ -1,0 +1,108 @@
+"""The screen of a failure, and its texts and words as the other screens show them."""
+
+from typing import TYPE_CHECKING
+
+from ...render.console import visible
+from ...render.layout import Line, count, lay, listed, wrapped
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.failures import Asked, FailureStory
+
+
+def failure_screen(story: "FailureStory", columns: int | None) -> str:
+    """What became of one failure, from the question to the count."""
+    at = story.positions.get
+    drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
+        story.mode or "", f"stitched ({story.target} + {story.stitched})"
+    )
+    lines = [
+        Line("question", f"{story.question_id}, {drawn}, label {story.label}", at("CandidateScored")),
+        Line("observed", f"{story.stage}, attempt {story.attempt}, step {story.step}", at("FailureObserved")),
+    ]
+    if mark := marked(story):
+        lines.append(Line("truth", mark.removeprefix(" · ")))
+    if story.verdict is not None:
+        shown = ", ".join(f"{s.cause_id} ({s.state})" for s in story.supplied) or "none"
+        said = {"recurrence": f"recurrence of {story.chosen}", "new_cause": f"new: {story.description}"}.get(
+            story.verdict, story.verdict
+        )
+        flags = f" [{', '.join(story.flags)}]" if story.flags else ""
+        lines.append(Line("diagnosed", f"{said}{flags} (causes shown: {shown})", at("FailureDiagnosed")))
+    if story.duplicate is not None:
+        above = ", ".join(f"{c.cause_id} {c.similarity:.2f}" for c in story.candidates)
+        text = f"the same as {story.cause_id}" if story.duplicate else f"no duplicate ({nearest(story)})"
+        text += f"; above {story.theta_dup:.2f}: {above}" if above else ""
+        lines.append(Line("judged", text, at("DuplicateJudged")))
+    if at("NodeAssigned") is not None:
+        near = listed([f"{n.node_id} {n.similarity:.2f}" for n in story.shortlist]) or "empty"
+        where = f"a new node “{story.new_label}”" if story.new_label else f"node {story.node_id}"
+        lines.append(Line("assigned", f"{where} (shortlist: {near})", at("NodeAssigned")))
+    end = at("CauseMatched") or at("CauseCreated")
+    result = f"{story.cause_id} · {how_counted(story)}" if story.cause_id else how_counted(story)
+    lines.append(Line("counted", result, end))
+    return f"{story.failure_id}\n" + lay(lines, columns) + failure_texts(story, columns)
+
+
+def marked(story: "FailureStory") -> str:
+    """What the truth says of a failure: that its label is false, or that its answer is right."""
+    truth = "" if story.truth is None else f", the truth is {story.truth}"
+    if story.right:
+        return f" · RIGHT: it gives the true answer{'' if story.truth is None else f' {story.truth}'}"
+    return f" · the label {story.label} is false{truth}" if story.label_true is False else ""
+
+
+def how_counted(story: "FailureStory") -> str:
+    """Why a failure was put down to its cause."""
+    if story.outcome == "recurrence":
+        if story.mode == "stitched":
+            asked = f"the question was stitched ({story.target} + {story.stitched})"
+        else:
+            asked = f"the question aimed at {story.target}"
+        return f"recurrence: {asked}, the reply chose {story.chosen}"
+    if story.outcome == "deduplication":
+        near = "" if story.similarity is None else f"cosine {story.similarity:.2f} > {story.theta_dup:.2f}, "
+        return f"deduplication: {near}judged the same"
+    if story.outcome == "created":
+        return f"a new cause ({nearest(story)})"
+    if story.void:
+        return f"void: attempt {story.attempt} of {story.stage} was abandoned before this step, no count"
+    if story.verdict is None:
+        return "not diagnosed"
+    return {
+        "slip": "a slip: no skill behind it, no count",
+        "unresolved": "unresolved: no readable reply, no count",
+    }.get(story.verdict, f"{story.verdict}, not counted yet")
+
+
+def nearest(e: "FailureStory") -> str:
+    if e.nearest is None:
+        return "the first cause of all"
+    near = f"nearest: {e.nearest.cause_id} at {e.nearest.similarity:.2f}"
+    if e.judged:
+        return f"{near}, above {e.theta_dup:.2f}, judged another"
+    return f"{near}, not above {e.theta_dup:.2f}"
+
+
+def failure_texts(story: "FailureStory", columns: int | None) -> str:
+    """Question, reference, trajectory, prompts and replies of one failure."""
+    texts = story.texts
+    if texts is None:
+        return ""
+    mark = marked(story).removeprefix(" · ")
+    label = visible(mark or f"label {story.label or '–'}", one_line=True)
+    out = [f"\n{story.failure_id}  ({label})\n"]
+    for name, text in (
+        ("question", texts.question),
+        ("reference, agreeing with the label", texts.reference),
+        ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
+    ):
+        out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
+    return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
+
+
+def call_texts(call: "Asked", columns: int | None) -> str:
+    cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
+    out = f" {call.purpose}, asked of {visible(call.model, one_line=True)} ({cost})\n"
+    out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)
+    out += " reply\n"
+    return out + wrapped(call.reply if call.reply is not None else "(none)", "   ", columns)

@@ -1,0 +1,58 @@
+"""The screen of a skill node: what made it, what came under it, and which pairs were judged."""
+
+from typing import TYPE_CHECKING
+
+from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay
+from .failure import call_texts, failure_texts
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.nodes import Judged, Member, NodeStory
+
+
+def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:
+    """What made a node, what came under it, and which pairs were judged. Without `everything` the latest
+    causes and pairs, so that it fits on one screen."""
+    members = [_member(m, story.node_id) for m in story.members]
+    pairs = [_judged(pair) for pair in story.pairs]
+    if not everything:
+        del members[1 : max(1, len(members) - SCREEN)], pairs[: max(0, len(pairs) - SCREEN)]
+        while len(members) + len(pairs) > 2 and not fits(_node(story, members, pairs, columns, brief=True)):
+            if len(pairs) >= len(members):
+                del pairs[0]
+            else:
+                del members[1]  # the first is why the node is there
+    calls = "".join(call_texts(pair.call, columns) for pair in story.pairs if pair.call is not None)
+    told = _node(story, members, pairs, columns, brief=not everything)
+    return told + calls + failure_texts(story.evidence, columns)
+
+
+def _node(
+    story: "NodeStory", members: list[Line], pairs: list[Line], columns: int | None, *, brief: bool
+) -> str:
+    mark = (
+        f"MERGED into {story.merged_into}"
+        if story.merged_into
+        else count(len(story.members), "cause").upper()
+    )
+    born = f"r{story.round}  “{story.created_label}” for {story.evidence.failure_id}"
+    title, lines = f"{story.node_id}  {story.label}", [Line("created", born, story.position)]
+    if brief:
+        title, lines = cut(title, columns, 2), cut_lines(lines, columns, 2)
+        members, pairs = cut_lines(members, columns, 1), cut_lines(pairs, columns, 1)
+    left = (
+        count(len(story.members) - len(members), "cause") if len(story.members) > len(members) else "",
+        count(len(story.pairs) - len(pairs), "pair") if len(story.pairs) > len(pairs) else "",
+    )
+    out = heading(title, mark, columns) + lay([*lines, *members, *pairs], columns)
+    return out + (f" left out: {' and '.join(filter(None, left))} (--all)\n" if any(left) else "")
+
+
+def _member(member: "Member", node_id: str) -> Line:
+    origin = "" if member.created_under == node_id else f" (from {member.created_under})"
+    return Line("cause", f"r{member.round}  {member.cause_id}{origin}  {member.description}", member.position)
+
+
+def _judged(pair: "Judged") -> Line:
+    said = f"one skill: {pair.survivor} “{pair.label}”" if pair.merged else "two skills"
+    text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"
+    return Line("merged" if pair.merged else "kept apart", text, pair.position)
