@@ -12,6 +12,9 @@ from diagevo.errors import ConfigError
 from diagevo.private import private, private_folder
 from diagevo.sampling.watchdog import GRACE
 
+_NO_CURRENT_FOLDER = {"PYTHONSAFEPATH": "1"}
+"""Python then looks for no module in the current folder. Not -P: launchers start Pythons of their own."""
+
 
 class SupervisedProcess:
     """`argv` under a watchdog (watchdog.py). Only its own process group is ever signalled."""
@@ -22,11 +25,11 @@ class SupervisedProcess:
         private_folder(log.parent)
         with open(log, "ab", opener=private) as output:
             self._process: subprocess.Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-P", "-m", "diagevo.sampling.watchdog", *argv],
+                [sys.executable, "-m", "diagevo.sampling.watchdog", *argv],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
+                env={**os.environ, **_NO_CURRENT_FOLDER, **(env or {})},
                 start_new_session=True,
             )
 

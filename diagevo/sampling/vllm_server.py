@@ -17,7 +17,7 @@ from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
-VLLM = (sys.executable, "-P", "-m", "vllm.entrypoints.cli.main", "serve")
+VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
 _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
 
 
