@@ -88,7 +88,8 @@ def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["
         materials = [gather(history)]
         for run in beside:
             with opened(call, run) as other:
-                materials.append(gather(other))
+                if all(other.run_id != material.run_id for material in materials):
+                    materials.append(gather(other))
         yield history, materials
 
 
@@ -194,7 +195,7 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
     found: list[RunResult] = []
     world = None
-    for run in runs:
+    for run in dict.fromkeys(runs):
         try:
             history = open_history(call.database, run or None)
         except NotFoundError:
@@ -250,7 +251,8 @@ _BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "
     group="report",
     data=_tabled,
     example="""diagevo report table ablation --plan small
-    diagevo report table main --runs a,b,c -o main.tex""",
+    diagevo report table main --runs a,b,c -o main.tex
+    diagevo report table k --runs a,b,c""",
 )
 def table(
     call: Call,
@@ -272,7 +274,8 @@ def table(
     from diagevo.report import tables
     from diagevo.report.table_text import FORMATS
 
-    planned = load_plan(call.home, plan) if name != "main" or plan is not None else None
+    alone = name == "main" or (runs is not None and name in tables.SWEPT)
+    planned = None if alone and plan is None else load_plan(call.home, plan)
     names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
     found, world = _results(call, names or [call.run or ""], planned)
     content = tables.table(name, found, world)

@@ -39,5 +39,6 @@ def build(
             written.append((f"table {name}", file))
     folder.mkdir(parents=True, exist_ok=True)
     index = folder / "index.html"
-    index.write_text(page(materials[0], drawn, tables), encoding="utf-8")
+    beside = [material.run_id for material in materials[1:]]
+    index.write_text(page(materials[0], drawn, tables, beside), encoding="utf-8")
     return [("page", index), *written]

@@ -41,12 +41,12 @@ def no_rounds(material: Material) -> Missing:
     return Missing("no round is committed yet", f"diagevo train --run {material.run_id} --resume")
 
 
-def setting(materials: Sequence[Material]) -> str:
-    """Where a figure was measured, for its caption: the report's run, and those beside it."""
-    others = [material.run_id for material in materials[1:]]
-    return materials[0].setting + (
-        f" Beside it: {', '.join(f'run {run}' for run in others)}." if others else ""
-    )
+def setting(materials: Sequence[Material], rows: Rows) -> str:
+    """Where a figure's rows were measured, for its caption: the first run with some, and those beside it."""
+    shown = {row["run"] for row in rows}
+    first, *others = [material for material in materials if material.run_id in shown]
+    names = ", ".join(f"run {material.run_id}" for material in others)
+    return first.setting + (f" Beside it: {names}." if others else "")
 
 
 def bottom_legend(**more: Any) -> Any:

@@ -91,12 +91,14 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
 
     chart = _lines(rows, len(materials), "accuracy (%)")
     caption = "Accuracy of the solver after each round; round 0 is the model it started from. "
-    caption += f"{setting(materials)} "
-    validated = next((v for v in materials[0].validations if v.benchmark == "validation"), None)
-    if validated is not None:
+    caption += f"{setting(materials, rows)} "
+    validated = [v for m in materials for v in m.validations if v.benchmark == "validation"]
+    if validated:
+        questions = dict.fromkeys(str(v.questions) for v in validated)
+        samples = dict.fromkeys(str(v.conditions.get("samples", "k")) for v in validated)
         caption += (
-            f"Validation on {validated.questions} held-out questions that training never sees: the mean over"
-            f" {validated.conditions.get('samples', 'k')} samples at T = 1, and one greedy answer. "
+            f"Validation on {' or '.join(questions)} held-out questions that training never sees: the mean"
+            f" over {' or '.join(samples)} samples at T = 1, and one greedy answer. "
         )
     if lacking:
         caption += f"Some validations recorded no {' and no '.join(sorted(lacking))}. "
@@ -108,7 +110,10 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
             .encode(y="accuracy:Q", text="label:N", x=alt.value(0))
         )
         chart = alt.layer(chart, rule, text)
-        caption += "The dotted line is the untouched model drawn colder: what sharpening alone would give. "
+        whose = f" of run {materials[0].run_id}" if len(materials) > 1 else ""
+        caption += (
+            f"The dotted line is the untouched model{whose} drawn colder: what sharpening alone would give. "
+        )
     if parts:
         caption += f"The {' and the '.join(parts)}: unweighted over benchmarks measured whole"
         by = judges(
@@ -172,7 +177,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
                 " questions."
                 for n in sorted(samples)
             ),
-            setting(materials),
+            setting(materials, rows),
             "Bars: one standard error over questions.",
         )
     )
@@ -236,6 +241,6 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
     caption = (
         f"Difficulty: the error rate of the fixed starting solver on up to {asked} of each round's questions,"
         f" {', '.join(map(str, sorted(samples)))} samples each at T = 1, against reference answers."
-        f" {setting(materials)} Bars: one standard error over questions."
+        f" {setting(materials, rows)} Bars: one standard error over questions."
     )
     return Figure(sized(chart), rows, caption)

@@ -98,8 +98,14 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     return written
 
 
-def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, Table]) -> str:
-    """The whole page, from `templates/`. Whatever a template is given is made visible and escaped."""
+def page(
+    material: Material,
+    drawn: Sequence[Drawn],
+    tables: Mapping[TableName, Table],
+    beside: Sequence[str] = (),
+) -> str:
+    """The whole page, from `templates/`; `beside` names the runs that stand in its figures and tables too.
+    Whatever a template is given is made visible and escaped."""
     with extra("report", "a page"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup
@@ -120,6 +126,7 @@ def page(material: Material, drawn: Sequence[Drawn], tables: Mapping[TableName, 
     specs = json_text({name: themed(figure.chart) for name, figure in figures.items()})
     return templates.get_template("page.html").render(
         run=material.run_id,
+        beside=beside,
         about=_about(material),
         rounds=_grid(_rounds(material)),
         phases=_grid(_phases(material)),

@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
+from diagevo.exact import fraction
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
+from diagevo.report.replicates import family, method, told_apart
 from diagevo.report.scores import GROUPS, by_protocol, judges
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau"]
@@ -21,6 +23,8 @@ TITLES: Mapping[TableName, str] = {
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
 }
+SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", "filter.tau")}
+"""Tables by the value of one setting: its symbol and key."""
 VALIDATION = {"mean_at_k": "Val. mean@k", "greedy": "Val. greedy"}
 
 
@@ -36,6 +40,10 @@ class RunResult:
     scores: Mapping[str, float]
     judges: Sequence[str] = ()
     """Who judged its benchmarks beside the rule."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the method, by dotted key: what replicates have in common."""
+    family: frozenset[str] = frozenset()
+    """The run and those that it was forked from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +97,8 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
             round=number,
             scores=scores,
             judges=judges(measured.get(number, {}).values()),
+            settings=method(history, number),
+            family=family(history),
         )
         for number, label in rounds.items()
         if (scores := _scores(measured.get(number, {}), validated.get(number))) or number
@@ -122,19 +132,17 @@ def cell(values: Sequence[float]) -> Cell:
 
 
 def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> Table:
-    """One of the paper's tables. Raises NotFoundError where no run of it has been measured."""
-    groups: dict[str, list[RunResult]] = {}
-    wanted = None if name == "main" else _variants(name)
-    for each in found:
-        if wanted is None or each.variant in wanted:
-            groups.setdefault(each.label, []).append(each)
-    if wanted is not None:
-        order = [variant(v).title for v in wanted]
-        groups = {label: groups[label] for label in order if label in groups}
+    """One of the paper's tables. A sweep may be of runs without a plan: each stands by its value. Raises
+    NotFoundError where no run of it has been measured."""
+    labels: dict[str, list[RunResult]] = {}
+    for each in _chosen(name, found):
+        labels.setdefault(each.label, []).append(each)
+    groups = {row: runs for label, each in labels.items() for row, runs in told_apart(label, each).items()}
     columns = [*(_main_columns() if name == "main" else GROUPS), *VALIDATION.values()]
     present = [c for c in columns if any(c in o.scores for runs in groups.values() for o in runs)]
     if not present:
-        hint = "diagevo eval run all --run RUN" if name == "main" else "diagevo ablate plan, then ablate run"
+        planned = name != "main" and not (name in SWEPT and found)
+        hint = "diagevo ablate plan, then ablate run" if planned else "diagevo eval run all --run RUN"
         raise NotFoundError(f"no measured run for the table {name}", hint=f"measure: {hint}")
     rows = {
         label: {c: cell([o.scores[c] for o in runs if c in o.scores]) for c in present if _any(runs, c)}
@@ -149,14 +157,29 @@ def table(name: TableName, found: Sequence[RunResult], world: str | None = None)
     return Table(TITLES[name], tuple(present), rows, _note(rows, groups, world), differences)
 
 
+def _chosen(name: TableName, found: Sequence[RunResult]) -> list[RunResult]:
+    """The runs of a table, in the order of its rows."""
+    if name == "main":
+        return list(found)
+    if name not in SWEPT or any(each.variant for each in found):
+        wanted = _variants(name)
+        return sorted((o for o in found if o.variant in wanted), key=lambda o: wanted.index(o.variant or ""))
+    symbol, key = SWEPT[name]
+    trained = [replace(o, label=f"{symbol} = {o.settings[key]}") for o in found if o.round]
+    return sorted(trained, key=lambda o: fraction(o.settings[key].split()[0]))  # of a fork the first
+
+
 def _note(
     rows: Mapping[str, Mapping[str, Cell]], groups: Mapping[str, Sequence[RunResult]], world: str | None
 ) -> str:
     counts = sorted({known.runs for cells in rows.values() for known in cells.values()})
     number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    note = f"Mean ± standard deviation over {number} runs, each at its best validated round."
+    names = list(dict.fromkeys(outcome.run_id for runs in groups.values() for outcome in runs))
+    which = f"{'Run' if len(names) == 1 else 'Runs'} {', '.join(names)}"
+    note = f"{which}, each at its best validated round: mean ± standard deviation over {number}."
     if counts == [1]:
-        note = "One run, at its best validated round."
+        each = "" if len(names) == 1 else "each "
+        note = f"{which}, {each}at its best validated round."
     by = sorted({judge for runs in groups.values() for outcome in runs for judge in outcome.judges})
     if by:
         note += f" Judge behind the rule: {'; '.join(by)}."

@@ -62,7 +62,7 @@ def question_length(materials: Sequence[Material]) -> Figure | Missing:
         chart = lines(rows, "words", "words a question", "mode", family, zero=True, band=("low", "high"))
     caption = (
         "Mean length of the round's readable questions in words (split at white space), by generation mode."
-        f" {setting(materials)} Bars: one standard error."
+        f" {setting(materials, rows)} Bars: one standard error."
     )
     return Figure(sized(chart), rows, caption)
 
@@ -113,7 +113,7 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
         f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
         " readable questions:"
         " the same number every round, because the share falls as texts grow; mean of 20 seeded draws."
-        f" {setting(materials)}"
+        f" {setting(materials, rows)}"
     )
     return Figure(sized(chart), rows, caption)
 

@@ -118,7 +118,7 @@ def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_p
         "builtin:arithmetic, untrained",
         "builtin:arithmetic (Diag. rules:arithmetic)",
     ]
-    assert ask("report", "table", "main").stdout.startswith("**Reasoning accuracy (%).** One run")
+    assert ask("report", "table", "main").stdout.startswith("**Reasoning accuracy (%).** Run small, at its")
     lines = list(csv.DictReader(io.StringIO(ask("report", "table", "main", "--format", "csv").stdout)))
     assert {line["runs"] for line in lines} == {"1"}
     file = tmp_path / "main.tex"

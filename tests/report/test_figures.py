@@ -54,6 +54,15 @@ def test_a_reactivation_shows_the_promotion_and_the_failure_behind_it(material: 
     assert by_place["c2", 3]["f_after"] == 3
 
 
+@pytest.mark.parametrize("name", ["performance", "length", "diversity"])
+def test_a_caption_names_every_run_that_is_drawn_and_no_other(material: Material, name: str) -> None:
+    another, empty = replace(material, run_id="another"), Material("empty", material.configuration)
+    result = draw(name, [material, another, empty])
+    assert isinstance(result, Figure)
+    assert "Run played, solver hand. Beside it: run another." in result.caption
+    assert "empty" not in result.caption
+
+
 def test_performance_has_the_greedy_line_and_the_colder_baseline(material: Material) -> None:
     rows = drawn("performance", material).rows
     series = {row["series"] for row in rows}

@@ -32,6 +32,12 @@ def built(material: Material, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def test_a_page_of_several_runs_names_each_in_its_heading(material: Material) -> None:
+    text = page(material, [], {}, ["second", "third"])
+    assert "<h1>DiagEvo: run played beside second, third</h1>" in text
+    assert "<h2>Rounds of run played</h2>" in text
+
+
 class Outside(HTMLParser):
     """Collects every address that the page would load, and its script elements."""
 
