@@ -3,19 +3,18 @@
 import secrets
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from diagevo.errors import ConfigError
 
 from .. import options
+from ..opening import database
 from ..options import Call
 from ..render import console as render
-
-if TYPE_CHECKING:
-    from diagevo.memory.log.database import Database
 
 PORT = 7517
 
@@ -53,14 +52,14 @@ def serve(
     """Serve the pages, read-only, until Ctrl-C. Their address holds a token that opens them."""
     import uvicorn
 
+    from diagevo.memory.audit.history import resolve_run
     from diagevo.view.server import application, is_loopback
 
-    database = _opened(call)
-    try:
+    with suppress(KeyboardInterrupt), database(call) as found:
         listening = _listen(host, port)
         token = secrets.token_urlsafe(24)
         shown = f"[{host}]" if ":" in host else host
-        start = f"{_run(database, call)}/index.html" if call.run is not None else ""
+        start = "" if call.run is None else f"{resolve_run(found, call.run)}/index.html"
         at = f"http://{shown}:{listening.getsockname()[1]}/{start}?token={token}"
         print(at, flush=True)
         if not is_loopback(host):
@@ -72,13 +71,9 @@ def serve(
             import webbrowser
 
             webbrowser.open(at)
-        app_ = application(database, None, host=host, token=token)
+        app_ = application(found, None, host=host, token=token)
         config = uvicorn.Config(app_, log_level="warning", server_header=False, lifespan="off")
         uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass  # that is how it ends
-    finally:
-        database.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -109,33 +104,15 @@ def export(
     ] = None,
 ) -> None:
     """Write the pages into a folder that opens from a disk and from any file server."""
+    from diagevo.memory.audit.history import resolve_run
     from diagevo.view.export import PAGES
     from diagevo.view.export import export as write
 
-    database = _opened(call)
-    try:
-        run = None if call.run is None else _run(database, call)
-        written, left_out = write(database, None, to, run=run, most=pages or PAGES)
-    finally:
-        database.close()
+    with database(call) as found:
+        run = None if call.run is None else resolve_run(found, call.run)
+        written, left_out = write(found, None, to, run=run, most=pages or PAGES)
     index = to / "index.html"
     said = f"{written} pages, begin at {index}"
     if left_out:
         said += f"\nleft out: {left_out} pages that these lead to (--pages)"
     render.document(call, {"index": str(index), "pages": written, "left_out": left_out}, said)
-
-
-def _opened(call: Call) -> "Database":
-    """The database, for reading. Raises StoreError where it is missing, old or new."""
-    from diagevo.memory.log.database import Database
-    from diagevo.memory.log.migrate import prepare
-
-    database = Database(call.database)
-    prepare(database, create=False)
-    return database
-
-
-def _run(database: "Database", call: Call) -> str:
-    from diagevo.memory.audit.history import resolve_run
-
-    return resolve_run(database, call.run)

@@ -23,7 +23,7 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
         raise NotFoundError(
             f"run {history.run_id} has no round {wanted}", hint="the overview lists its rounds"
         )
-    line = next((line for line in round_lines(history) if line.round == wanted), None)
+    line = next(round_lines(history, wanted), None)
     schedule = None
     if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
         schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None
@@ -59,7 +59,7 @@ def log(history: History, site: Site, kind: str | None = None, part: str | None 
     types = None if kind is None else [kind]
     rows = history.log.read(run, types=types, newest_first=True, limit=ROWS, skip=page.start)
     data = {
-        "rows": [(recorded, _payload(recorded), _names(recorded)) for recorded in rows],
+        "rows": [(recorded, *_told(recorded)) for recorded in rows],
         "kind": kind,
         "kinds": sorted(EVENT_TYPES),
         "total": total,
@@ -69,18 +69,14 @@ def log(history: History, site: Site, kind: str | None = None, part: str | None 
     return Page("log.html", "log", data, below(run))
 
 
-def _payload(recorded: Recorded) -> str:
-    values = json.loads(recorded.payload)
-    values.pop("type", None)
-    if recorded.type == "RunConfigured":
-        values = redacted(values)
-    return json.dumps(values, ensure_ascii=False)
-
-
 _PAGES = {"cause_id": "causes", "node_id": "nodes", "question_id": "questions", "failure_id": "failures"}
 
 
-def _names(recorded: Recorded) -> list[tuple[str, str]]:
-    """What an event is about, with the folder of its pages."""
+def _told(recorded: Recorded) -> tuple[str, list[tuple[str, str]]]:
+    """An event's payload, and what it is about with the folder of its pages."""
     values = json.loads(recorded.payload)
-    return [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]
+    names = [(folder, values[key]) for key, folder in _PAGES.items() if isinstance(values.get(key), str)]
+    values.pop("type", None)
+    if recorded.type == "RunConfigured":
+        values = redacted(values)
+    return json.dumps(values, ensure_ascii=False), names

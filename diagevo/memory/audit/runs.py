@@ -196,12 +196,14 @@ def phase_lines(history: History) -> Iterator[PhaseLine]:
         yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))
 
 
-def round_lines(history: History) -> Iterator[RoundLine]:
-    """The committed rounds, from the projection that each commit wrote."""
+def round_lines(history: History, round: int | None = None) -> Iterator[RoundLine]:
+    """The committed rounds, or one, from the projection that each commit wrote."""
     query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
+    if round is not None:
+        query = query.where(ROUND.c.round == round)
     with history.database.read() as connection:
         rows = connection.execute(query).all()
-    of_round = measured(history)
+    of_round = measured(history, round)
     for r in rows:
         found = of_round.get(r.round, Measured())
         yield RoundLine(
