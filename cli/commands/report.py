@@ -1,4 +1,4 @@
-"""`diagevo report`: the figures of a run, alone or as one offline page."""
+"""`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from diagevo.report.material import Material
     from diagevo.report.tables import RunResult, Table, TableName
 
-app = options.group("report", "The figures of a run, alone or as one offline page.", "list build fig table")
+app = options.group("report", "The figures of a run, alone or on its pages.", "list build fig table")
 
 FIGURES = (
     Column("name"),
@@ -41,6 +41,9 @@ With = Annotated[
     typer.Option("--with", metavar="RUN", help="Another run to compare with; may be repeated."),
 ]
 Embed = Annotated[bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")]
+Pages = Annotated[
+    int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
+]
 Folder = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder to write into.")]
 
 
@@ -150,10 +153,17 @@ def list_(call: Call) -> None:
     diagevo report build --run small.full.s0 --plan small""",
 )
 def build(
-    call: Call, beside: With = None, plan: PlanName = None, to: Folder = None, embed: Embed = False
+    call: Call,
+    *,
+    beside: With = None,
+    plan: PlanName = None,
+    to: Folder = None,
+    embed: Embed = False,
+    pages: Pages = None,
 ) -> None:
-    """Write index.html, which opens from disk, every figure as SVG, PNG and data, and the tables."""
+    """Write the run's pages with the figures and tables on them, and those as files beside the pages."""
     from diagevo.evaluation.ablation import load_plan
+    from diagevo.report.build import PAGES
     from diagevo.report.build import build as build_
 
     planned = None if plan is None else load_plan(call.home, plan)
@@ -162,14 +172,15 @@ def build(
         folder = _folder(history, to)
         with render.writing(folder):
             written = build_(
+                history.database,
                 materials,
                 folder,
                 tables=tables,
                 embedder=_embedder(materials[0], embed),
+                pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
-        size = (folder / "index.html").stat().st_size
-        render.say(call, f"open {folder / 'index.html'} ({size / 1e6:.1f} MB)")
+        render.say(call, f"open {folder / 'index.html'}")
         print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
 
 
@@ -230,7 +241,7 @@ def fig(
     """Write one figure as SVG and PNG, with its data, specification and caption beside it."""
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw
-    from diagevo.report.page import write_figure
+    from diagevo.report.files import write_figure
 
     with _gathered(call, beside or []) as (history, materials):
         result = draw(name, materials, _embedder(materials[0], embed))

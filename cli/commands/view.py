@@ -109,8 +109,9 @@ def export(
     from diagevo.view.export import export as write
 
     with database(call) as found:
-        run = None if call.run is None else resolve_run(found, call.run)
-        written, left_out = write(found, None, to, run=run, most=pages or PAGES)
+        runs = [] if call.run is None else [resolve_run(found, call.run)]
+        with render.writing(to):
+            written, left_out = write(found, None, to, runs=runs, most=pages or PAGES)
     index = to / "index.html"
     said = f"{written} pages, begin at {index}"
     if left_out:

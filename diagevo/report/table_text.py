@@ -1,4 +1,4 @@
-"""A table as Markdown, CSV, LaTeX and for the page."""
+"""A table as Markdown, CSV and LaTeX, and its text for a page."""
 
 import csv
 import io

@@ -2,11 +2,13 @@
 
 import shutil
 from collections import deque
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.log.database import Database
+from diagevo.view.page import Drawn, Site
 from diagevo.view.site import View
 
 PAGES = 5_000
@@ -34,28 +36,39 @@ class _Chosen:
 
 
 def export(
-    database: Database, folder: Path | None, to: Path, *, run: str | None = None, most: int = PAGES
+    database: Database,
+    folder: Path | None,
+    to: Path,
+    *,
+    runs: Sequence[str] = (),
+    most: int = PAGES,
+    drawn: Sequence[Drawn] = (),
 ) -> tuple[int, int]:
-    """Write the pages into an empty or new folder; those of one run, or of all. Returns how many were written
-    and how many that they would have led to were left out.
+    """Write the pages, those of some runs or of all, into a folder that is new, empty or of a former export:
+    its pages are replaced. `drawn` is what the report made of the first run. Returns how many pages were
+    written and how many that they would have led to were left out.
 
-    Raises ConfigError where the folder holds something else.
+    Raises ConfigError where the folder holds something else, OSError where it takes nothing.
     """
-    if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise ConfigError(f"{to} is not an empty folder", hint="name a new one")
+    ours = to / "static" / "view.css"
+    if to.is_dir() and any(to.iterdir()) and not ours.is_file():
+        raise ConfigError(f"{to} holds something else than pages of an export", hint="name a new folder")
     chosen = _Chosen(most)
-    view = View(database, folder, keep=chosen.keep, live=False, only=run)
+    view = View(Site(database, folder, live=False, only=runs, drawn=drawn), chosen.keep)
     chosen.keep("index.html")
     to.mkdir(parents=True, exist_ok=True)
+    for old in to.rglob("*.html"):
+        old.unlink()
     with as_file(files("diagevo.view") / "static") as static:
-        shutil.copytree(static, to / "static")
-    while chosen.waiting:
-        path = chosen.waiting.popleft()
-        try:
-            text = view.render(path)
-        except NotFoundError as error:
-            text = view.error(path, error.message, error.hint)
-        target = to / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        shutil.copytree(static, to / "static", dirs_exist_ok=True)
+    with database.view():
+        while chosen.waiting:
+            path = chosen.waiting.popleft()
+            try:
+                text = view.render(path)
+            except NotFoundError as error:
+                text = view.error(path, error.message, error.hint)
+            target = to / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
     return len(chosen.known), len(chosen.left_out)

@@ -1,5 +1,6 @@
 """What a page is made of, before its template sees it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,25 +15,62 @@ ROWS = 200
 """Rows of a table on one page."""
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
-    """Where pages are read from. `live`: served beside a run that may go on, not written into a folder."""
+Cell = tuple[str, bool]
+"""What stands in a cell of a table, and whether it is a number."""
+Grid = Sequence[Sequence[Cell]]
+"""A table: the head, then the rows."""
 
-    database: Database
-    folder: Path | None
-    live: bool
-    only: str | None = None
-    """The one run that is shown, if not all are."""
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A figure or table that the report made of a run, or what it lacks and the command that supplies it."""
+
+    name: str
+    title: str
+    caption: str = ""
+    grid: Grid = ()
+    """Its figures, or the first of them."""
+    rows: int = 0
+    """Of its data in all."""
+    picture: str | None = None
+    """Its file in the folder of the pages."""
+    missing: str | None = None
+    command: str | None = None
+
+
+class Site:
+    """Where pages are read from. `live`: served beside a run that may go on, not written into a folder.
+    `only`: the runs that are shown, if not all are. `drawn`: what the report made of the run named first."""
+
+    def __init__(
+        self,
+        database: Database,
+        folder: Path | None,
+        *,
+        live: bool,
+        only: Sequence[str] = (),
+        drawn: Sequence[Drawn] = (),
+    ) -> None:
+        self.database, self.folder, self.live, self.only, self.drawn = database, folder, live, only, drawn
+        self._log = Log(database)
+        self._read: dict[str, History] = {}
 
     def runs(self) -> list[str]:
         """The runs that are shown."""
-        return [run for run in Log(self.database).runs() if self.only in (None, run)]
+        return [run for run in self._log.runs() if not self.only or run in self.only]
 
     def history(self, run: str) -> History:
-        """A run for reading. Raises NotFoundError."""
+        """A run for reading; what was read of it is kept until it goes on. Raises NotFoundError."""
         if run not in self.runs():
             raise NotFoundError(f"there is no run {run}", hint="the runs are on the first page")
-        return History(self.database, run, self.folder)
+        known = self._read.get(run)
+        if known is None or known.end.sequence != self._log.head(run).sequence:
+            known = self._read[run] = History(self.database, run, self.folder)
+        return known
+
+    def drawn_of(self, run: str) -> Sequence[Drawn]:
+        """What the report made of a run."""
+        return self.drawn if run in self.only[:1] else ()
 
     def folder_of(self, run: str) -> Path:
         """Where the run's files are: chain heads, progress."""

@@ -32,6 +32,8 @@ def overview(history: History, site: Site) -> Page:
     data = {
         "story": story,
         "sentences": list(sentences(history, story)),
+        "drawn": (drawn := site.drawn_of(history.run_id)),
+        "beside": site.only[1:] if drawn else (),
         "charts": [one for one in _charts(story, rounds) if one is not None],
         "others": [one for one in site.runs() if one != history.run_id],
     }

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.log.database import Database
 from diagevo.progress_file import PROGRESS
+from diagevo.view.page import Site
 from diagevo.view.site import View
 
 HEADERS = {
@@ -69,7 +70,7 @@ def is_ours(header: str, hosts: frozenset[str]) -> bool:
 
 def application(database: Database, folder: Path | None, *, host: str, token: str) -> Starlette:
     """The site as an ASGI application, listening on `host`. `token` opens it, once: then a cookie does."""
-    view = View(database, folder, live=True)
+    view = View(Site(database, folder, live=True))
 
     def page(request: Request) -> Response:
         path = request.path_params["path"] or "index.html"

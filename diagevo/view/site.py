@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +16,6 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.log.database import Database
 from diagevo.texts import json_text, visible
 from diagevo.view import compared, pages, played, stories
 from diagevo.view.page import Page, Site
@@ -50,18 +48,10 @@ def _routes() -> list[tuple[re.Pattern[str], Builder]]:
 
 
 class View:
-    """Renders pages of one database. `keep` says which links lead somewhere: all, or those of an export."""
+    """Renders pages of a site. `keep` says which links lead somewhere: all, or those of an export."""
 
-    def __init__(
-        self,
-        database: Database,
-        folder: Path | None,
-        *,
-        keep: Callable[[str], bool] = lambda path: True,
-        live: bool,
-        only: str | None = None,
-    ) -> None:
-        self.site, self.keep = Site(database, folder, live, only), keep
+    def __init__(self, site: Site, keep: Callable[[str], bool] = lambda path: True) -> None:
+        self.site, self.keep = site, keep
         self._templates = _environment()
 
     def render(self, path: str) -> str:
@@ -81,9 +71,10 @@ class View:
 
     def _page(self, path: str, builder: Builder, given: dict[str, str]) -> str:
         run = given.pop("run", None)
-        if run is None:
-            return self._rendered(path, builder(self.site), None)
-        return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
+        with self.site.database.view():  # a page tells of one moment
+            if run is None:
+                return self._rendered(path, builder(self.site), None)
+            return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
 
     def _rendered(self, path: str, page: Page, run: str | None) -> str:
         return self._templates.get_template(page.template).render(
@@ -113,6 +104,7 @@ def _environment() -> Environment:
         "fraction": fraction,
         "percent": percent,
         "decimal": decimal,
+        "short": short,
         "data": _data,
         "count": count,
     }
@@ -127,8 +119,9 @@ def _href(context: Context, target: str) -> str | None:
 
 
 @pass_context
-def _asset(context: Context, name: str) -> str:
-    return relative(context["path"], f"static/{name}")
+def _asset(context: Context, file: str) -> str:
+    """The way to a file that is no page."""
+    return relative(context["path"], file)
 
 
 def relative(path: str, target: str) -> str:
@@ -144,6 +137,10 @@ def fraction(value: Fraction | None) -> str:
 
 def decimal(value: float | Fraction | None, digits: int = 3) -> str:
     return "–" if value is None else f"{float(value):.{digits}f}"
+
+
+def short(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4g}"
 
 
 def percent(value: float | Fraction | None, digits: int = 1) -> str:

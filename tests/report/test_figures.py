@@ -11,8 +11,8 @@ from diagevo.evaluation.store import Evaluation
 from diagevo.memory.events import StageCompleted
 from diagevo.report.figure import Figure, Missing, span
 from diagevo.report.figures import FIGURES, draw
+from diagevo.report.files import svg
 from diagevo.report.material import Candidate, Material, spent_on
-from diagevo.report.page import svg
 from diagevo.report.selection import retention, time_by_stage
 from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
 from diagevo.report.wording import distinct_pairs

@@ -9,6 +9,7 @@ import pytest
 
 from diagevo.memory.log.database import Database
 from diagevo.view.export import export
+from diagevo.view.page import Site
 from diagevo.view.site import View
 from tests.attack.hostile import WORD
 from tests.cli.program import invoke
@@ -227,7 +228,7 @@ def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
 
 
 def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, tmp_path: Path) -> None:
-    export(database, folder, tmp_path / "one", run="played", most=40)
+    export(database, folder, tmp_path / "one", runs=["played"], most=40)
     assert not (tmp_path / "one" / "a").exists()
     assert "/against/" not in (tmp_path / "one" / "played" / "index.html").read_text()
 
@@ -235,6 +236,6 @@ def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, t
 def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
     database: Database, folder: Path, exported: Path
 ) -> None:
-    view = View(database, folder, live=False)
+    view = View(Site(database, folder, live=False))
     for path in ("index.html", "played/index.html", "played/causes/c1.html"):
         assert view.render(path) == (exported / path).read_text()

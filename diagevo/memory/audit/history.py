@@ -67,6 +67,7 @@ class History:
         self.log = Log(database)
         self.run_id = run_id
         self.root = root
+        self._folded = (0, True, MemoryState(run_id))
 
     def close(self) -> None:
         self.database.close()
@@ -142,9 +143,12 @@ class History:
         return AsOf(round, anew[-1].position, anew[-1].sequence) if anew else commit
 
     def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
-        """The memory at that point. Without `snapshots` it is folded from the first event and nothing
-        else is read."""
-        return load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
+        """The memory at that point, for reading: the last one that was asked for is kept. Without `snapshots`
+        it is folded from the first event and nothing else is read."""
+        if (as_of.sequence, snapshots) != self._folded[:2]:
+            state = load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
+            self._folded = (as_of.sequence, snapshots, state)
+        return self._folded[2]
 
     def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
         """The configuration in force at that point. Raises StoreError for a run that has none."""
