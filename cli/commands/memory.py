@@ -1,7 +1,7 @@
 """`diagevo memory`: read the log, rebuild the memory, and ask it why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -54,6 +54,7 @@ def _verification() -> Any:
     data=_rebuilt,
     example="""diagevo memory show
     diagevo memory show c42 --round 3
+    diagevo memory show --state active --top 10 --grep carry
     diagevo memory show --tree""",
 )
 def show(
@@ -63,32 +64,55 @@ def show(
     round: Round = None,
     at: At = None,
     tree: Annotated[bool, typer.Option("--tree", help="Nodes with their causes below them.")] = False,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="N", min=1, help="Only the first N causes.")
+    ] = None,
+    state: Annotated[
+        Literal["active", "mastered"] | None, typer.Option("--state", help="Only causes in this state.")
+    ] = None,
+    sort: Annotated[
+        Literal["frequency", "cause", "node", "created"],
+        typer.Option("--sort", help="What comes first; equal ones by number."),
+    ] = "frequency",
+    grep: Annotated[
+        str | None,
+        typer.Option(
+            "--grep", metavar="TEXT", help="Only causes with this in description or node, in any case."
+        ),
+    ] = None,
 ) -> None:
     """Causes by node: states, frequencies, probabilities. With REF: that cause, node, question or failure."""
-    from diagevo.memory.audit.replay import describe
+    from dataclasses import replace
+
+    from diagevo.memory.audit.replay import Wanted, chosen, describe
 
     from ..render import layout as screen
     from ..screens import memory as memory_text
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
+        wanted = Wanted(state, grep, sort, top)
         if ref is not None:
+            if wanted != Wanted() or tree:
+                raise ConfigError(
+                    f"{ref} is one of its kind: --top, --state, --sort, --grep and --tree choose among all",
+                    hint=f"leave them out, or the name: diagevo memory show {ref}",
+                )
             _show_one(call, history, as_of, ref)
             return
         memory = describe(history.state(as_of))
+    causes = chosen(memory.causes, wanted)
+    title = memory_text.headline(history.run_id, memory)
+    if len(causes) < len(memory.causes):
+        title += f"; shown: {len(causes)} of {len(memory.causes)} causes"
+    memory = replace(memory, causes=causes)
     if call.format == "json":
         render.document(call, memory, "", run=history.run_id, as_of=where(as_of))
         return
     if tree:
-        text = f"{memory_text.headline(history.run_id, memory)}\n\n{memory_text.tree(memory, screen.width())}"
-        render.document(call, memory, text)
+        render.document(call, memory, f"{title}\n\n{memory_text.tree(memory, screen.width())}")
         return
-    print_rows(
-        call,
-        memory_text.CAUSES,
-        memory_text.cause_rows(memory.causes),
-        title=memory_text.headline(history.run_id, memory),
-    )
+    print_rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes), title=title)
 
 
 def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
@@ -156,7 +180,7 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
-    from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
+    from diagevo.memory.audit.replay import chosen, compare_with_commit, rebuild, steps
 
     from ..screens import memory as memory_text
 
@@ -182,7 +206,7 @@ def replay(
         elif check:
             render.say(call, checked)
         if memory.causes or call.format != "table":
-            print_rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes))
+            print_rows(call, memory_text.CAUSES, memory_text.cause_rows(chosen(memory.causes)))
     if differences:
         raise typer.Exit(1)
 

@@ -1,6 +1,8 @@
 """`diagevo memory query, export, import, rebuild`: the memory in other hands, and its disposable parts
 anew."""
 
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
     from diagevo.memory.transfer.rebuilding import Rebuilding
 
+LONGEST = 2**20
+"""Bytes of a statement in a file."""
+
 
 @options.command(
     app,
@@ -27,33 +32,62 @@ if TYPE_CHECKING:
     group="memory",
     rows=True,
     example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
+    diagevo memory query --file questions.sql -o questions.csv
+    diagevo memory query - < questions.sql
     diagevo memory query --views""",
 )
 def query(
     call: Call,
     sql: Annotated[
-        str | None, typer.Argument(metavar="[SQL]", help="One statement that reads; :run is the run's name.")
+        str | None,
+        typer.Argument(
+            metavar="[SQL]", help="One statement that reads, or - for stdin; :run is the run's name."
+        ),
     ] = None,
     *,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="A file with the statement.")
+    ] = None,
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
 ) -> None:
     """Read-only SQL over the v_… views. Writing is refused by the database itself."""
     from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
 
-    if views == (sql is not None):
-        raise ConfigError("give a statement, or --views", hint='diagevo memory query "SELECT * FROM v_round"')
+    if [sql is not None, file is not None, views].count(True) != 1:
+        raise ConfigError(
+            "give one of them: a statement, --file or --views",
+            hint='diagevo memory query "SELECT * FROM v_round"',
+        )
+    statement = _statement(sql, file)
     with opened(call) as history:
         if views:
             known = view_columns(history.database)
             listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
             print_rows(call, (Column("view"), Column("about"), Column("columns")), listed)
             return
-        assert sql is not None
-        with ask(history.database, sql, run_id=history.run_id) as answer:
+        with ask(history.database, statement, run_id=history.run_id) as answer:
             names = _unique(answer.columns)
             rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
             print_rows(call, [Column(name) for name in names], rows, run=history.run_id)
+
+
+def _statement(sql: str | None, file: Path | None) -> str:
+    """The statement that was typed, or the one in a file or on stdin. Raises ConfigError where it is none."""
+    if file is None and sql != "-":
+        return sql or ""
+    name = file or "stdin"
+    try:
+        with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
+            text = source.read(LONGEST + 1)
+        statement = text.decode("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}", hint="is the name right?") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not UTF-8 text", hint="save the statement as UTF-8") from error
+    if len(text) > LONGEST:
+        raise ConfigError(f"{name} is longer than a statement", hint=f"at most {LONGEST:,} bytes are read")
+    return statement
 
 
 def _unique(names: tuple[str, ...]) -> list[str]:

@@ -85,10 +85,7 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
 
 
 def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
-    """Rows of causes: what is aimed at first, then by number."""
-    from diagevo.memory.events import number_of
-
-    order = sorted(causes, key=lambda c: (-c.frequency, number_of(c.id)))
+    """Rows of causes."""
     return [
         {
             "id": c.id,
@@ -100,7 +97,7 @@ def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
             "probability": c.probability,
             "created_round": c.created_round,
         }
-        for c in order
+        for c in causes
     ]
 
 
@@ -136,10 +133,11 @@ def tree(memory: "Rebuilt", columns: int | None) -> str:
     by_id = {c.id: c for c in memory.causes}
     out = []
     for node in sorted(memory.skill_nodes, key=lambda n: (-n.failures, number_of(n.id))):
-        out.append(f"{node_line(node)}\n")
-        for index, cause_id in enumerate(node.causes):
-            c = by_id[cause_id]
-            last = index == len(node.causes) - 1
+        shown = [by_id[c] for c in node.causes if c in by_id]
+        if shown or not node.causes:
+            out.append(f"{node_line(node)}\n")
+        for index, c in enumerate(shown):
+            last = index == len(shown) - 1
             p = "" if c.probability is None else f", p = {number(c.probability)}"
             mark = f"{c.id} {'Active' if c.state == 'active' else 'Mastered'}, f = {c.frequency}{p}: "
             text = wrapped(mark + c.description.replace("\n", " "), "│    ", columns)
@@ -226,6 +224,8 @@ def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
 
 def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
     """One node with its causes."""
+    from diagevo.memory.audit.replay import chosen
+
     by_id = {c.id: c for c in memory.causes}
-    rows = cause_rows([by_id[c] for c in node.causes])
+    rows = cause_rows(chosen([by_id[c] for c in node.causes]))
     return f"{node_line(node)}\n\n{aligned(CAUSES, rows)}"

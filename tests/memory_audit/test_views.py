@@ -6,7 +6,21 @@ import pytest
 
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.query import VIEWS, query
-from tests.memory_audit.played import C1, NODES
+from tests.memory_audit.played import C1, C2, C3, C4, NODES
+
+
+def _asked(number: int, round: int = 4) -> str:
+    return f"Question {number} of round {round}: what is it?"
+
+
+def _told(question: str, failed: str, attempt: int = 1) -> tuple[str, str, str]:
+    """The texts of a question, a trajectory and its reference, as played.py has them."""
+    return (
+        _asked(int(question[4:]), int(question[1])),
+        f"The wrong way of {question}.{failed}, attempt {attempt}",
+        f"A reference of {question}",
+    )
+
 
 ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     "v_round": (
@@ -108,6 +122,27 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         "SELECT r.round, r.cause_id, r.failure_id, p.round FROM v_reactivation r JOIN v_event p"
         " ON p.event_id = r.promotion ORDER BY r.position",
         [(3, "c1", "r3.q0.a0", 2), (3, "c2", "r3.q1.a2", 3), (4, "c3", "r4.q0.a0", 3)],
+    ),
+    "v_question": (
+        "SELECT question_id, cause, stitched_cause, text, votes, label, truth, label_true, verdict"
+        " FROM v_question WHERE round = 4 ORDER BY position",
+        [
+            ("r4.q0", C1, C3, _asked(0), '[["1",5],["2",3]]', "1", None, 1, "kept"),
+            ("r4.q1", C2, None, _asked(1), '[["3",11],["4",1]]', "3", None, 1, "too_easy"),
+            ("r4.q2", C4, None, _asked(2), '[["5",2],["6",2]]', "5", None, 0, "too_hard"),
+            ("r4.q3", None, None, _asked(3), '[["8",6],["9",1]]', "8", None, 1, "kept"),
+        ],
+    ),
+    "v_trajectory": (
+        "SELECT failure_id, attempt, question, trajectory, reference, label, label_true, right_answer, via,"
+        " cause_id, cause FROM v_trajectory WHERE question_id IN ('r1.q0', 'r2.q3') ORDER BY position",
+        [
+            ("r1.q0.a0", 1, *_told("r1.q0", "a0"), "4", 1, None, "new cause", "c1", C1),
+            ("r1.q0.a1", 1, *_told("r1.q0", "a1"), "4", 1, None, "deduplication", "c1", C1),
+            ("r1.q0.a2", 1, *_told("r1.q0", "a2"), "4", 1, None, "new cause", "c2", C2),
+            ("r2.q3.a1", 1, *_told("r2.q3", "a1"), "8", 1, None, None, None, None),  # void
+            ("r2.q3.a1", 2, *_told("r2.q3", "a1", 2), "8", 1, 0, "deduplication", "c3", C3),
+        ],
     ),
     "v_event": (
         "SELECT type, count(*) FROM v_event WHERE type LIKE 'Cause%' GROUP BY type ORDER BY type",
