@@ -4,6 +4,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from diagevo.shown import number
+
 from ..opening import where
 from ..options import Call
 from ..render import console as render
@@ -37,7 +39,7 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
     aimed = sum(1 for weight in found if weight.cause is not None)
     render.say(call, f"{aimed} of {len(found)} prompts come back for a cause; weights sum to 1")
     if unreached:
-        share = render.number(unreached)
+        share = number(unreached)
         render.say(call, f"causes with {share} of F have no prompt here: their share is spread evenly")
     short = call.format in ("table", "md")
     lines = [asdict(replace(each, prompt=each.prompt[:SHOWN]) if short else each) for each in found]

@@ -82,18 +82,6 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-def number(value: Fraction | float | None, digits: int = 3) -> str:
-    """A short decimal for people: "0.333"; "–" where there is none."""
-    return "–" if value is None else f"{float(value):.{digits}f}"
-
-
-def fraction(value: Fraction | None, digits: int = 3) -> str:
-    """A fraction for people, exact and rounded: "1/3 = 0.333"; a whole number alone."""
-    if value is None:
-        return "–"
-    return str(value) if value.denominator == 1 else f"{value} = {number(value, digits)}"
-
-
 def document(
     call: Call, data: Any, text: str, *, run: str | None = None, as_of: tuple[int, int] | None = None
 ) -> None:

@@ -4,7 +4,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from .console import visible
 
@@ -18,10 +17,6 @@ _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 def sub(number: int) -> str:
     """A number as a subscript: ε₄."""
     return str(number).translate(_SUBSCRIPTS)
-
-
-def percent(value: Fraction | float) -> str:
-    return f"{100 * float(value):.1f}%"
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

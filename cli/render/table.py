@@ -6,9 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from diagevo.shown import number
 from diagevo.texts import json_text, markdown_text, visible
 
-from .console import number, plain
+from .console import plain
 
 if TYPE_CHECKING:
     from rich.console import Console

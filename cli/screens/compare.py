@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..render.console import number
+from diagevo.shown import number
+
 from ..render.layout import Line, count, lay, listed
 from ..render.rows import row_of
 from ..render.table import Column

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, Unobserved
+from diagevo.shown import fraction, number
 from diagevo.texts import json_text
 
 from ..options import Call
@@ -94,7 +95,7 @@ def note(summary: Mapping[str, object]) -> str:
         if isinstance(value, Mapping):
             parts += [note({str(k): v}) for k, v in value.items()]
         elif isinstance(value, float | Fraction):
-            parts.append(f"{key} {render.number(value)}")
+            parts.append(f"{key} {number(value)}")
         elif value is not None:
             parts.append(f"{key} {value}")
     return ", ".join(parts)
@@ -131,8 +132,8 @@ def round_line(done: RoundSummary) -> str:
         parts.append(f"reward {done.reward:.3f}")
     parts += [
         f"F {done.failures}",
-        f"z {render.fraction(done.z)}",
-        f"next ε {render.fraction(done.epsilon_next)}",
+        f"z {fraction(done.z)}",
+        f"next ε {fraction(done.epsilon_next)}",
         f"Active {done.active}, Mastered {done.mastered}, nodes {done.nodes}",
     ]
     if done.promoted:
@@ -187,7 +188,7 @@ class PlainDisplay(_Boarded):
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         super().round_started(round, rounds, epsilon, failures)
         before = "" if failures is None else f", F {failures}"
-        self._say(f"round {round} of {rounds}: ε {render.fraction(epsilon)}{before}")
+        self._say(f"round {round} of {rounds}: ε {fraction(epsilon)}{before}")
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         super().stage_started(round, stage, attempt, total)
@@ -326,7 +327,7 @@ def _headline(board: Board) -> str:
     if board.stage:
         again = f" (attempt {board.attempt})" if board.attempt > 1 else ""
         parts.append(f"{board.stage}{again}, {clock(board.stage_left())} left")
-    parts.append(f"ε {render.fraction(board.epsilon)}")
+    parts.append(f"ε {fraction(board.epsilon)}")
     if board.failures is not None:
         parts.append(f"F {board.failures}")
     if (left := board.run_left()) is not None:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..render.console import number, visible
+from diagevo.shown import number
+
+from ..render.console import visible
 from ..render.layout import count, sub, wrapped
 from ..render.table import Column, aligned
 

@@ -9,12 +9,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
+from diagevo.shown import fraction, percent
 
 from ..opening import opened, where
 from ..options import Call
 from ..render import console as render
-from ..render.console import fraction
-from ..render.layout import listed, percent
+from ..render.layout import listed
 from ..render.rows import print_rows
 from ..render.table import Column
 

@@ -74,7 +74,7 @@ class OpenAISampler:
             return
         try:
             asyncio.run(self._fill(answered, prompts, n, params, seed))
-        except ExceptionGroup as failed:
+        except ExceptionGroup as failed:  # of the task group: it ends all workers at the first error
             raise failed.exceptions[0] from failed.exceptions[0].__cause__
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ Paths end in `.html` and links between them are relative, so that a folder of th
 import posixpath
 import re
 from collections.abc import Callable
-from fractions import Fraction
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
+from diagevo.shown import fraction, number, percent
 from diagevo.texts import json_text, visible
 from diagevo.view import compared, pages, played, stories
 from diagevo.view.page import Page, Site
@@ -103,7 +103,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "fraction": fraction,
         "percent": percent,
-        "decimal": decimal,
+        "decimal": number,
         "short": short,
         "data": _data,
         "count": count,
@@ -128,23 +128,8 @@ def relative(path: str, target: str) -> str:
     return quote(posixpath.relpath(target, posixpath.dirname(path) or "."))
 
 
-def fraction(value: Fraction | None) -> str:
-    """An exact value with its decimals: 31/50 = 0.620."""
-    if value is None:
-        return "–"
-    return str(value) if value.denominator == 1 else f"{value} = {float(value):.3f}"
-
-
-def decimal(value: float | Fraction | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{float(value):.{digits}f}"
-
-
 def short(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
-
-
-def percent(value: float | Fraction | None, digits: int = 1) -> str:
-    return "–" if value is None else f"{100 * float(value):.{digits}f}%"
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

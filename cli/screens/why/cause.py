@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ...render.console import number, visible
-from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay, percent, sub
+from diagevo.shown import number, percent
+
+from ...render.console import visible
+from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay, sub
 from .failure import call_texts, failure_texts, how_counted, marked, nearest
 
 if TYPE_CHECKING:

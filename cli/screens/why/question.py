@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ...render.console import number
-from ...render.layout import Line, count, lay, percent, sub, wrapped
+from diagevo.shown import number, percent
+
+from ...render.layout import Line, count, lay, sub, wrapped
 from .failure import failure_texts, how_counted, marked
 
 if TYPE_CHECKING:

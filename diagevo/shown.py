@@ -1,0 +1,20 @@
+"""Numbers as people read them, on a terminal and on a page alike; "–" where there is none."""
+
+from fractions import Fraction
+
+
+def number(value: Fraction | float | None, digits: int = 3) -> str:
+    """A short decimal: "0.333"."""
+    return "–" if value is None else f"{float(value):.{digits}f}"
+
+
+def fraction(value: Fraction | None) -> str:
+    """Exact and rounded: "1/3 = 0.333"; a whole number alone."""
+    if value is None:
+        return "–"
+    return str(value) if value.denominator == 1 else f"{value} = {number(value)}"
+
+
+def percent(value: Fraction | float | None, digits: int = 1) -> str:
+    """A share: "33.3%"."""
+    return "–" if value is None else f"{100 * float(value):.{digits}f}%"
