@@ -38,7 +38,7 @@ from .commands import (
     memory,
     oracle,
     report,
-    runs,
+    runs_export,
     schema,
     train,
     view,
@@ -214,7 +214,7 @@ ingest.register(app)
 diagnose.register(app)
 doctor.register(app)
 app.add_typer(config.app)
-app.add_typer(runs.app)
+app.add_typer(runs_export.app)
 app.add_typer(memory.app)
 app.add_typer(view.app)
 app.add_typer(db.app)

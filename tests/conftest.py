@@ -12,6 +12,8 @@ settings.register_profile("deep", max_examples=1000)
 # The number of torch's threads decides the last bits of weights, which tests compare between processes. Set
 # before anything imports torch; a program that a test starts inherits it.
 os.environ["OMP_NUM_THREADS"] = "1"
+# TRL imports MLflow wherever it is installed, which takes a sixth of its own time.
+os.environ["DISABLE_MLFLOW_INTEGRATION"] = "TRUE"
 
 RUNS = Path(__file__).parents[1] / "runs"
 REALLY_PLAYED = {"unbroken", "one_step", "watcher", "trained_home"}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = options.group(
     "runs",
     "Which runs there are, how they compare, and new ones from a committed round.",
-    "list show diff fork",
+    "list show diff fork export",
 )
 
 RUNS = (

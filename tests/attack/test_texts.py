@@ -80,6 +80,7 @@ ELSEWHERE = {
         "eval oracle",
         "ablate status",
     ),
+    "tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }
 

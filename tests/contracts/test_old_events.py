@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from diagevo.errors import StoreError
 from diagevo.memory.events import EVENT_TYPES, StageStarted, upcast
@@ -90,3 +91,14 @@ def test_what_cannot_be_read_is_said_so(type_: str, version: int, payload: str) 
     for read in (full, light):
         with pytest.raises(StoreError, match=type_):
             read(type_, version, payload)
+
+
+def test_the_view_of_candidates_says_of_each_version_what_its_votes_are(store: Store) -> None:
+    old = [(version, payload) for type_, version, payload in EXAMPLES if type_ == "CandidateScored"]
+    with store.log() as log:
+        events = [Pending(f"v{v}", 1, "CandidateScored", v, "c1", payload, None) for v, payload in old]
+        log.append("a", 0, events)
+        with log.database.read() as connection:
+            asked = text("SELECT votes_are, drawn_round FROM v_candidate ORDER BY position")
+            found = [tuple(row) for row in connection.execute(asked)]
+    assert found == [("answers", None), ("answers", None), ("rewards", 2)]

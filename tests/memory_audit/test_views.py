@@ -64,13 +64,14 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
         ],
     ),
     "v_candidate": (
-        "SELECT question_id, mode, cause_id, stitched_cause_id, responses, first, second, label, verdict"
+        "SELECT question_id, mode, cause_id, stitched_cause_id, responses, first, second, label, verdict,"
+        " votes_are"
         " FROM v_candidate WHERE round = 4 ORDER BY position",
         [
-            ("r4.q0", "stitched", "c1", "c3", 12, 5, 3, "1", "kept"),
-            ("r4.q1", "targeted", "c2", None, 12, 11, 1, "3", "too_easy"),
-            ("r4.q2", "targeted", "c4", None, 12, 2, 2, "5", "too_hard"),
-            ("r4.q3", "free", None, None, 12, 6, 1, "8", "kept"),
+            ("r4.q0", "stitched", "c1", "c3", 12, 5, 3, "1", "kept", "answers"),
+            ("r4.q1", "targeted", "c2", None, 12, 11, 1, "3", "too_easy", "answers"),
+            ("r4.q2", "targeted", "c4", None, 12, 2, 2, "5", "too_hard", "answers"),
+            ("r4.q3", "free", None, None, 12, 6, 1, "8", "kept", "answers"),
         ],
     ),
     "v_failure": (

@@ -15,27 +15,31 @@ ACCURACY = {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.7, 4: 0.65}
 """Mean accuracy by round, made up: the best rounds are 2 and 3, so that the earlier must be chosen."""
 
 
+def validated(number: int) -> CheckpointEvaluated:
+    """What the solver can do after this round."""
+    metrics = {"mean_at_k": ACCURACY[number], "mean_at_k_se": 0.02, "greedy": 0.9, "greedy_se": 0.01}
+    conditions = {"samples": 8, "temperature": 1.0}
+    if number == 0:
+        metrics |= {"mean_at_k_baseline": 0.62, "mean_at_k_baseline_se": 0.02}
+        conditions["baseline_temperature"] = 0.77
+    return CheckpointEvaluated(
+        role="solver",
+        checkpoint=f"rounds/{number}",
+        benchmark="validation",
+        questions=100,
+        conditions=conditions,
+        metrics=metrics,
+    )
+
+
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("played")
     url = f"sqlite:///{folder / 'log.db'}"
     played.play(url, root=folder)
     with open_memory(url, "played", root=folder) as memory:
-        for number, mean in ACCURACY.items():
-            metrics = {"mean_at_k": mean, "mean_at_k_se": 0.02, "greedy": 0.9, "greedy_se": 0.01}
-            conditions = {"samples": 8, "temperature": 1.0}
-            if number == 0:
-                metrics |= {"mean_at_k_baseline": 0.62, "mean_at_k_baseline_se": 0.02}
-                conditions["baseline_temperature"] = 0.77
-            event = CheckpointEvaluated(
-                role="solver",
-                checkpoint=f"rounds/{number}",
-                benchmark="validation",
-                questions=100,
-                conditions=conditions,
-                metrics=metrics,
-            )
-            memory.evaluated(event, number)
+        for number in ACCURACY:
+            memory.evaluated(validated(number), number)
     return folder
 
 

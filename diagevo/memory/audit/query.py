@@ -19,7 +19,7 @@ VIEWS: dict[str, str] = {
     "v_cause": "a cause a row, as of the last commit, with its node",
     "v_node": "a skill node a row; an absorbed one names its survivor",
     "v_cause_history": "a cause and round a row: state, frequency and p after that commit",
-    "v_candidate": "a scored question a row: mode, aim, votes, verdict, why invalid, truth",
+    "v_candidate": "a scored question a row: mode, aim, votes and what they are, verdict, why invalid, truth",
     "v_failure": "an observed failure a row, void ones included: question, stage, step; is its label true",
     "v_diagnosis": "a diagnosis a row: verdict, cause or description",
     "v_match": "a failure counted under a stored cause a row: by recurrence or deduplication",

@@ -1,0 +1,64 @@
+"""`diagevo runs export`: the figures of a run's rounds in a tracker."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from diagevo.errors import NotFoundError
+
+from .. import options
+from ..opening import opened, where
+from ..options import Call
+from ..render import console as render
+from ..render.rows import print_rows
+from ..render.table import Column
+from .runs import Run, app
+
+Tracker = Literal["trackio", "wandb", "mlflow"]
+ADDED = (
+    Column("round", align="right"),
+    Column("failures", "F", "right"),
+    Column("z", align="right"),
+    Column("epsilon_next", "ε next", "right"),
+    Column("active", "Active", "right"),
+    Column("mastered", "Mastered", "right"),
+    Column("labels_true", "labels true", "right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", align="right"),
+)
+
+
+@options.command(
+    app,
+    "export",
+    group="runs",
+    rows=True,
+    example="""diagevo runs export --to trackio
+    diagevo runs export a --to wandb --project math
+    diagevo runs export --to mlflow --json""",
+)
+def export(
+    call: Call,
+    run: Run = None,
+    *,
+    to: Annotated[Tracker, typer.Option("--to", help="trackio, wandb or mlflow, by its own settings.")],
+    project: Annotated[
+        str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
+    ] = "diagevo",
+) -> None:
+    """Put the figures of each committed round into a tracker, and print what was added.
+
+    Again adds only the rounds that are new. A run is known by its name. Where they go is the tracker's own
+    setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
+    """
+    from diagevo.integrations.trackers import export as write
+    from diagevo.integrations.trackers import figures
+
+    with opened(call, run) as history:
+        rows, as_of, name = figures(history), where(history.end), history.run_id
+    if not rows:
+        raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
+    added = write(to, project, name, rows)
+    print_rows(call, ADDED, added, run=name, as_of=as_of)
+    if not added:
+        render.say(call, f"{to} has every round of {name} in project {project}")

@@ -1,0 +1,162 @@
+"""The figures of a run's rounds in a tracker: trackio, Weights & Biases or MLflow, by its own client.
+
+Where a tracker keeps them is its own setting: TRACKIO_DIR, WANDB_MODE and WANDB_DIR, MLFLOW_TRACKING_URI. A
+round is written once: only those go that come after the last one that the tracker has of the run.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from math import isclose
+from pathlib import Path
+from typing import Any, Literal
+
+from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.timeline.measured import Measured, measured
+
+Tracker = Literal["trackio", "wandb", "mlflow"]
+Row = dict[str, float]
+New = Callable[[Mapping[str, Any] | None], list[Row]]
+"""From the tracker's last row of the run to the rows that it has not."""
+
+FIGURES = ("failures", "z", "epsilon_next", "active", "mastered", "labels_true", "mean_at_k", "greedy")
+KEPT = ("failures", "epsilon_next", "active", "mastered")
+"""What every commit has: by these two runs of one name are told apart."""
+
+
+def figures(history: History) -> list[Row]:
+    """A row a committed round, without what was not measured; round 0 is the accuracy before the first.
+
+    A round that still waits for its validation, as those before it had, is left for the next time.
+    """
+    before = measured(history, 0, failures=False).get(0, Measured()).validation
+    found = [_row(0, {name: before.get(name) for name in FIGURES})]
+    found += [
+        _row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in round_lines(history)
+    ]
+    validated = ["mean_at_k" in row for row in found]
+    if any(validated) and not validated[-1]:
+        found.pop()
+    return [row for row in found if len(row) > 1]
+
+
+def _row(number: int, values: Mapping[str, Any]) -> Row:
+    given = {name: value for name, value in values.items() if value is not None}
+    return {"round": number} | {
+        name: value if isinstance(value, int) else float(value) for name, value in given.items()
+    }
+
+
+def export(to: Tracker, project: str, run: str, rows: Sequence[Row]) -> list[Row]:
+    """Write what the tracker has not, and return it.
+
+    Raises ConfigError where it has another run of this name, MissingDependencyError where its client is not
+    installed, and ServiceError for whatever the client says.
+    """
+
+    def new(last: Mapping[str, Any] | None) -> list[Row]:
+        if last is None:
+            return list(rows)
+        until = int(last["round"])
+        known = next((row for row in rows if row["round"] == until), None)
+        if known is None or not all(isclose(known[n], last[n]) for n in KEPT if n in known and n in last):
+            raise ConfigError(
+                f"project {project} in {to} has another run {run}, up to round {until}",
+                hint="export into another project: --project NAME",
+            )
+        return [row for row in rows if row["round"] > until]
+
+    write = {"trackio": _trackio, "wandb": _wandb, "mlflow": _mlflow}[to]
+    try:
+        with redirect_stdout(sys.stderr):  # trackio and wandb talk there
+            return write(project, run, new)
+    except DiagEvoError:
+        raise
+    except Exception as error:  # a client's own errors have no base that all three share
+        raise ServiceError(
+            f"{to} did not take the rounds: {type(error).__name__}: {error}",
+            hint="again adds what is missing; where it writes is told by its own variables",
+        ) from error
+
+
+def _trackio(project: str, run: str, new: New) -> list[Row]:
+    with extra("trackio", "--to trackio"):
+        import trackio
+        from trackio.sqlite_storage import SQLiteStorage
+    elsewhere = next(
+        (name for name in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL") if os.environ.get(name)), None
+    )
+    if elsewhere is not None:
+        raise ConfigError(
+            f"--to trackio writes into the local store, and {elsewhere} names another one",
+            hint=f"unset {elsewhere}, export, then: trackio sync --project {project} --space-id ID",
+        )
+    logged = SQLiteStorage.get_logs(project, run)
+    rows = new(logged[-1] if logged and "round" in logged[-1] else None)
+    if rows:
+        own = {"resume": "allow", "embed": False, "auto_log_cpu": False, "auto_log_gpu": False}
+        tracked = trackio.init(project=project, name=run, **own)
+        for row in rows:
+            tracked.log(row, step=int(row["round"]))
+        trackio.finish()
+    return rows
+
+
+def _wandb(project: str, run: str, new: New) -> list[Row]:
+    with extra("wandb", "--to wandb"):
+        import wandb
+    settings = wandb.setup().settings
+    if settings.mode == "disabled":
+        raise ConfigError("wandb is disabled here", hint="set WANDB_MODE to online or offline")
+    rows: list[Row] = []
+    if settings.mode == "offline":
+        rows = new(_offline(Path(settings.wandb_dir), project, run))
+        if not rows:
+            return rows
+    own = wandb.Settings(
+        console="off", disable_git=True, disable_code=True, x_disable_stats=True, silent=True
+    )
+    with wandb.init(project=project, id=run, name=run, resume="allow", settings=own) as tracked:
+        if not tracked.offline:
+            summary = dict(tracked.summary)
+            rows = new(summary if "round" in summary else None)
+        for row in rows:
+            tracked.log(row, step=int(row["round"]))
+    return rows
+
+
+def _offline(folder: Path, project: str, run: str) -> Mapping[str, Any] | None:
+    """The last row that offline runs have, read by wandb's own reader. They cannot be resumed, so each export
+    that adds something is a folder more; `wandb sync` puts them together."""
+    for file in sorted(folder.glob(f"offline-run-*-{run}/run-{run}.wandb"), reverse=True):
+        read = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(file)]
+        told = subprocess.run(read, check=True, capture_output=True, text=True).stdout
+        found: dict[str, Any] = json.loads(told)
+        if found["project"] == project and "round" in found["summary"]:
+            return found["summary"]
+    return None
+
+
+def _mlflow(project: str, run: str, new: New) -> list[Row]:
+    with extra("mlflow", "--to mlflow"):
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric
+    client = MlflowClient()
+    experiment = client.get_experiment_by_name(project)
+    number = client.create_experiment(project) if experiment is None else experiment.experiment_id
+    runs = client.search_runs([number], f"tags.`diagevo.run` = '{run}'", max_results=1)
+    rows = new(runs[0].data.metrics if runs and "round" in runs[0].data.metrics else None)
+    if rows:
+        tracked = runs[0] if runs else client.create_run(number, run_name=run, tags={"diagevo.run": run})
+        for row in rows:
+            at = int(time.time() * 1000)
+            metrics = [Metric(name, value, at, int(row["round"])) for name, value in row.items()]
+            client.log_batch(tracked.info.run_id, metrics)
+        client.set_terminated(tracked.info.run_id)
+    return rows
