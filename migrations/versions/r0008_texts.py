@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def _text(dialect: str, artifact: str) -> str:
@@ -23,8 +23,8 @@ def upgrade() -> None:
     op.execute(
         f"""CREATE VIEW v_question AS SELECT c.run_id, c.position, c.round, c.question_id, c.mode,
         c.cause_id, aim.description AS cause, c.stitched_cause_id, beside.description AS stitched_cause,
-        {_text(dialect, "asked")} AS text, c.votes, c.responses, c.first, c.second, c.label, c.truth,
-        c.label_true, c.verdict, c.invalid_reason
+        {_text(dialect, "asked")} AS text, c.votes, c.votes_are, c.responses, c.first, c.second, c.label,
+        c.truth, c.label_true, c.verdict, c.invalid_reason
         FROM v_candidate c
         LEFT JOIN artifact asked ON asked.digest = c.question
         LEFT JOIN cause aim ON aim.run_id = c.run_id AND aim.cause_id = c.cause_id
