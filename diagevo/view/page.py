@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.history import History
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
+from diagevo.memory.log.log import Head, Log
 from diagevo.memory.opening import runs_folder
+from diagevo.view.checked import Checks
 
 ROWS = 200
 """Rows of a table on one page."""
@@ -54,6 +55,7 @@ class Site:
         self.database, self.folder, self.live, self.only, self.drawn = database, folder, live, only, drawn
         self._log = Log(database)
         self._read: dict[str, History] = {}
+        self.checks = Checks(self._log, self.folder_of)
 
     def runs(self) -> list[str]:
         """The runs that are shown."""
@@ -67,6 +69,10 @@ class Site:
         if known is None or known.end.sequence != self._log.head(run).sequence:
             known = self._read[run] = History(self.database, run, self.folder)
         return known
+
+    def head(self, run: str) -> Head:
+        """Where the run's chain ends now."""
+        return self._log.head(run)
 
     def drawn_of(self, run: str) -> Sequence[Drawn]:
         """What the report made of a run."""

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
-from diagevo.memory.audit.history import History
+from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
-from diagevo.memory.audit.verify import verify
+from diagevo.memory.events import GroupIngested
 from diagevo.view.charts import Chart, Line, chart
+from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
 from diagevo.view.page import Page, Site, part_of
 
+COUNTED = 50_000
+"""Events up to which an overview reads every candidate and failure; in a longer run a round's page does."""
 Trail = tuple[tuple[str, str], ...]
 
 
@@ -20,17 +23,27 @@ def below(run: str) -> Trail:
 def runs(site: Site) -> Page:
     """Every run with what it reached."""
     shown = site.runs()
-    lines = [line for line in list_runs(site.database) if line.run_id in shown]
+    checked = site.checks.quick if site.live else site.checks.full
+    lines = [(line, checked(line.run_id)) for line in list_runs(site.database) if line.run_id in shown]
     return Page("runs.html", "runs", {"lines": lines})
+
+
+def ingested(history: History) -> str | None:
+    """Where another trainer's rollouts came from; None of a run of one's own."""
+    group = next(history.log.read(history.run_id, types=["GroupIngested"], newest_first=True, limit=1), None)
+    return None if group is None else expect(group, GroupIngested).source
 
 
 def overview(history: History, site: Site) -> Page:
     """What the run reached, its figures, its rounds."""
-    story = run_story(history)
+    counted = history.end.sequence <= COUNTED
+    story = run_story(history, counted=counted)
     lines = story.rounds
     rounds = [line.round for line in lines]
     data = {
         "story": story,
+        "ingested": ingested(history),
+        "counted": COUNTED if not counted else None,
         "sentences": list(sentences(history, story)),
         "drawn": (drawn := site.drawn_of(history.run_id)),
         "beside": site.only[1:] if drawn else (),
@@ -92,6 +105,6 @@ def live(history: History, site: Site) -> Page:
 
 
 def verified(history: History, site: Site) -> Page:
-    """`memory verify`, played when the page is asked for."""
-    report = verify(history.log, history.run_id, site.folder_of(history.run_id))
-    return Page("verify.html", "verify", {"report": report}, below(history.run_id))
+    """`memory verify`, played when the page is asked for, where the run is not too long for that."""
+    data = {"check": site.checks.full(history.run_id), "most": VERIFIED}
+    return Page("verify.html", "verify", data, below(history.run_id))

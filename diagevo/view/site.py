@@ -71,9 +71,11 @@ class View:
 
     def _page(self, path: str, builder: Builder, given: dict[str, str]) -> str:
         run = given.pop("run", None)
+        if run is None:
+            return self._rendered(path, builder(self.site), None)
+        if builder is pages.verified:  # it reads the heads outside the log before it looks at the log
+            return self._rendered(path, builder(self.site.history(run), self.site), run)
         with self.site.database.view():  # a page tells of one moment
-            if run is None:
-                return self._rendered(path, builder(self.site), None)
             return self._rendered(path, builder(self.site.history(run), self.site, **given), run)
 
     def _rendered(self, path: str, page: Page, run: str | None) -> str:
@@ -82,6 +84,7 @@ class View:
             | {
                 "title": page.title,
                 "run": run,
+                "head": None if run is None else self.site.head(run),
                 "path": path,
                 "trail": page.trail,
                 "live": self.site.live,

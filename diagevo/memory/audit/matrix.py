@@ -1,6 +1,7 @@
 """Causes by rounds: how state and frequency of each went, a part of the causes at a time."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from sqlalchemy import func, select
 
@@ -34,7 +35,7 @@ class CauseRow:
     cells: tuple[Cell | None, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Matrix:
     """A part of the causes, those of a node together."""
 
@@ -43,7 +44,7 @@ class Matrix:
     """Earlier rounds that are not shown."""
     rows: tuple[CauseRow, ...] = field(default=())
 
-    @property
+    @cached_property
     def most(self) -> int:
         """The largest frequency shown."""
         return max((cell.frequency for row in self.rows for cell in row.cells if cell), default=0)

@@ -177,15 +177,15 @@ class RunStory:
     phases: tuple[PhaseLine, ...]
 
 
-def run_story(history: History) -> RunStory:
-    """One run as a whole."""
+def run_story(history: History, *, counted: bool = True) -> RunStory:
+    """One run as a whole. Not `counted`, its rounds lack what takes reading every candidate and failure."""
     configuration = history.configuration()
     return RunStory(
         _line(history.database, history.run_id),
         configuration.model_copy(update={"config": redacted(configuration.config)}),
         sum(1 for _ in history.events(RunConfigured)),
         dict(measured(history, 0).get(0, Measured()).validation),
-        tuple(round_lines(history)),
+        tuple(round_lines(history, counted=counted)),
         tuple(phase_lines(history)),
     )
 
@@ -196,14 +196,14 @@ def phase_lines(history: History) -> Iterator[PhaseLine]:
         yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))
 
 
-def round_lines(history: History, round: int | None = None) -> Iterator[RoundLine]:
+def round_lines(history: History, round: int | None = None, *, counted: bool = True) -> Iterator[RoundLine]:
     """The committed rounds, or one, from the projection that each commit wrote."""
     query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
     if round is not None:
         query = query.where(ROUND.c.round == round)
     with history.database.read() as connection:
         rows = connection.execute(query).all()
-    of_round = measured(history, round)
+    of_round = measured(history, round, candidates=counted)
     for r in rows:
         found = of_round.get(r.round, Measured())
         yield RoundLine(

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from sqlalchemy import select
+
 from diagevo.equations.states import Tally, counted, tallied
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import (
@@ -15,6 +17,7 @@ from diagevo.memory.events import (
     CauseState,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.log.log import EVENT
 
 Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated
 
@@ -64,16 +67,25 @@ class Life:
 def lives(history: History, as_of: AsOf) -> dict[str, Life]:
     """Of every cause created by then."""
     found: dict[str, Life] = {}
-    for recorded in history.events(CauseCreated, CausePromoted, CauseReactivated, as_of=as_of):
-        assert recorded.cause_id is not None
-        life = found.setdefault(recorded.cause_id, Life())
-        match recorded.type:
-            case "CauseCreated":
-                life.created = recorded.round
-            case "CausePromoted":
-                life.promoted.append(recorded.round)
-            case _:
-                life.reactivated.append(recorded.round)
+    query = (
+        select(EVENT.c.type, EVENT.c.round, EVENT.c.cause_id)
+        .where(
+            EVENT.c.run_id == history.run_id,
+            EVENT.c.type.in_(["CauseCreated", "CausePromoted", "CauseReactivated"]),
+            EVENT.c.position <= as_of.position,
+        )
+        .order_by(EVENT.c.position)
+    )
+    with history.database.read() as connection:
+        for kind, number, cause_id in connection.execute(query):
+            life = found.setdefault(cause_id, Life())
+            match kind:
+                case "CauseCreated":
+                    life.created = number
+                case "CausePromoted":
+                    life.promoted.append(number)
+                case _:
+                    life.reactivated.append(number)
     return found
 
 

@@ -93,11 +93,14 @@ class Measured:
         return self.true / self.judged if self.judged else None
 
 
-def measured(history: History, round: int | None = None, *, failures: bool = True) -> dict[int, Measured]:
+def measured(
+    history: History, round: int | None = None, *, candidates: bool = True, failures: bool = True
+) -> dict[int, Measured]:
     """Every round of the run, or one, by number; 0 holds what was measured before the first. Without
-    `failures` the observations, of which a run has most, are not read."""
-    types = ["CandidateScored", "CheckpointEvaluated", "StageCompleted"]
-    types += ["FailureObserved", "StageAbandoned"] if failures else []
+    `failures` the observations, of which a run has most, are not read; without `candidates` neither these."""
+    types = ["CheckpointEvaluated", "StageCompleted"]
+    types += ["CandidateScored"] if candidates else []
+    types += ["FailureObserved", "StageAbandoned"] if candidates and failures else []
     rounds = None if round is None else (round, round)
     found: dict[int, Measured] = {}
     labels: dict[str, bool | None] = {}

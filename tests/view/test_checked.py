@@ -1,0 +1,121 @@
+"""What the pages say of a run's origin, and of whether its log is as it was written."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from diagevo.ingest.recording import Recorded, Recorder
+from diagevo.ingest.rounds import Rounds
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.events import Embedder, RunConfigured
+from diagevo.memory.log import heads
+from diagevo.memory.log.database import Database
+from diagevo.memory.opening import open_memory
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.view import checked
+from diagevo.view.export import export
+from diagevo.view.page import Site
+from diagevo.view.site import View
+from tests.ingest.conftest import DIMENSION, SETTINGS, step
+from tests.memory_audit.played import play
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    play(f"sqlite:///{tmp_path / 'log.db'}", root=tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def database(home: Path) -> Iterator[Database]:
+    opened = Database(str(home / "log.db"))
+    yield opened
+    opened.close()
+
+
+def _view(database: Database, home: Path) -> View:
+    return View(Site(database, home, live=True))
+
+
+def _replace_last_head(home: Path) -> None:
+    file = home / "played" / heads.NAME
+    *lines, last = file.read_text().splitlines()
+    file.write_text("\n".join([*lines, json.dumps(json.loads(last) | {"hash": "0" * 64})]) + "\n")
+
+
+def test_every_page_of_a_run_ends_with_its_chain_head(database: Database, home: Path) -> None:
+    view = _view(database, home)
+    head = view.site.head("played")
+    assert len(head.hash) == 64
+    for path in ("played/index.html", "played/causes/c1.html", "played/log.html", "played/verify.html"):
+        assert f"<code>{head.hash}</code>" in view.render(path)
+    assert "Chain head" not in view.render("index.html")
+
+
+def test_the_runs_say_what_was_compared_and_verified_once_it_was(database: Database, home: Path) -> None:
+    view = _view(database, home)
+    assert ">kept head agrees</a>" in view.render("index.html")
+    assert "As it was written" in view.render("played/verify.html")
+    assert ">as written</a>" in view.render("index.html")
+
+
+def test_a_head_that_the_log_does_not_have_is_a_fault_on_the_first_page(
+    database: Database, home: Path
+) -> None:
+    _replace_last_head(home)
+    view = _view(database, home)
+    assert 'class="bad">FAULT</a>' in view.render("index.html")
+    assert "<strong>FAULT</strong> head:" in view.render("played/verify.html")
+    export(database, home, home / "pages", most=2)
+    assert ">FAULT</" in (home / "pages" / "index.html").read_text()
+
+
+def test_a_long_run_is_not_verified_by_looking_at_it(
+    database: Database, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checked, "VERIFIED", 10)
+    text = _view(database, home).render("played/verify.html")
+    assert "is the log&#39;s event" in text or "is the log's event" in text
+    assert "As it was written" not in text
+    _replace_last_head(home)
+    assert "<strong>FAULT</strong>" in _view(database, home).render("played/verify.html")
+    (home / "played" / heads.NAME).unlink()
+    assert "a full rewrite would go unseen" in _view(database, home).render("played/verify.html")
+    assert ">not verified</a>" in _view(database, home).render("index.html")
+
+
+def test_a_run_that_came_in_a_bundle_says_so(database: Database, home: Path) -> None:
+    history = open_history(str(home / "log.db"), "played", root=home)
+    manifest = export_bundle(history, history.end, home / "bundle")
+    history.close()
+    import_bundle(home / "bundle", database, "back", root=home)
+    view = _view(database, home)
+    assert f"imported, bundle {manifest.head[:12]}…" in view.render("index.html")
+    assert f"Imported from the bundle that ends in <code>{manifest.head[:12]}…</code>" in view.render(
+        "back/index.html"
+    )
+    assert "mported" not in view.render("played/index.html")
+
+
+def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Database, home: Path) -> None:
+    with open_memory(f"sqlite:///{home / 'log.db'}", "theirs", root=home) as memory:
+        memory.configure(
+            RunConfigured(
+                config={"ingest": SETTINGS.model_dump()},
+                models={},
+                embedder=Embedder(name="hashing", dimension=DIMENSION, revision="words-bigrams-1"),
+                version="test",
+            )
+        )
+        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], Recorded())
+        Rounds(memory).open_next()
+    view = _view(database, home)
+    assert "its votes are rewards, not answers that agree" in view.render("theirs/index.html")
+    question = view.render("theirs/questions/r1.q0.html")
+    assert "Rewards of 4 responses" in question
+    assert "Counted by the rewards of its trainer, not by agreement." in question
+    assert "its trainer" in question
+    assert "free exploration" not in question
+    assert "rewards" not in view.render("played/questions/r1.q0.html")
