@@ -117,14 +117,18 @@ def _wrapped(text: str, room: int) -> list[str]:
     """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut anywhere."""
     from rich.cells import chop_cells
 
-    pieces, line = [], ""
+    pieces: list[str] = []
+    line: list[str] = []
+    taken = 0
     for word in text.split(" "):
-        joined = f"{line} {word}" if line else word
-        if _cells(joined) <= room:
-            line = joined
+        cells = _cells(word)
+        if line and taken + 1 + cells <= room:
+            line.append(word)
+            taken += 1 + cells
             continue
         if line:
-            pieces.append(line)
-        *full, line = chop_cells(word, room) or [""]
+            pieces.append(" ".join(line))
+        *full, word = chop_cells(word, room) if cells > room else [word]
         pieces += full
-    return [*pieces, line]
+        line, taken = [word] if word else [], _cells(word)
+    return [*pieces, " ".join(line)]
