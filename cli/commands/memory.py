@@ -35,7 +35,7 @@ def _stories() -> Any:
     from diagevo.memory.audit.failures import FailureStory
     from diagevo.memory.audit.nodes import NodeStory
     from diagevo.memory.audit.questions import QuestionStory
-    from diagevo.memory.audit.why import CauseStory
+    from diagevo.memory.audit.turns import CauseStory
 
     return CauseStory | NodeStory | QuestionStory | FailureStory
 
@@ -287,7 +287,8 @@ def why(
     from diagevo.memory.audit.nodes import why_node
     from diagevo.memory.audit.questions import question_story
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.why import TURNS, chosen, why_cause
+    from diagevo.memory.audit.turns import TURNS
+    from diagevo.memory.audit.why import chosen, why_cause
 
     from ..render import layout as screen
     from ..screens import why as why_text

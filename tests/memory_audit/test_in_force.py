@@ -27,8 +27,9 @@ from diagevo.memory.audit.replay import describe, next_schedule, steps
 from diagevo.memory.audit.retention import retention
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.audit.turns import Promoted, Sampled
 from diagevo.memory.audit.whatif import Changes, what_if
-from diagevo.memory.audit.why import Promoted, Sampled, why_cause
+from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import (
     CandidateScored,
     CausePromoted,

@@ -11,16 +11,8 @@ from diagevo.memory.audit.history import History
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
-from diagevo.memory.audit.why import (
-    Counted,
-    Created,
-    Merged,
-    Promoted,
-    Reactivated,
-    Sampled,
-    chosen,
-    why_cause,
-)
+from diagevo.memory.audit.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
+from diagevo.memory.audit.why import chosen, why_cause
 from tests.contracts.databases import Store
 from tests.memory_audit.played import C1, C2, Player
 

@@ -12,7 +12,7 @@ from .failure import call_texts, failure_texts, how_counted, marked, nearest
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.failures import FailureStory
-    from diagevo.memory.audit.why import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
+    from diagevo.memory.audit.turns import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
 
 
 def cause_screen(
@@ -62,7 +62,7 @@ def _cause(
 
 
 def _turn(turn: "Turn") -> Iterator[Line]:
-    from diagevo.memory.audit.why import Counted, Created, Merged, Promoted, Reactivated, Sampled
+    from diagevo.memory.audit.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
 
     when = f"r{turn.round}"
     match turn:
@@ -169,7 +169,7 @@ def _effect(story: "CauseStory") -> list[Line]:
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
-    from diagevo.memory.audit.why import Counted, Created, Merged, Reactivated
+    from diagevo.memory.audit.turns import Counted, Created, Merged, Reactivated
 
     out = []
     for turn in story.turns:

@@ -1,0 +1,165 @@
+"""The story of a cause as values: each kind of turn that its life takes, and what it does to the schedule."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+from diagevo.memory.audit.failures import Asked, FailureStory
+from diagevo.memory.events import CandidateVerdict, CauseState, Mode
+
+TURNS = ("created", "promoted", "reactivated", "merged", "sampled")
+"""The kinds of turn that `--event` chooses from; `counted` is told where none is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """New under a node, because no stored cause was the same."""
+
+    round: int
+    position: int
+    node_id: str
+    new_node: bool
+    evidence: FailureStory
+    event: Literal["created"] = "created"
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A question that aimed at the cause, as it counts for the promotion."""
+
+    question_id: str
+    position: int
+    mode: Mode
+    agreeing: int
+    responses: int
+    label: str | None
+    label_true: bool | None
+    verdict: CandidateVerdict
+    question: str | None
+    """Its text, where the full story is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """Active → Mastered: the sums behind the score."""
+
+    round: int
+    position: int
+    event_id: str
+    questions: int
+    agreeing: int
+    """Σ of the majority's votes over the questions."""
+    responses: int
+    """Σ of N over the questions."""
+    consistency: Fraction
+    """The recorded mean of p1."""
+    threshold: Fraction
+    closed_frequency: int
+    votes: tuple[Vote, ...]
+    """The questions, invalid ones left out, where they were asked for."""
+    rewards: bool = False
+    """Whether another trainer's rewards were counted, not answers that agree."""
+    event: Literal["promoted"] = "promoted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Failures:
+    """Failures of one round that were put down to the cause."""
+
+    round: int
+    position: int
+    failures: int
+    recurrences: int
+    deduplications: int
+    frequency: int
+    """f after the round's last of them."""
+    evidence: tuple[FailureStory, ...]
+    against_false_labels: int | None
+    """How many of them failed against a label that is false; None where no truth is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted(_Failures):
+    """While it was Active. `position` is that of the last match."""
+
+    event: Literal["counted"] = "counted"
+
+
+@dataclass(frozen=True, slots=True)
+class Reactivated(_Failures):
+    """Mastered → Active: Δ new failures of a round. `position` is that of the reactivation."""
+
+    undone: str
+    """event_id of the promotion."""
+    promoted_round: int | None
+    event: Literal["reactivated"] = "reactivated"
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The cause's node and another one became one; state and frequency stay."""
+
+    round: int
+    position: int
+    survivor: str
+    absorbed: str
+    label: str
+    similarity: float | None
+    moved: bool
+    """Whether the cause itself changed its node."""
+    call: Asked | None
+    event: Literal["merged"] = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """How the schedule of a round aimed at the cause, and what came of it."""
+
+    round: int
+    position: int
+    """Of the round's schedule."""
+    epsilon: Fraction
+    probability: Fraction
+    frequency: int
+    failures: int
+    questions: int
+    stitched: int
+    verdicts: dict[str, int]
+    consistency: Fraction | None
+    """Mean p1 over the valid questions, to be held against θ_up."""
+    threshold: Fraction
+    """θ_up in force in that round."""
+    reached: bool
+    """Whether the votes promoted it."""
+    event: Literal["sampled"] = "sampled"
+
+
+Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the cause does to the schedule of the next round, as committed."""
+
+    round: int
+    """Whose schedule it is."""
+    epsilon: Fraction
+    epsilon_without: Fraction
+    """ε had the cause counted no failure."""
+    probability: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class CauseStory:
+    cause_id: str
+    description: str
+    node_id: str
+    node_label: str
+    state: CauseState
+    frequency: int
+    since: int
+    """Round of the last change of state."""
+    how: str
+    """created, promoted or reactivated: the last change of state."""
+    turns: tuple[Turn, ...]
+    effect: Effect | None
