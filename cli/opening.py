@@ -82,17 +82,17 @@ def config_of(call: Call, history: "History") -> "Config":
     """The run's own configuration with what `--set` changes, or the one that `-c` or `--profile` names."""
     from pydantic import ValidationError
 
-    from diagevo.config.loading import refuse_secrets, refuse_unused_model
+    from diagevo.config.loading import put_method, refuse_secrets, refuse_unused_model
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
 
     if call.config is not None or call.profile is not None:
         return call.load_config()
     given = from_settings(call.settings)
+    stored = call.config_in_log(history, history.configuration().config)
+    put_method([given], stored.get("world"))
     try:
-        config = Config.model_validate(
-            given.nested(call.config_in_log(history, history.configuration().config))
-        )
+        config = Config.model_validate(given.nested(stored))
     except ValidationError as error:
         raise _unfit(history.run_id, given.values, error) from error
     refuse_secrets(config, given.sources)

@@ -330,6 +330,9 @@ def _downloaded(model: str) -> bool:
 def _services(config: Config) -> Iterator[Check]:
     for name in ("diagnostician", "embedder"):
         role = getattr(config.roles, name)
+        if not config.diagnosis.enabled:
+            yield Check(name, "ok", "diagnosis.enabled is false: not asked")
+            continue
         if role.engine != "openai":
             yield Check(name, "ok", f"{role.engine}, no service needed")
             continue
@@ -355,6 +358,8 @@ def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
 
 
 def _thresholds(config: Config) -> Iterator[Check]:
+    if not config.diagnosis.enabled:
+        return
     embedder, memory = config.roles.embedder, config.memory
     values = f"θ_dup {memory.theta_dup:g}, θ_merge {memory.theta_merge:g} with {embedder.model}"
     if embedder.engine == "openai" and embedder.model == "text-embedding-v4":

@@ -79,6 +79,8 @@ class PhaseContext:
         question = parse_question(completion)
         if question is None:
             return None, "unreadable"
+        if self.config.round.boxed_answers and extract_boxed(completion) is None:
+            return None, "unanswered"
         if self.held_out(question):
             return None, "held_out"
         if not self.fits(question):

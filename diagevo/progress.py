@@ -42,7 +42,7 @@ class RoundSummary:
     reactivated: tuple[str, ...] = ()
     """Causes reactivated in this round."""
     invalid: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Invalid candidates by reason: unreadable, outside_world, held_out, too_long."""
+    """Invalid candidates by reason: unreadable, unanswered, outside_world, held_out, too_long."""
     label_truth: float | None = None
     """Share of the kept labels that are true, in worlds that can tell."""
     failures_judged: int = 0

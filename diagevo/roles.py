@@ -51,7 +51,7 @@ class Roles:
         self.challenger = _model_folder(config.roles.challenger)
         self.solver = _model_folder(config.roles.solver)
         self.prompts = _prompt_folder(config.prompts)
-        self.templates = PromptTemplates.load(self.prompts)
+        self.templates = PromptTemplates.load(self.prompts, boxed=config.round.boxed_answers)
         self.validation = validation_of(config)
         held_out = () if self.validation is None else self.validation.questions
         self._held_out = frozenset(question.text for question in held_out)

@@ -21,6 +21,7 @@ Template = Literal[
     "qwen3-0.6b-24gb",
     "qwen3-1.7b-80gb",
     "qwen3-8b-lora-80gb",
+    "r-zero",
 ]
 
 

@@ -313,12 +313,15 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
     from pydantic import ValidationError
 
     from diagevo.config import Config
+    from diagevo.config.loading import put_method
     from diagevo.config.sources import from_settings
     from diagevo.errors import ConfigError
 
     if not settings:
         return stored
-    merged = from_settings(settings).nested(stored)
+    given = from_settings(settings)
+    put_method([given], stored.get("world"))
+    merged = given.nested(stored)
     try:
         return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
     except ValidationError as error:

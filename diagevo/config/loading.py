@@ -36,6 +36,7 @@ PROFILES = (
     "qwen3-0.6b-24gb",
     "qwen3-1.7b-80gb",
     "qwen3-8b-lora-80gb",
+    "r-zero",
 )
 LOCAL_FILE = "diagevo.yaml"
 
@@ -89,6 +90,30 @@ def profile_text(name: str) -> str:
     return (files("diagevo.config") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
+def _layers_of(name: str) -> list[Layer]:
+    """A profile, and the one that it stands on, where it names one."""
+    layer = from_yaml(profile_text(name), f"profile {name}", "profile")
+    below = layer.values.pop(("profile",), None)
+    layer.sources.pop(("profile",), None)
+    return [layer] if below is None else [layer, *_layers_of(str(below))]
+
+
+def put_method(layers: Sequence[Layer], world: Any = None) -> None:
+    """Where a layer, highest first, names another method than the paper's, put the method's values into it,
+    below what the layer itself says. A world has a scale and prompts of its own; `world` is the one that
+    lies below the layers."""
+    named = next((layer for layer in layers if ("method",) in layer.values), None)
+    if named is None or named.values["method",] != "r-zero":
+        return
+    world = next((layer.values["world",] for layer in layers if ("world",) in layer.values), world)
+    name = "r-zero" if world is None else f"r-zero-{world}"
+    file = files("diagevo.config") / "methods" / f"{name}.yaml"
+    method = from_yaml(file.read_text(encoding="utf-8"), f"method {name}", "profile")
+    for path, value in method.values.items():
+        if path not in named.values:
+            named.put(path, value, method.sources[path])
+
+
 def resolve(
     *,
     file: Path | None = None,
@@ -109,8 +134,7 @@ def resolve(
     elif named := environ.get("DIAGEVO_PROFILE"):
         layers[1].put(("profile",), named, Source("environment", "DIAGEVO_PROFILE"))
     name = next((layer.values["profile",] for layer in layers if ("profile",) in layer.values), PROFILES[0])
-    layers.append(from_yaml(profile_text(str(name)), f"profile {name}", "profile"))
-    return _resolved(layers)
+    return _resolved([*layers, *_layers_of(str(name))])
 
 
 def own_layers(
@@ -138,14 +162,14 @@ def of_profile(name: str) -> Resolved:
     """A profile alone, without anything of this machine."""
     named = Layer()
     named.put(("profile",), name, Source("profile", f"profile {name}"))
-    return _resolved([named, from_yaml(profile_text(name), f"profile {name}", "profile")])
+    return _resolved([named, *_layers_of(name)])
 
 
 def of_file(file: Path) -> Resolved:
     """A file over the profile that it names, without the environment and other files."""
     layer = from_file(file, "file")
     name = str(layer.values.get(("profile",), PROFILES[0]))
-    return _resolved([layer, from_yaml(profile_text(name), f"profile {name}", "profile")])
+    return _resolved([layer, *_layers_of(name)])
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:
@@ -172,6 +196,7 @@ def _defaults() -> Layer:
 
 def _resolved(layers: Sequence[Layer]) -> Resolved:
     """Lay the layers over one another, highest first, and validate."""
+    put_method(layers)
     written = Layer()
     for layer in reversed([*layers, _defaults()]):
         written.values |= layer.values

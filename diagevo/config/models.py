@@ -92,6 +92,10 @@ class RoundConfig(Section):
         description="Newest rounds whose weights stay, beside the best solver; None keeps all.",
     )
     train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
+    boxed_answers: bool = Field(
+        default=False,
+        description="The challenger must also box an answer of its own, as R-Zero's: it is not used.",
+    )
 
 
 class ScheduleConfig(Section):
@@ -419,6 +423,10 @@ class Config(Section):
     """The whole configuration of a run."""
 
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
+    method: Literal["diagevo", "r-zero"] = Field(
+        default="diagevo",
+        description="r-zero: the baseline's values over the profile's, but for those said beside this key.",
+    )
     seed: int = Field(default=0, ge=0, description="Seed of every draw; the same seed plays the same run.")
     prompts: str | None = Field(
         default=None,

@@ -38,6 +38,7 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "round.candidates": (8000, SILENT),
     "round.responses": (12, LOOP),
     "round.challenger_votes": (10, SILENT),
+    "round.boxed_answers": (False, "paper, design rationale of the prompts"),
     "round.train_challenger": (True, "paper, challenger update and quality reward"),
     "schedule.policy": ("frequency", "paper, Equation 1"),
     "schedule.k": ("1/2", THRESHOLDS),

@@ -37,8 +37,8 @@ from diagevo.memory.opening import check_name
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
-Table = Literal["ablation", "fixed", "k", "tau", "labels"]
-"""`labels`: the first line of Figure 3c, which is in no table."""
+Table = Literal["ablation", "fixed", "k", "tau", "labels", "main"]
+"""`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table."""
 STOPPED = (StoppedSafely.exit_code, 130)
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
@@ -80,6 +80,7 @@ VARIANTS: tuple[Variant, ...] = (
     Variant(
         "free-absolute", "Pure free, absolute constraint", "labels", FREE | {"filter.variant": "absolute"}
     ),
+    Variant("r-zero", "R-Zero", "main", {"method": "r-zero"}),
     *(Variant(f"tau-{tau}", f"τ = {tau}", "tau", {"filter.tau": tau}) for tau in ("1.2", "2.0")),
 )
 

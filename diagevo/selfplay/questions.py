@@ -61,10 +61,13 @@ class PromptTemplates:
     texts: Mapping[str, str]
 
     @classmethod
-    def load(cls, folder: Path | None = None) -> PromptTemplates:
-        """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. Raises
-        ConfigError."""
+    def load(cls, folder: Path | None = None, *, boxed: bool = False) -> PromptTemplates:
+        """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. `boxed`: the
+        built-in challenger is asked for an answer beside the question. Raises ConfigError."""
         loaded = load_templates("diagevo.selfplay", FIELDS, folder)
+        if boxed and (folder is None or not (folder / "challenger_system.txt").is_file()):
+            name = "challenger_system_boxed"
+            loaded["challenger_system"] = load_templates("diagevo.selfplay", {name: ()})[name]
         return cls({name: text.rstrip("\r\n") for name, text in loaded.items()})
 
     def digest(self, name: str) -> str:

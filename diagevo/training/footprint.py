@@ -76,6 +76,8 @@ def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape
     else:
         parts = {"process": _PROCESS} | _sampler(config, bigger)
         found.append(Load("candidates, votes", training[:1], parts))
+    if not config.diagnosis.enabled:
+        return found
     if diagnostician is not None and _is_here(config.roles.diagnostician.base_url):
         engine = _engine(
             "diagnostician", 0.9, diagnostician, 256, 8192 + config.roles.diagnostician.max_tokens

@@ -161,6 +161,13 @@ def test_the_hashing_embedder_with_a_language_models_words_is_called_useless() -
     assert "compares words only" in _findings("--for", "train", *settings, code=4)["thresholds"]["fix"]
 
 
+def test_a_run_that_asks_nobody_needs_no_endpoint() -> None:
+    nowhere = "--set=roles.diagnostician={engine: openai, base_url: 'http://127.0.0.1:9/v1'}"
+    found = _findings("--for", "train", nowhere, "--set=method=r-zero", code=4)
+    assert found["diagnostician"]["found"] == "diagnosis.enabled is false: not asked"
+    assert "thresholds" not in found
+
+
 def test_a_model_folder_that_is_none_is_named() -> None:
     found = _findings("--for", "eval", "--set=roles.solver.model=nowhere", code=4)
     assert "nowhere is not a model folder" in found["solver model"]["found"]

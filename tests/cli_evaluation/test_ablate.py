@@ -41,7 +41,7 @@ def test_a_plan_names_its_runs_and_status_needs_no_database(ask: Ask, home: Path
 
 def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
     planned = rows(ask("ablate", "plan", "paper", "--profile", "qwen3-8b", "--json"))
-    assert len(planned) == 3 * len(VARIANTS) == 54
+    assert len(planned) == 3 * len(VARIANTS) == 57
     assert {line["seed"] for line in planned} == {0, 1, 2}
 
 

@@ -54,6 +54,13 @@ def test_a_key_that_is_new_since_the_run_is_no_change_of_a_fork() -> None:
     assert changed_keys(stored, forked) == ("memory.theta_up",)  # tau is 8/5 already
 
 
+def test_a_fork_that_names_another_method_takes_its_values() -> None:
+    stored = of_profile("embedded").config.model_dump(mode="json")
+    forked = _reconfigured(stored, ("method=r-zero", "solver_grpo.group=8"))
+    assert (forked["round"]["responses"], forked["solver_grpo"]["group"]) == (10, 8)
+    assert {"diagnosis.enabled", "schedule.policy"} <= set(changed_keys(stored, forked))
+
+
 def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     change("runs", "fork", "--round", "3", "--name", "b")
     out = change("runs", "diff", "played@3", "b@3").stdout

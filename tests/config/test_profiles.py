@@ -164,3 +164,62 @@ def test_the_plan_counts_completions_of_the_papers_round() -> None:
     assert rows["solver"].completions == 24_576
     assert rows["diagnosis"].calls == 3 * 24_576
     assert (rows["votes"].seconds, rows["solver"].seconds) == (30.0, None)
+
+
+R_ZERO = {
+    ("schedule", "policy"): "free",
+    ("diagnosis", "enabled"): False,
+    ("filter", "variant"): "absolute",
+    ("filter", "p_low"): Fraction(1, 4),
+    ("filter", "p_high"): Fraction(3, 4),
+    ("round", "candidates"): 8000,
+    ("round", "responses"): 10,
+    ("round", "challenger_votes"): 10,
+    ("round", "boxed_answers"): True,
+    ("challenger_grpo", "max_steps"): 5,
+    ("challenger_grpo", "batch_questions"): 128,
+    ("challenger_grpo", "group"): 4,
+    ("solver_grpo", "max_steps"): 15,
+    ("solver_grpo", "batch_questions"): 128,
+    ("solver_grpo", "group"): 5,
+}
+"""Copied by hand from the table in docs/reference/fidelity.md."""
+
+
+@pytest.mark.parametrize("base", ["qwen3-4b", "qwen3-8b", "octothinker-8b"])
+def test_r_zero_changes_its_own_values_and_no_others(base: str) -> None:
+    """What the paper states of both, and the hardware, stay as in the profile below."""
+    found = resolve(settings=["method=r-zero"], profile=base, environ={"XDG_CONFIG_HOME": "/nowhere"})
+    assert {path: _value(found.config, path) for path in R_ZERO} == R_ZERO
+    before, after = (c.model_dump() for c in (of_profile(base).config, found.config))
+    changed = {
+        (s, k)
+        for s in before
+        if isinstance(before[s], dict)
+        for k in before[s]
+        if before[s][k] != after[s][k]
+    }
+    assert changed <= set(R_ZERO)
+    if base == "qwen3-8b":
+        assert of_profile("r-zero").config == found.config.model_copy(update={"profile": "r-zero"})
+
+
+def test_a_methods_values_lie_below_what_is_said_beside_it_and_above_everything_under_it(tmp_path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("solver_grpo: {group: 6, max_steps: 3}\n", encoding="utf-8")
+    elsewhere = {"XDG_CONFIG_HOME": "/nowhere"}
+    found = resolve(file=file, settings=["method=r-zero", "solver_grpo.group=7"], environ=elsewhere)
+    assert (found.config.solver_grpo.group, found.config.solver_grpo.max_steps) == (7, 15)
+    assert found.sources["solver_grpo", "max_steps"].where == "method r-zero-arithmetic, line 24"
+    file.write_text("method: r-zero\n", encoding="utf-8")
+    assert resolve(file=file, settings=["method=diagevo"], environ=elsewhere).config.diagnosis.enabled
+
+
+def test_in_the_arithmetic_world_r_zero_has_the_worlds_scale_and_prompts() -> None:
+    found = resolve(settings=["method=r-zero"], profile="embedded", environ={"XDG_CONFIG_HOME": "/nowhere"})
+    same = {"batch_questions", "candidates", "boxed_answers"}
+    for (section, key), value in R_ZERO.items():
+        if key not in same:
+            assert _value(found.config, (section, key)) == value, key
+    assert (found.config.solver_grpo.batch_questions, found.config.round.candidates) == (16, 640)
+    assert (found.config.prompts, found.config.round.boxed_answers) == ("builtin:arithmetic", False)

@@ -39,3 +39,13 @@ def test_a_free_run_without_a_filter(tmp_path: Path) -> None:
     assert [set(modes) for modes in found.modes] == [{"free"}, {"free"}]
     assert set(found.verdicts) <= {"kept", "invalid", "no_label"}
     assert any(4 * e.first > 3 * e.responses for e in found.scored if e.verdict == "kept")
+
+
+def test_r_zero_is_played_with_its_own_votes_band_and_groups_and_asks_nobody(tmp_path: Path) -> None:
+    config = config_of("r-zero")
+    assert (config.challenger_grpo.group, config.solver_grpo.group) == (4, 5)
+    play(tmp_path, config, run_id="a", rounds=2)
+    found = facts(tmp_path, "a")
+    assert MUST["r-zero"](found)
+    assert found.verdicts["kept"] > 0
+    assert found.challenger_trained

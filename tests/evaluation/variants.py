@@ -25,6 +25,15 @@ SIZE = (
     "solver_grpo={max_steps: 2, batch_questions: 12, group: 4}",
     "validation={limit: 4, samples: 1}",
 )
+OWN_SIZE = {
+    "r-zero": (
+        "round={candidates: 64, rounds: 2}",
+        "challenger_grpo={max_steps: 1, batch_questions: 4}",
+        "solver_grpo={max_steps: 2, batch_questions: 12}",
+        "validation={limit: 4, samples: 1}",
+    )
+}
+"""Of a variant whose votes and groups are its own: what is said beside its settings counts before them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,8 @@ class Facts:
 
 def config_of(*names: str) -> Config:
     settings = [f"{k}={v}" for name in names for k, v in variant(name).settings.items()]
-    return resolve(settings=(*SIZE[1:], *settings), profile="embedded", environ={}).config
+    size = OWN_SIZE.get(names[0], SIZE[1:])
+    return resolve(settings=(*size, *settings), profile="embedded", environ={}).config
 
 
 def facts(home: Path, run: str) -> Facts:
@@ -147,6 +157,14 @@ MUST: dict[str, Callable[[Facts], bool]] = {
     "k-2.0": scheduled("2"),
     "tau-1.2": kept_by("6/5"),
     "tau-2.0": kept_by("2"),
+    "r-zero": lambda f: (
+        f.epsilons == [1, 1]
+        and all(set(m) == {"free"} for m in f.modes)
+        and f.failures == [0, 0]
+        and {e.responses for e in f.scored} == {10}
+        and f.verdicts["contested"] == 0
+        and all((e.verdict == "kept") == (3 <= e.first <= 7) for e in f.scored if e.label is not None)
+    ),
     "free-absolute": lambda f: MUST["free-only"](f) and MUST["absolute-only"](f),
 }
 

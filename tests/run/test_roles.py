@@ -40,6 +40,14 @@ def test_a_completion_that_gives_no_question_says_why(tmp_path: Path) -> None:
         assert read(WRITTEN) == (QUESTION, None)
 
 
+def test_where_the_challenger_must_box_an_answer_a_question_without_one_is_invalid(tmp_path: Path) -> None:
+    with AnswerChecker() as checker:
+        read = Roles(small_config(round={"boxed_answers": True}), tmp_path).phase(checker).read_question
+        assert read(WRITTEN) == (None, "unanswered")
+        assert read(WRITTEN + r" \boxed{17}") == (QUESTION, None)
+        assert read(r"\boxed{17}") == (None, "unreadable")
+
+
 def test_a_run_is_validated_on_a_benchmark_that_its_configuration_names(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "files", "jsonl")
     named = {"questions": "benchmark:validation", "data": str(folder), "limit": None}

@@ -138,3 +138,12 @@ def test_a_digest_is_the_hash_of_the_template_as_it_is_used(tmp_path):
     (tmp_path / "solver_system.txt").write_text("Think.\n")
     assert PromptTemplates.load(tmp_path).digest("solver_system") == hashlib.sha256(b"Think.").hexdigest()
     assert len({PromptTemplates.load().digest(name) for name in FIELDS}) == len(FIELDS)
+
+
+def test_a_challenger_is_asked_for_a_box_where_it_must_give_one_and_a_folder_says_it_otherwise(tmp_path):
+    asked = PromptTemplates.load(boxed=True)
+    assert r"\boxed{" in asked.challenger(FREE)[0]["content"]
+    assert r"\boxed{" not in PromptTemplates.load().challenger(FREE)[0]["content"]
+    assert asked.texts.keys() == PromptTemplates.load().texts.keys()
+    (tmp_path / "challenger_system.txt").write_text("exactly as R-Zero has it", encoding="utf-8")
+    assert PromptTemplates.load(tmp_path, boxed=True).texts["challenger_system"] == "exactly as R-Zero has it"

@@ -15,6 +15,7 @@ from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObse
 
 INVALID: Mapping[str, str] = {
     "unreadable": "the completion has no readable question",
+    "unanswered": "the challenger gave no answer of its own in a box, which round.boxed_answers asks for",
     "outside_world": "the world has no answer to it",
     "held_out": "the validation set has this question, and training must not see it",
     "too_long": "its prompt is longer than sampling.max_prompt_tokens",

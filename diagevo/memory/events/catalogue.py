@@ -22,9 +22,9 @@ Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
-InvalidReason = Literal["unreadable", "outside_world", "held_out", "too_long"]
-"""Why a completion gives no question: no readable one, one without an answer in the world, one of the
-validation set, one that is longer than a prompt may be."""
+InvalidReason = Literal["unreadable", "unanswered", "outside_world", "held_out", "too_long"]
+"""Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
+one without an answer in the world, one of the validation set, one that is longer than a prompt may be."""
 PhaseFinding = Literal["wrong_reference", "wrong_sampler", "constant_reward", "cut_off"]
 """What a phase of training found wrong with itself; the first two end it."""
 
@@ -175,7 +175,8 @@ class StageCompleted(Event):
     """Wall time of the attempt, for the report's time breakdown."""
     parts: dict[str, float] = {}
     """Seconds of it by what they went to: extraction (where it was waited for), deduplication, assignment,
-    consolidation."""
+    consolidation. No part of it: extraction `beside training`; and before it, `orchestration` since the stage
+    before, and `scheduling`: the last commit and the opening of the round."""
     reward: float | None = None
     """Of a stage that trains: mean reward over the attempt's steps."""
 
