@@ -5,6 +5,7 @@ opening: what is complete is read back, what was under way is voided and done ag
 """
 
 import shutil
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,18 +71,25 @@ class Round:
         self.stages = Stages(
             context.memory, number, context.folder, context.observer, context.stop, last_stage
         )
+        self.committing = 0.0
+        """Seconds of its commit, which no stage of its own can record."""
 
     def play(self) -> RoundCommitted:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
+        began = time.monotonic()
         private_folder(self.folder)
         schedule = self.memory.open_round(self.number, seed=self.phase.seed(self.number, "schedule"))
+        self.stages.scheduled(time.monotonic() - began)
         self.train_challenger(schedule)
         written = self.write_candidates(schedule)
         self.vote(written)
         lessons = self.keep_learnable()
         self.train_solver(lessons)
         self.maintain()
-        return self.memory.commit()
+        began = time.monotonic()
+        committed = self.memory.commit()
+        self.committing = time.monotonic() - began
+        return committed
 
     def train_challenger(self, schedule: Schedule) -> None:
         """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""

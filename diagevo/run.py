@@ -148,6 +148,7 @@ class Run:
         """Play to the commit of the last round. A round that is open goes on where it stood."""
         last = rounds if until is None else min(rounds, until.round)
         self.measure(self.memory.state.round)
+        committing = 0.0
         while (number := self.memory.state.round + 1) <= last:
             if self.context.stop:
                 raise StoppedSafely(
@@ -159,7 +160,9 @@ class Run:
             )
             stage = until.stage if until is not None and until.round == number else None
             played = Round(self.context, number, self.policy("challenger"), self.policy("solver"), stage)
+            played.stages.scheduled(committing)
             committed = played.play()
+            committing = played.committing
             metrics = self.measure(number)
             self.rotate()
             self.observer.round_finished(number, self._summary(committed, metrics, played.stages.seconds))

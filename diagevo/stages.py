@@ -65,7 +65,10 @@ class Stages:
         stop: StopFlag,
         last: str | None = None,
     ) -> None:
-        """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage."""
+        """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage.
+
+        The seconds between stages of this process are recorded too, with the stage that follows.
+        """
         self.memory = memory
         self.round = round_
         self.folder = folder
@@ -73,6 +76,13 @@ class Stages:
         self.stop = stop
         self.last = last
         self.seconds: dict[str, float] = {}
+        self._since = time.monotonic()
+        self._scheduling = 0.0
+
+    def scheduled(self, seconds: float) -> None:
+        """What committing the round before and opening this one took; it is recorded with the next stage."""
+        self._scheduling += seconds
+        self._since = time.monotonic()
 
     def play(
         self,
@@ -98,6 +108,7 @@ class Stages:
         attempt = self.memory.start_stage(name)
         self.observer.stage_started(self.round, name, attempt, total)
         started = time.monotonic()
+        before = {"orchestration": started - self._since, "scheduling": self._scheduling}
         outcome = self._done(name, work)
         seconds = time.monotonic() - started
         artifacts = [
@@ -111,9 +122,10 @@ class Stages:
                 name,
                 artifacts,
                 seconds=round(seconds, 3),
-                parts={part: round(spent, 3) for part, spent in outcome.parts.items()},
+                parts={part: round(spent, 3) for part, spent in {**before, **outcome.parts}.items()},
                 reward=outcome.reward,
             )
+        self._since, self._scheduling = started + seconds, 0.0
         self.seconds[name] = seconds
         self.observer.stage_finished(self.round, name, seconds, outcome.summary)
         if name == self.last:

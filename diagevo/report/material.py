@@ -55,6 +55,7 @@ class Candidate:
     label_true: bool | None
     answered: bool = False
     """Whether the world computed its answer."""
+    stitched_cause_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,15 @@ class Material:
     validations: tuple[Validation, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[LabelAccuracy, ...] = ()
+    origins: dict[str, str] = field(default_factory=dict)
+    """The failure that each cause was created for."""
+    variant: str | None = None
+    """Title of the variant that it plays in a plan."""
+
+    @property
+    def arm(self) -> str:
+        """What it stands for beside other runs."""
+        return self.variant or self.run_id
 
     @property
     def config(self) -> dict[str, Any]:
@@ -163,6 +173,7 @@ def gather(history: History) -> Material:
     reactivated: list[tuple[int, events.CauseReactivated]] = []
     matched: dict[tuple[int, str], events.CauseMatched] = {}
     created: dict[int, int] = defaultdict(int)
+    origins: dict[str, str] = {}
     seconds: dict[tuple[int, str], float] = defaultdict(float)
     phases: list[tuple[int, events.PhaseMeasured]] = []
     validations: list[Validation] = []
@@ -198,8 +209,9 @@ def gather(history: History) -> Material:
                 reactivated.append((number, event))
             case events.CauseMatched() as event:
                 matched[number, event.failure_id] = event
-            case events.CauseCreated():
+            case events.CauseCreated() as event:
                 created[number] += 1
+                origins[event.cause_id] = event.failure_id
             case events.StageCompleted(seconds=float()) as event:
                 for part, spent in spent_on(event):
                     seconds[number, part] += spent
@@ -242,15 +254,18 @@ def gather(history: History) -> Material:
         validations=tuple(validations),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
+        origins=origins,
     )
 
 
 def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
-    """A stage's wall time by what it went to. What the solver's stage waited for the diagnostician is time of
-    extraction, and what went on beside training took none."""
+    """A stage's wall time by what it went to, and what went before it. What the solver's stage waited for the
+    diagnostician is time of extraction, and what went on beside training took none."""
     whole, parts = done.seconds or 0.0, dict(done.parts)
-    if beside := parts.pop("beside training", 0.0):
-        yield "beside training", beside
+    outside = {"beside training": "beside training", "orchestration": "orchestration", "scheduling": "update"}
+    for part, name in outside.items():
+        if spent := parts.pop(part, 0.0):
+            yield name, spent
     yield from parts.items()
     rest = whole - sum(parts.values())
     yield "update" if done.stage == "diagnosis" else done.stage, max(0.0, rest)
@@ -289,6 +304,7 @@ def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]
         second=event.second,
         label_true=event.label_true,
         answered=event.truth is not None,
+        stitched_cause_id=event.stitched_cause_id,
     )
 
 

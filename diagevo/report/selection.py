@@ -32,11 +32,11 @@ COMPONENTS: dict[str, tuple[str, float | None]] = {
     "extraction": ("– error-cause extraction", 3.9),
     "deduplication": ("– deduplication and node assignment", 1.3),
     "consolidation": ("– skill-node consolidation", 0.4),
-    "update": ("– updates, and what is not split", 0.1),
+    "update": ("– state and frequency update, scheduling", 0.1),
+    "orchestration": ("other orchestration", 0.1),
     "abandoned": ("abandoned attempts", None),
 }
-"""The rows of the paper's table of training time with its shares, and what it does not have. Its 0.1% of
-other orchestration is not recorded here."""
+"""The rows of the paper's table of training time with its shares, and what it does not have."""
 
 
 def filtering(materials: Sequence[Material]) -> Figure | Missing:

@@ -194,8 +194,18 @@ def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, 
     done = {(r.round, e.stage): e for r, e in completed(history)}
     for number in range(1, ROUNDS + 1):
         solver, diagnosis = done[number, "solver"], done[number, "diagnosis"]
-        assert solver.parts.keys() == {"extraction", "beside training"}
-        assert diagnosis.parts.keys() == {"extraction", "deduplication", "assignment", "consolidation"}
+        between = {"orchestration", "scheduling"}
+        assert solver.parts.keys() == {"extraction", "beside training"} | between
+        assert diagnosis.parts.keys() == between | {
+            "extraction",
+            "deduplication",
+            "assignment",
+            "consolidation",
+        }
+        assert [done[number, stage].parts["scheduling"] > 0 for stage in ("challenger", "candidates")] == [
+            True,
+            False,
+        ], "the schedule is made once, before the first stage"
         assert all(seconds >= 0 for event in (solver, diagnosis) for seconds in event.parts.values())
         for event in (solver, diagnosis):
             assert event.seconds is not None
