@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diagevo.errors import NotFoundError
+from diagevo.errors import ConfigError, NotFoundError
 
 from .. import options
 from ..opening import opened
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
+    from diagevo.report.reported import Reported
     from diagevo.report.tables import RunResult, Table, TableName
 
 app = options.group("report", "The figures of a run, alone or on its pages.", "list build fig table")
 
-FIGURES = (
+SHOWN = (
+    Column("paper"),
     Column("name"),
     Column("title"),
     Column("ready"),
     Column("missing"),
-    Column("command", "supplied by"),
+    Column("command"),
 )
 FILES = (Column("figure"), Column("file"))
-TableOf = Literal["main", "ablation", "fixed", "k", "tau"]
+TableOf = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
 PlanName = Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")]
 With = Annotated[
     list[str] | None,
@@ -48,24 +50,15 @@ Folder = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder
 
 
 @dataclass(frozen=True)
-class FigureLine:
-    """A figure: whether it can be drawn, else what is missing and the command that supplies it."""
-
-    name: str
-    title: str
-    ready: bool
-    missing: str | None
-    command: str | None
-
-
-@dataclass(frozen=True)
 class FileLine:
     figure: str
     file: str
 
 
-def _figure_lines() -> Any:
-    return list[FigureLine]
+def _lines() -> Any:
+    from diagevo.report.standing import Line
+
+    return list[Line]
 
 
 def _file_lines() -> Any:
@@ -96,6 +89,21 @@ def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["
         yield history, materials
 
 
+def _arms(call: Call, plan: "Plan | None") -> list["Material"]:
+    """The runs of a plan that have begun, each by its variant."""
+    from diagevo.evaluation.ablation import variant
+    from diagevo.report.material import gather
+
+    found = []
+    for planned in [] if plan is None else plan.runs:
+        try:
+            with opened(call, planned.run) as history:
+                found.append(replace(gather(history), variant=variant(planned.variant).title))
+        except NotFoundError:
+            render.say(call, f"{planned.run} has not begun")
+    return found
+
+
 def _folder(history: "History", folder: Path | None) -> Path:
     from diagevo.memory.opening import runs_folder
 
@@ -116,30 +124,15 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     "list",
     group="report",
     rows=True,
-    data=_figure_lines,
+    data=_lines,
     example="diagevo report list --run a",
 )
 def list_(call: Call) -> None:
-    """Which figures are ready, and which command supplies what the others lack."""
-    from diagevo.report.figure import Missing
-    from diagevo.report.figures import FIGURES as ENTRIES
-    from diagevo.report.figures import draw
+    """Every table and figure of the paper, then DiagEvo's own: what makes it, or what is missing."""
+    from diagevo.report.standing import standing
 
-    with _gathered(call, []) as (history, materials):
-        lines = []
-        for entry in ENTRIES:
-            result = draw(entry.name, materials)
-            missing = result if isinstance(result, Missing) else None
-            lines.append(
-                FigureLine(
-                    entry.name,
-                    entry.title,
-                    missing is None,
-                    missing.reason if missing else None,
-                    missing.command if missing else None,
-                )
-            )
-        print_rows(call, FIGURES, lines, run=history.run_id)
+    with _gathered(call, []) as (history, [material]):
+        print_rows(call, SHOWN, standing(history, material, call.home), run=history.run_id)
 
 
 @options.command(
@@ -168,7 +161,7 @@ def build(
 
     planned = None if plan is None else load_plan(call.home, plan)
     with _gathered(call, beside or []) as (history, materials):
-        tables = _tables_of(call, [material.run_id for material in materials], planned)
+        tables = _tables_of(call, materials, planned)
         folder = _folder(history, to)
         with render.writing(folder):
             written = build_(
@@ -177,6 +170,7 @@ def build(
                 folder,
                 tables=tables,
                 embedder=_embedder(materials[0], embed),
+                arms=_arms(call, planned),
                 pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
@@ -184,15 +178,19 @@ def build(
         print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
 
 
-def _tables_of(call: Call, runs: list[str], plan: "Plan | None") -> dict["TableName", "Table"]:
-    """The tables that something was measured for: the main one, and a plan's."""
-    from diagevo.report.tables import TITLES, table
+def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
+    """The tables that something was measured for: the main one, the report's own time, and a plan's."""
+    from diagevo.report.selection import time_table
+    from diagevo.report.tables import OF_PLANS, table
 
     found: dict[TableName, Table] = {}
+    with suppress(NotFoundError):
+        found["time"] = time_table(materials[0])
+    runs = [material.run_id for material in materials]
     measured: dict[TableName, tuple[list[RunResult], str | None]] = {"main": _results(call, runs, None)}
     if plan is not None:
         of_plan = _results(call, [planned.run for planned in plan.runs], plan)
-        measured |= {name: of_plan for name in TITLES if name != "main"}
+        measured |= dict.fromkeys(OF_PLANS, of_plan)
     for name, (results, world) in measured.items():
         with suppress(NotFoundError):
             found[name] = table(name, results, world)
@@ -229,22 +227,26 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
     rows=True,
     data=_file_lines,
     example="""diagevo report fig memory --run a
-    diagevo report fig performance --run a --with free-only --to figures""",
+    diagevo report fig performance --run a --with free-only --to figures
+    diagevo report fig variants --plan small""",
 )
 def fig(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A figure of `report list`.")],
     beside: With = None,
+    plan: PlanName = None,
     to: Folder = None,
     embed: Embed = False,
 ) -> None:
     """Write one figure as SVG and PNG, with its data, specification and caption beside it."""
+    from diagevo.evaluation.ablation import load_plan
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw
     from diagevo.report.files import write_figure
 
+    arms = _arms(call, None if plan is None else load_plan(call.home, plan))
     with _gathered(call, beside or []) as (history, materials):
-        result = draw(name, materials, _embedder(materials[0], embed))
+        result = draw(name, materials, _embedder(materials[0], embed), arms)
         if isinstance(result, Missing):
             raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
         folder = to or _folder(history, None) / "figures"
@@ -263,13 +265,20 @@ _BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "
     data=_tabled,
     example="""diagevo report table ablation --plan small
     diagevo report table main --runs a,b,c -o main.tex
+    diagevo report table main --runs a,b --reported others.csv
     diagevo report table k --runs a,b,c""",
 )
 def table(
     call: Call,
-    name: Annotated[TableOf, typer.Argument(metavar="NAME", help="main, ablation, fixed, k or tau.")],
+    name: Annotated[
+        TableOf, typer.Argument(metavar="NAME", help="main, ablation, fixed, k, tau, time or baselines.")
+    ],
     plan: PlanName = None,
     runs: Annotated[str | None, typer.Option("--runs", help="Runs with commas between them.")] = None,
+    reported: Annotated[
+        Path | None,
+        typer.Option("--reported", metavar="CSV", help="Figures that other systems report, marked so."),
+    ] = None,
     how: Annotated[
         Literal["md", "csv", "latex"] | None, typer.Option("--format", help="[default: md]")
     ] = None,
@@ -280,16 +289,22 @@ def table(
         ),
     ] = None,
 ) -> None:
-    """A table of the paper from recorded runs: mean ± standard deviation over runs."""
-    from diagevo.evaluation.ablation import load_plan
-    from diagevo.report import tables
-    from diagevo.report.table_text import FORMATS
+    """A table of the paper from recorded runs: mean ± standard deviation over runs.
 
-    alone = name == "main" or (runs is not None and name in tables.SWEPT)
+    --reported: a CSV with the columns solver, method, source and the table's own, scores as percentages.
+    """
+    from diagevo.evaluation.ablation import load_plan
+    from diagevo.report.reported import read_reported
+    from diagevo.report.table_text import FORMATS
+    from diagevo.report.tables import SWEPT
+
+    if reported is not None and name not in ("main", "baselines"):
+        raise ConfigError(f"--reported goes with the tables main and baselines, not with {name}")
+    given = [] if reported is None else read_reported(reported)
+    alone = name in ("main", "time", "baselines") or (runs is not None and name in SWEPT)
     planned = None if alone and plan is None else load_plan(call.home, plan)
     names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
-    found, world = _results(call, names or [call.run or ""], planned)
-    content = tables.table(name, found, world)
+    found, content = _table(call, name, names or [call.run or ""], planned, given)
     ending = "" if output is None else output.suffix
     text = FORMATS[how or _BY_ENDING.get(ending, "md")](content)
     if output is not None:
@@ -297,3 +312,29 @@ def table(
             output.write_text(text, encoding="utf-8")
         text = f"written: {output}\n"
     render.document(call, {"table": content, "runs": found}, text)
+
+
+def _table(
+    call: Call, name: TableOf, runs: list[str], plan: "Plan | None", reported: list["Reported"]
+) -> tuple[list["RunResult"], "Table"]:
+    """A table, and the results that it was made from."""
+    from diagevo.report import tables
+    from diagevo.report.reported import baselines, with_reported
+
+    if name == "time":
+        return [], _time_of(call, runs)
+    found, world = _results(call, runs, plan)
+    if name == "baselines":
+        return found, baselines(found, reported)
+    content = tables.table(name, found, world)
+    return found, with_reported(content, reported) if reported else content
+
+
+def _time_of(call: Call, runs: list[str]) -> "Table":
+    from diagevo.report.material import gather
+    from diagevo.report.selection import time_table
+
+    if len(runs) > 1:
+        raise ConfigError("the table time is of one run", hint=f"name it: --run {runs[0]}")
+    with opened(call, runs[0] or None) as history:
+        return time_table(gather(history))

@@ -131,9 +131,14 @@ def _file(folder: Path, name: str) -> Path:
     return folder / "ablations" / name / "plan.json"
 
 
+def plans(folder: Path) -> list[str]:
+    """The names of the plans there are."""
+    return sorted(path.parent.name for path in (folder / "ablations").glob("*/plan.json"))
+
+
 def load_plan(folder: Path, name: str | None) -> Plan:
     """A plan by name, or the only one there is."""
-    known = sorted(path.parent.name for path in (folder / "ablations").glob("*/plan.json"))
+    known = plans(folder)
     chosen = name or (known[0] if len(known) == 1 else None)
     if chosen is None or chosen not in known:
         listed = ", ".join(known) or "none"

@@ -44,16 +44,18 @@ def build(
     *,
     tables: Mapping[TableName, Table] | None = None,
     embedder: Embedder | None = None,
+    arms: Sequence[Material] = (),
     pages: int = PAGES,
     on_figure: Callable[[str], None] = lambda name: None,
 ) -> list[tuple[str, Path]]:
     """Write pages, figures and tables; the files by name, the first page first. The pages are those of
-    `materials`' runs; the overview of the first one has the figures, or what they lack.
+    `materials`' runs; the overview of the first one has the figures, or what they lack. `arms`: the runs of a
+    plan, for the figure of its variants.
 
     Raises what `view.export` does.
     """
     tables = tables or {}
-    figures = {entry: draw(entry.name, materials, embedder) for entry in FIGURES}
+    figures = {entry: draw(entry.name, materials, embedder, arms) for entry in FIGURES}
     drawn = [_figure(entry, result) for entry, result in figures.items()]
     drawn += [
         Drawn(f"table-{name}", content.title, content.note, _table(content))

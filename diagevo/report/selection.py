@@ -1,12 +1,13 @@
 """What the filter did with the candidates, and where the time went."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
+from diagevo.errors import NotFoundError
 from diagevo.memory.audit.retention import by_round
 from diagevo.report.figure import (
     DASHES,
@@ -21,6 +22,7 @@ from diagevo.report.figure import (
 )
 from diagevo.report.material import Material
 from diagevo.report.style import SERIES, VERDICTS, altair, by_lightness, colours
+from diagevo.report.tables import TITLES, Cell, Table
 
 TAUS = tuple(Fraction(n, 10) for n in range(10, 31))
 COMPONENTS: dict[str, tuple[str, float | None]] = {
@@ -146,18 +148,12 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
         return Missing("no stage has recorded its time", f"diagevo train --run {material.run_id} --resume")
     alt = altair()
 
-    spent: defaultdict[str, float] = defaultdict(float)
-    for _, part, seconds in material.seconds:
-        spent["deduplication" if part == "assignment" else part] += seconds
-    beside = spent.pop("beside training", 0.0)
-    total = sum(spent.values())
-    spent["diagnosis"] = sum(
-        spent[part] for part in ("extraction", "deduplication", "consolidation", "update")
-    )
     rows: Rows = []
+    spent, beside = _spent(material)
     for part, (name, paper) in COMPONENTS.items():
-        own = {"share": 100 * spent[part] / total, "seconds": spent[part]}
-        rows.append({"stage": name, "source": "this run", **own})
+        if part in spent:
+            own = {"share": spent[part].share, "seconds": spent[part].seconds}
+            rows.append({"stage": name, "source": "this run", **own})
         if paper is not None:
             rows.append({"stage": name, "source": "the paper", "share": paper, "seconds": None})
     order = [name for name, _ in COMPONENTS.values()]
@@ -182,11 +178,62 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(text=alt.Text("share:Q", format=".1f"))
-    rounds = len(material.rounds)
-    caption = (
-        f"Wall time over {rounds} committed rounds of this run ({total:,.0f} s in all) beside the shares of"
-        " the paper's run on eight H200 GPUs. Extraction counts where the round waited for it;"
-        f" {beside:,.0f} s of it ran beside the solver's training and took no time of their own."
-        f" {material.setting}"
+    return Figure(sized(alt.layer(bars, text)), rows, _time_note(material, spent, beside))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    share: float
+    """Percent of the whole."""
+    seconds: float
+
+
+def _spent(material: Material) -> tuple[dict[str, Spent], float]:
+    """Each component's time, diagnosis and memory also as a whole, and what ran beside training. An older log
+    has no time between stages."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for _, part, took in material.seconds:
+        seconds["deduplication" if part == "assignment" else part] += took
+    beside = seconds.pop("beside training", 0.0)
+    total = sum(seconds.values()) or 1.0
+    inner = ("extraction", "deduplication", "consolidation", "update")
+    seconds["diagnosis"] = sum(seconds[part] for part in inner)
+    known = [part for part in COMPONENTS if part in seconds or part != "orchestration"]
+    return {part: Spent(100 * seconds[part] / total, seconds[part]) for part in known}, beside
+
+
+def _time_note(material: Material, spent: Mapping[str, Spent], beside: float) -> str:
+    total = sum(each.seconds for part, each in spent.items() if part != "diagnosis")
+    abandoned = spent["abandoned"].seconds
+    given_up = f" Attempts that were given up took {abandoned:,.0f} s." if abandoned else ""
+    return (
+        f"Wall time over {len(material.rounds)} committed rounds of this run ({total:,.0f} s in all) beside"
+        " the shares of the paper's run on eight H200 GPUs. Extraction counts where the round waited for it;"
+        f" {beside:,.0f} s of it ran beside the solver's training and took no time of their own.{given_up}"
+        f" Validation, and the commit of the last round, are not in it. {material.setting}"
     )
-    return Figure(sized(alt.layer(bars, text)), rows, caption)
+
+
+def time_table(material: Material) -> Table:
+    """The paper's table of training time, of a run. Raises NotFoundError where none was recorded."""
+    if not material.seconds:
+        raise NotFoundError(
+            f"no stage of run {material.run_id} has recorded its time",
+            hint=f"play a round: diagevo train --run {material.run_id} --resume",
+        )
+    spent, beside = _spent(material)
+    rows = {
+        name: {
+            column: Cell(value, None, 1)
+            for column, value in (
+                ("time (%)", spent[part].share if part in spent else None),
+                ("seconds", spent[part].seconds if part in spent else None),
+                ("the paper (%)", paper),
+            )
+            if value is not None
+        }
+        for part, (name, paper) in COMPONENTS.items()
+    }
+    columns = ("time (%)", "seconds", "the paper (%)")
+    note = _time_note(material, spent, beside)
+    return Table(TITLES["time"], columns, rows, note, first="Component", best=False)

@@ -22,7 +22,7 @@ def cells(content: Table) -> list[list[str]]:
         [label, *(_with_difference(content, label, column) for column in content.columns)]
         for label in content.rows
     ]
-    return [["Method", *map(shown, content.columns)], *body]
+    return [[content.first, *map(shown, content.columns)], *body]
 
 
 def _with_difference(content: Table, label: str, column: str) -> str:
@@ -65,6 +65,7 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "τ": r"$\tau$",
+    "†": r"$\dagger$",
     "±": r"$\pm$",
     "–": "--",
 }
@@ -80,8 +81,9 @@ def latex(content: Table) -> str:
     best = {
         c: max(round(values[c].mean, 1) for values in content.rows.values() if c in values)
         for c in content.columns
+        if content.best
     }
-    head = " & ".join(in_latex(c) for c in ["Method", *map(shown, content.columns)])
+    head = " & ".join(in_latex(c) for c in [content.first, *map(shown, content.columns)])
     tabular = [
         rf"\begin{{tabular}}{{l{'c' * len(content.columns)}}}",
         r"\toprule",
@@ -92,7 +94,7 @@ def latex(content: Table) -> str:
         against = content.differences.get(label, {})
         line = [
             in_latex(label),
-            *(_in_latex_cell(values.get(c), best[c], against.get(c)) for c in content.columns),
+            *(_in_latex_cell(values.get(c), best.get(c), against.get(c)) for c in content.columns),
         ]
         tabular.append(" & ".join(line) + r" \\")
     tabular += [r"\bottomrule", r"\end{tabular}"]
@@ -103,7 +105,7 @@ def latex(content: Table) -> str:
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
 
 
-def _in_latex_cell(known: Cell | None, best: float, difference: float | None) -> str:
+def _in_latex_cell(known: Cell | None, best: float | None, difference: float | None) -> str:
     if known is None:
         return "--"
     mean = f"{known.mean:.1f}"

@@ -15,16 +15,19 @@ from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.report.replicates import family, method, told_apart
 from diagevo.report.scores import GROUPS, by_protocol, judges
 
-TableName = Literal["main", "ablation", "fixed", "k", "tau"]
+TableName = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
 TITLES: Mapping[TableName, str] = {
     "main": "Reasoning accuracy (%)",
     "ablation": "Ablations",
     "fixed": "Fixed and adaptive generation (free : targeted)",
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
+    "time": "Training time by component",
+    "baselines": "Reported and reproduced baselines",
 }
 SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", "filter.tau")}
 """Tables by the value of one setting: its symbol and key."""
+OF_PLANS: tuple[TableName, ...] = ("ablation", "fixed", "k", "tau")
 VALIDATION = {"mean_at_k": "Val. mean@k", "greedy": "Val. greedy"}
 
 
@@ -44,6 +47,9 @@ class RunResult:
     """Of the method, by dotted key: what replicates have in common."""
     family: frozenset[str] = frozenset()
     """The run and those that it was forked from."""
+    solver: str = ""
+    system: str = ""
+    """Base, R-Zero or DiagEvo."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,10 @@ class Table:
     note: str
     differences: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Percentage points against the full method."""
+    first: str = "Method"
+    """Head of the first column."""
+    best: bool = True
+    """Whether the greatest value of a column is the best."""
 
 
 def results(history: History, plan: Plan | None = None) -> list[RunResult]:
@@ -99,6 +109,8 @@ def results(history: History, plan: Plan | None = None) -> list[RunResult]:
             judges=judges(measured.get(number, {}).values()),
             settings=method(history, number),
             family=family(history),
+            solver=_model(configuration, "solver"),
+            system="Base" if number == 0 else "R-Zero" if _is_r_zero(configuration) else "DiagEvo",
         )
         for number, label in rounds.items()
         if (scores := _scores(measured.get(number, {}), validated.get(number))) or number
@@ -116,7 +128,15 @@ def _scores(measured: Mapping[str, Evaluation], validated: Mapping[str, float] |
 
 
 def _label(configuration: RunConfigured) -> str:
-    return f"{_model(configuration, 'solver')} (Diag. {_model(configuration, 'diagnostician')})"
+    solver = _model(configuration, "solver")
+    if _is_r_zero(configuration):
+        return f"{solver}, R-Zero"
+    asked = configuration.config.get("diagnosis", {}).get("enabled", True)
+    return f"{solver} (Diag. {_model(configuration, 'diagnostician') if asked else 'none'})"
+
+
+def _is_r_zero(configuration: RunConfigured) -> bool:
+    return configuration.config.get("method") == "r-zero"
 
 
 def _model(configuration: RunConfigured, role: str) -> str:
@@ -138,7 +158,7 @@ def table(name: TableName, found: Sequence[RunResult], world: str | None = None)
     for each in _chosen(name, found):
         labels.setdefault(each.label, []).append(each)
     groups = {row: runs for label, each in labels.items() for row, runs in told_apart(label, each).items()}
-    columns = [*(_main_columns() if name == "main" else GROUPS), *VALIDATION.values()]
+    columns = [*(main_columns() if name == "main" else GROUPS), *VALIDATION.values()]
     present = [c for c in columns if any(c in o.scores for runs in groups.values() for o in runs)]
     if not present:
         planned = name != "main" and not (name in SWEPT and found)
@@ -188,7 +208,7 @@ def _note(
     return note
 
 
-def _main_columns() -> list[str]:
+def main_columns() -> list[str]:
     """The paper's order: each group's benchmarks with its average behind them."""
     mathematics, general = GROUPS["Math Avg."], GROUPS["General Avg."]
     return [*mathematics, "Math Avg.", *general, "General Avg.", "Overall"]

@@ -1,0 +1,85 @@
+"""The paper's Figure 1a: how long the questions grow, and what the solver gains by it."""
+
+from collections.abc import Sequence
+
+from diagevo.evaluation.protocol import estimate
+from diagevo.report.figure import (
+    DASHES,
+    SHAPES,
+    Figure,
+    Missing,
+    Rows,
+    bottom_legend,
+    by_order,
+    data,
+    no_rounds,
+    percent,
+    setting,
+    sized,
+    span,
+    x_round,
+)
+from diagevo.report.material import Material
+from diagevo.report.style import altair
+from diagevo.report.variants import MEASURES, measured_by_round, shared_measure
+
+
+def length_and_accuracy(materials: Sequence[Material]) -> Figure | Missing:
+    bars: Rows = [
+        {
+            "run": material.run_id,
+            "round": facts.round,
+            "words": estimate(words).value,
+            "questions": len(words),
+        }
+        for material in materials
+        for facts in material.rounds
+        if (words := [len(question.text.split()) for question in material.questions(facts.round)])
+    ]
+    if not bars:
+        return no_rounds(materials[0])
+    measure = shared_measure(materials)
+    if measure is None:
+        hint = f"diagevo eval run all --run {materials[0].run_id} --round all"
+        return Missing("no round of any run was validated or measured", hint)
+    points: Rows = [
+        {"run": material.run_id, "round": number, "accuracy": percent(value)}
+        for material in materials
+        for number, value in sorted(measured_by_round(material, measure).items())
+        if number
+    ]
+    alt = altair()
+
+    runs = [material.run_id for material in materials]
+    family = by_order(runs)
+    colour = alt.Color(
+        "run:N", title=None, legend=bottom_legend(), scale=alt.Scale(domain=runs, range=list(family.values()))
+    )
+    length = (
+        alt.Chart(data(bars))
+        .mark_bar(opacity=0.35)
+        .encode(
+            x=x_round(),
+            xOffset=alt.XOffset("run:N", sort=runs),
+            y=alt.Y("words:Q", title="words a question (bars)"),
+            color=colour,
+        )
+    )
+    y = alt.Y(
+        "accuracy:Q", title="accuracy (%, lines)", scale=span((row["accuracy"] for row in points), most=100)
+    )
+    base = alt.Chart(data(points)).encode(x=x_round(), y=y, color=colour)
+    dashes = alt.Scale(domain=runs, range=[DASHES[i % len(DASHES)] for i in range(len(runs))])
+    shapes = alt.Scale(domain=runs, range=[SHAPES[i % len(SHAPES)] for i in range(len(runs))])
+    line = base.mark_line(strokeWidth=2).encode(
+        strokeDash=alt.StrokeDash("run:N", scale=dashes, legend=bottom_legend())
+    )
+    marks = base.mark_point(filled=True, size=60, opacity=1).encode(
+        shape=alt.Shape("run:N", scale=shapes, legend=bottom_legend())
+    )
+    chart = alt.layer(length, alt.layer(line, marks)).resolve_scale(y="independent")
+    caption = (
+        "Co-evolution by round. Bars: mean length of the readable questions in words. Lines: the"
+        f" {MEASURES[measure]}. {setting(materials, bars)} The paper's (b) and (c) are drawn illustrations."
+    )
+    return Figure(sized(chart), bars + points, caption)

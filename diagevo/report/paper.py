@@ -1,0 +1,46 @@
+"""Every table and figure of the paper, by its number and its label, and what makes it here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """Something that the paper shows. `kind` and `name` are the command's: `report fig NAME`."""
+
+    number: str
+    labels: tuple[str, ...]
+    title: str
+    kind: Literal["fig", "table", "settings", "drawing"]
+    name: str = ""
+
+
+PAPER: Sequence[Shown] = (
+    Shown("Figure 1", ("fig:intro",), "Question length and accuracy", "fig", "intro"),
+    Shown("Figure 2", ("fig:overview",), "One round", "drawing"),
+    Shown("Figure 3a", ("fig:dynamics", "fig:dynamics_perf"), "Performance by round", "fig", "performance"),
+    Shown("Figure 3b", ("fig:dynamics_memory",), "Memory lifecycle", "fig", "memory"),
+    Shown("Figure 3c", ("fig:dynamics_label",), "Pseudo-label accuracy", "fig", "labels"),
+    Shown("Figure 4", ("fig:case_study",), "Case study", "fig", "case"),
+    Shown("Figure 5a", ("fig:question_properties", "fig:props_length"), "Question length", "fig", "length"),
+    Shown("Figure 5b", ("fig:props_diversity",), "2-gram diversity", "fig", "diversity"),
+    Shown("Figure 5c", ("fig:props_difficulty",), "Question difficulty", "fig", "difficulty"),
+    Shown(
+        "Figure 6",
+        ("fig:coverage", "fig:coverage_r3", "fig:coverage_r4", "fig:coverage_r5"),
+        "Question coverage",
+        "fig",
+        "coverage",
+    ),
+    Shown("Table 1", ("tab:main_results",), "Reasoning accuracy", "table", "main"),
+    Shown("Table 2", ("tab:ablation",), "Ablations", "table", "ablation"),
+    Shown("Table 3", ("tab:appendix_grpo",), "GRPO settings", "settings"),
+    Shown("Table 4", ("tab:appendix_diagevo",), "Training configuration", "settings"),
+    Shown("Table 5", ("tab:appendix_thresholds",), "Rewards, filter, thresholds", "settings"),
+    Shown("Table 6", ("tab:appendix_runtime",), "Training time", "table", "time"),
+    Shown("Table 7", ("tab:appendix_repro",), "Reported and reproduced baselines", "table", "baselines"),
+    Shown("Table 8", ("tab:ablation_fixed_ratio",), "Fixed and adaptive generation", "table", "fixed"),
+    Shown("Table 9", ("tab:ablation_k",), "Sensitivity to k", "table", "k"),
+    Shown("Table 10", ("tab:ablation_tau",), "Sensitivity to τ", "table", "tau"),
+)

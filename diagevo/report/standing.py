@@ -1,0 +1,101 @@
+"""Where each table and figure of the paper stands: made by which command, or what it lacks."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from diagevo.errors import NotFoundError
+from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
+from diagevo.memory.audit.history import History
+from diagevo.report.figure import Missing
+from diagevo.report.figures import FIGURES, draw
+from diagevo.report.material import Material
+from diagevo.report.paper import PAPER, Shown
+from diagevo.report.tables import results, table
+
+
+@dataclass(frozen=True)
+class Line:
+    """A table or figure. `command` makes it where it is ready, else supplies what is missing."""
+
+    paper: str | None
+    """Its number in the paper; null for a figure of DiagEvo's own."""
+    name: str
+    title: str
+    ready: bool
+    missing: str | None
+    command: str | None
+    labels: list[str] = field(default_factory=list)
+    """In the paper's source."""
+
+
+def standing(history: History, material: Material, home: Path) -> list[Line]:
+    """The paper's figures and tables in its order, then DiagEvo's own figures."""
+    planned = [load_plan(home, name) for name in plans(home)]
+    lines = [_line(shown, history, material, planned) for shown in PAPER]
+    known = {shown.name for shown in PAPER}
+    own = (entry for entry in FIGURES if entry.name not in known)
+    return lines + [_figure(entry.name, entry.title, material) for entry in own]
+
+
+def _line(shown: Shown, history: History, material: Material, planned: Sequence[Plan]) -> Line:
+    labels, run = list(shown.labels), history.run_id
+    match shown.kind:
+        case "fig":
+            return _figure(shown.name, shown.title, material, shown.number, labels)
+        case "settings":
+            command = f"diagevo config show --run {run} --paper"
+            return Line(shown.number, "settings", shown.title, True, None, command, labels)
+        case "drawing":
+            nothing = "a drawing of the method: nothing in it is measured"
+            return Line(shown.number, "–", shown.title, False, nothing, None, labels)
+        case "table":
+            lacking = next(_lacking(shown.name, history, material, planned), None)
+            own = f"diagevo report table {shown.name} --run {run}"
+            if lacking is None:
+                return Line(shown.number, shown.name, shown.title, True, None, own, labels)
+            missing, command = lacking
+            return Line(shown.number, shown.name, shown.title, missing is None, missing, command, labels)
+
+
+def _figure(
+    name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
+) -> Line:
+    result = draw(name, [material])
+    if isinstance(result, Missing):
+        return Line(number, name, title, False, result.reason, result.command, list(labels))
+    command = f"diagevo report fig {name} --run {material.run_id}"
+    return Line(number, name, title, True, None, command, list(labels))
+
+
+def _lacking(
+    name: str, history: History, material: Material, planned: Sequence[Plan]
+) -> Iterator[tuple[str | None, str]]:
+    """What a table lacks, and the command that comes next; a plan's that is ready has a command too."""
+    run = history.run_id
+    if name == "main":
+        try:
+            table("main", results(history))
+        except NotFoundError:
+            yield "nothing of this run was measured", f"diagevo eval run all --run {run}"
+    elif name == "time":
+        if not material.seconds:
+            yield "no stage has recorded its time", f"diagevo train --run {run} --resume"
+    elif name == "baselines":
+        yield (
+            "the reported figures are given in a CSV",
+            f"diagevo report table baselines --run {run} --reported FILE.csv",
+        )
+    else:
+        yield _of_plans(name, history, planned)
+
+
+def _of_plans(name: str, history: History, planned: Sequence[Plan]) -> tuple[str | None, str]:
+    wanted = [variant.name for variant in VARIANTS if variant.table == name and variant is not FULL]
+    found = [plan for plan in planned if any(p.variant in wanted for p in plan.runs)]
+    for plan in found:
+        if any(s.state == "trained" and s.planned.variant in wanted for s in states(history.database, plan)):
+            return None, f"diagevo report table {name} --plan {plan.name}"
+    if found:
+        return f"no variant of plan {found[0].name} is trained yet", f"diagevo ablate run {found[0].name}"
+    return "no plan has its variants", f"diagevo ablate plan {name} --variants {','.join(['full', *wanted])}"

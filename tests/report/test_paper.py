@@ -1,0 +1,175 @@
+"""Every table and figure of the paper is known by its number, and stands in `report list`."""
+
+import re
+import string
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from diagevo.errors import NotFoundError
+from diagevo.memory.audit.history import History
+from diagevo.memory.events import StageCompleted
+from diagevo.report.case import cases
+from diagevo.report.figure import Figure, Missing
+from diagevo.report.figures import FIGURES, draw
+from diagevo.report.material import Material, Validation, spent_on
+from diagevo.report.paper import PAPER
+from diagevo.report.selection import time_table
+from diagevo.report.standing import standing
+from diagevo.report.table_text import markdown
+from diagevo.report.tables import TITLES
+from diagevo.report.variants import TOGETHER
+
+SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "diagevo.tex"
+
+
+def numbered(source: str) -> dict[str, str]:
+    """The number that LaTeX gives each label of a table or figure, appendix included."""
+    found, counts = {}, {"table": 0, "figure": 0}
+    floats = re.findall(r"\\begin\{(table|figure)\*?\}(.*?)\\end\{\1\*?\}", source, re.DOTALL)
+    for kind, body in floats:
+        counts[kind] += 1
+        number = f"{kind.capitalize()} {counts[kind]}"
+        parts = re.findall(r"\\begin\{subfigure\}(.*?)\\end\{subfigure\}", body, re.DOTALL)
+        inner = [re.findall(r"\\label\{(.+?)\}", part)[0] for part in parts]
+        for letter, label in zip(string.ascii_lowercase, inner, strict=False):
+            found[label] = number + letter
+        found |= {label: number for label in re.findall(r"\\label\{(.+?)\}", body) if label not in inner}
+    return found
+
+
+def test_every_label_of_the_paper_is_known_by_its_number() -> None:
+    if not SOURCE.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    source = SOURCE.read_text(encoding="utf-8")
+    labels = set(re.findall(r"\\label\{((?:tab|fig):.+?)\}", source))
+    numbers = numbered(source)
+    assert set(numbers) == labels
+    known = {label: shown.number for shown in PAPER for label in shown.labels}
+    assert set(known) == labels
+    for label, number in known.items():  # the whole stands with its first part, the parts of 6 in one figure
+        mine, theirs = (re.fullmatch(r"(.+?)([a-z]?)", text) for text in (number, numbers[label]))
+        assert mine is not None
+        assert theirs is not None
+        assert mine[1] == theirs[1], label
+        assert not (mine[2] and theirs[2]) or mine[2] == theirs[2], label
+
+
+def test_what_the_paper_shows_is_a_figure_or_table_that_exists() -> None:
+    figures = {entry.name for entry in FIGURES}
+    assert {shown.name for shown in PAPER if shown.kind == "fig"} <= figures
+    assert {shown.name for shown in PAPER if shown.kind == "table"} == set(TITLES)
+
+
+def test_each_line_has_a_command_or_says_what_is_missing(
+    history: History, material: Material, tmp_path: Path
+) -> None:
+    lines = standing(history, material, tmp_path)
+    assert [line.paper for line in lines[: len(PAPER)]] == [shown.number for shown in PAPER]
+    assert {line.name for line in lines} >= {entry.name for entry in FIGURES}
+    for line in lines:
+        assert line.ready == (line.missing is None)
+        assert line.command is not None or line.paper == "Figure 2", line
+    by_name = {line.name: line for line in lines}
+    assert by_name["main"].command == "diagevo report table main --run played"
+    assert by_name["k"].command == "diagevo ablate plan k --variants full,k-0.2,k-1.0,k-2.0"
+    assert by_name["baselines"].missing == "the reported figures are given in a CSV"
+
+
+def validated(material: Material, run: str, variant: str | None, *means: float) -> Material:
+    """A run whose validation came to `means` after rounds 0, 1, 2…"""
+    points = tuple(
+        Validation(number, "validation", 100, {"samples": 8}, {"mean_at_k": mean, "greedy": 0.9})
+        for number, mean in enumerate(means)
+    )
+    return replace(material, run_id=run, variant=variant, validations=points)
+
+
+def test_a_variant_is_the_mean_of_its_runs_by_round_with_their_deviation(material: Material) -> None:
+    arms = [
+        validated(material, "p.full.s0", "DiagEvo (full)", 0.5, 0.6),
+        validated(material, "p.full.s1", "DiagEvo (full)", 0.5, 0.8),
+        validated(material, "p.free.s0", "Pure free exploration", 0.5, 0.55),
+    ]
+    figure = draw("variants", [material], arms=arms)
+    assert isinstance(figure, Figure)
+    rows = {(row["series"], row["round"]): row for row in figure.rows}
+    full = rows["DiagEvo (full)", 1]
+    assert (full["accuracy"], full["runs"]) == (70.0, 2)
+    assert full["high"] - full["accuracy"] == pytest.approx(14.142, abs=0.001)  # (10² + 10²) / (2 - 1)
+    free = rows["Pure free exploration", 1]
+    assert (free["accuracy"], free["low"], free["runs"]) == (55.0, 55.0, 1)
+    assert "DiagEvo (full): runs p.full.s0, p.full.s1." in figure.caption
+
+
+def test_more_variants_than_lines_can_be_told_apart_have_a_panel_each(material: Material) -> None:
+    many = [validated(material, f"r{i}", f"variant {i}", 0.5, 0.6) for i in range(TOGETHER + 1)]
+    few = draw("variants", [material], arms=many[:TOGETHER])
+    panels = draw("variants", [material], arms=many)
+    assert isinstance(few, Figure)
+    assert isinstance(panels, Figure)
+    assert "vconcat" not in few.chart.to_dict(validate=False)
+    rows = panels.chart.to_dict(validate=False)["vconcat"]
+    assert [len(row["hconcat"]) for row in rows] == [3, 3]
+
+
+def test_curves_of_one_figure_are_of_the_measure_that_most_runs_have(material: Material) -> None:
+    greedy = replace(
+        validated(material, "other", None),
+        validations=(Validation(1, "validation", 9, {}, {"greedy": 0.7}),),
+    )
+    figure = draw("variants", [material], arms=[greedy, replace(greedy, run_id="third"), material])
+    assert isinstance(figure, Figure)
+    assert "the greedy answers to the validation set" in figure.caption
+    nothing = replace(greedy, validations=())
+    assert isinstance(draw("variants", [nothing]), Missing)
+
+
+def test_the_first_figure_has_lengths_as_bars_and_accuracies_as_lines(material: Material) -> None:
+    figure = draw("intro", [material, validated(material, "other", None, 0.5, 0.6)])
+    assert isinstance(figure, Figure)
+    words = [row for row in figure.rows if "words" in row]
+    lines = [row for row in figure.rows if "accuracy" in row]
+    assert {row["run"] for row in words} == {"played", "other"}
+    assert [row["accuracy"] for row in lines if row["run"] == "played"] == [60.0, 70.0, 70.0, 65.0]
+    texts = [len(question.text.split()) for question in material.questions(1)]
+    assert words[0]["words"] == pytest.approx(sum(texts) / len(texts))
+
+
+def test_the_case_study_is_one_cause_from_its_failure_to_its_promotion(material: Material) -> None:
+    first = cases(material)[0]
+    figure = draw("case", [material])
+    assert isinstance(figure, Figure)
+    curve = [row for row in figure.rows if "round" in row]
+    promoted = next(
+        p
+        for p in material.promotions
+        if (p.cause_id, p.round) == (first.promotion.cause_id, curve[-1]["round"])
+    )
+    assert curve[-1]["exact"] == str(promoted.consistency)
+    assert curve[-1]["questions"] == promoted.questions
+    assert [row["state"] for row in curve] == ["Active"] * (len(curve) - 1) + ["Mastered"]
+    told = [row["text"] for row in figure.rows if "text" in row]
+    assert told[0].startswith(f"(a) {material.origins[promoted.cause_id]} failed on: ")
+    assert f"diagevo memory why {promoted.cause_id} --run played --full" in figure.caption
+
+
+def test_a_promotion_counts_the_questions_since_the_one_before(material: Material) -> None:
+    """c2 is promoted in round 3, fails again and is promoted in 4: the second case begins after the first."""
+    by_place = {(case.promotion.cause_id, case.promotion.round): case for case in cases(material)}
+    assert by_place["c2", 4].rounds == [4]
+    assert set(by_place["c2", 3].rounds) <= {1, 2, 3}
+
+
+def test_the_time_table_has_the_papers_shares_beside_the_runs(material: Material) -> None:
+    votes = StageCompleted(stage="votes", attempt=1, seconds=90.0, parts={"orchestration": 10.0})
+    spent = tuple((1, part, seconds) for part, seconds in spent_on(votes))
+    text = markdown(time_table(replace(material, seconds=spent)))
+    assert "| Component | time (%) | seconds | the paper (%) |" in text
+    assert "| labels and filtering | 90.0 | 90.0 | 30.3 |" in text
+    assert "| other orchestration | 10.0 | 10.0 | 0.1 |" in text
+    old = markdown(time_table(replace(material, seconds=((1, "votes", 90.0),))))
+    assert "| other orchestration | – | – | 0.1 |" in old
+    with pytest.raises(NotFoundError, match="has recorded its time"):
+        time_table(replace(material, seconds=()))
