@@ -2,6 +2,8 @@
 
 Every verb is one transaction; `atomic()` joins several. A memory has two parts: the run's writer
 (`writer.py`) and its embedding model (`embedding.py`). Thread-safe.
+
+Long, but one file: it is one class, and each of its verbs is a few lines that check, decide, append.
 """
 
 from collections.abc import Callable, Mapping, Sequence

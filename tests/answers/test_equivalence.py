@@ -1,7 +1,5 @@
 import json
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -12,13 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from diagevo.answers import algebra, equivalence, reading
+from diagevo.answers import equivalence, reading
 from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Compared, Ended
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
 from diagevo.answers.values import same_value
-from diagevo.errors import MissingDependencyError
 from tests.answers.answer_pairs import DIFFERENT, SAME
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "equivalence_cases.jsonl"
@@ -216,14 +213,6 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
         assert len(asked) == 7  # what one question had no time for, another may ask
 
 
-def test_a_worker_tells_the_time_that_it_took():
-    worker = AlgebraWorker(5.0)
-    ended, seconds = worker.compare("$x+y=3$", "$2x+2y=6$")
-    worker.close()
-    assert ended is Ended.AGREE
-    assert 0 < seconds < 5
-
-
 def test_long_texts_are_remembered_by_digest_and_few_of_them(monkeypatch):
     long = ["x" * 100_000 + str(n) for n in range(200)]
     reading.stated.cache_clear()
@@ -242,61 +231,6 @@ def test_groups_apart_for_want_of_a_verdict_are_counted_by_question(monkeypatch)
         assert fresh.undecided([first, second, third]) == 2  # the same pair, in two questions
         assert fresh.undecided([second]) == 1
         assert fresh.undecided([third]) == 0  # 5 and 6 differ, and that is a verdict
-
-
-def test_a_worker_that_is_killed_from_outside_is_replaced():
-    worker = AlgebraWorker(5.0)
-    assert worker.compare("$x+y=3$", "$2x+2y=6$").ended is Ended.AGREE
-    process = worker._process
-    assert process is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert worker.compare("$x+y=3$", "$x+y=4$").ended is Ended.DIFFER
-    worker.close()
-
-
-def test_a_worker_that_dies_twice_over_a_pair_is_a_crash(tmp_path, monkeypatch):
-    dying = tmp_path / "python"
-    dying.write_text("#!/bin/sh\necho ready\nread line\nexit 3\n")
-    dying.chmod(0o755)
-    monkeypatch.setattr(algebra.sys, "executable", str(dying))
-    with AnswerChecker(workers=1) as fresh:
-        assert not fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
-        assert fresh.undecided(fresh.group([["\\mathbb{Q}", "\\mathbb{R}"]])) == 1
-    worker = AlgebraWorker(5.0)
-    assert worker.compare("$x$", "$y$").ended is Ended.CRASH
-    worker.close()
-
-
-def test_a_worker_that_never_answers_is_killed_by_the_clock(tmp_path, monkeypatch):
-    sleeping = tmp_path / "python"
-    sleeping.write_text("#!/bin/sh\necho ready\nexec sleep 600\n")
-    sleeping.chmod(0o755)
-    monkeypatch.setattr(algebra.sys, "executable", str(sleeping))
-    monkeypatch.setattr(algebra, "PATIENCE", 2.0)
-    worker = AlgebraWorker(0.1)
-    assert worker.compare("$1$", "$2$").ended is Ended.TIMEOUT
-    worker.close()
-
-
-def test_a_worker_that_cannot_start_says_so(tmp_path, monkeypatch):
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\nexit 1\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(algebra.sys, "executable", str(broken))
-    with AnswerChecker(workers=1) as fresh, pytest.raises(MissingDependencyError, match="did not start"):
-        fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
-
-
-def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
-    worker = AlgebraWorker(5.0)
-    worker.compare("$1$", "$2$")
-    process = worker._process
-    assert process is not None
-    worker.close()
-    assert process.returncode is not None
-    assert worker.compare("$x+y=3$", "$y+x=3$").ended is Ended.AGREE
-    worker.close()
 
 
 def test_no_process_is_started_for_numbers():
@@ -353,41 +287,6 @@ def test_many_pairs_come_back_in_order(checker):
         ("\\mathbb{R}", "(-\\infty,\\infty)"),
     ]
     assert checker.agree_many(pairs) == [True, True, False, False, True]
-
-
-def test_it_works_in_a_thread_of_a_process_with_torch():
-    pytest.importorskip("torch")
-    code = """
-import sys, threading, torch
-from diagevo.answers.equivalence import agree
-out = []
-thread = threading.Thread(target=lambda: out.append((agree("x+y=3", "2x+2y=6"), agree("1<x<2", "(1,2)"))))
-thread.start(); thread.join()
-print(out, "sympy" in sys.modules and "math_verify" in sys.modules)
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    assert result.stdout == "[(True, True)] False\n", result.stderr
-    assert result.stderr == ""
-
-
-def test_the_worker_ends_when_its_parent_is_gone():
-    code = """
-import os
-from diagevo.answers import equivalence
-equivalence.agree("x+y=3", "2x+2y=6")
-print(equivalence._shared._pool._all[0]._process.pid, flush=True)
-os._exit(0)
-"""
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    pid = int(result.stdout)
-    for _ in range(200):
-        if (
-            not Path(f"/proc/{pid}/cmdline").exists()
-            or b"algebra_worker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ):
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("the worker outlived its parent")
 
 
 def test_importing_self_play_loads_no_heavy_library():

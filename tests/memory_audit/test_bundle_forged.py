@@ -1,5 +1,5 @@
 """Bundles made to deceive: nothing of one is believed before it was checked, and nothing stays of one that
-was refused."""
+was refused. One lie a test: the list is read as one."""
 
 import json
 import os

@@ -7,6 +7,8 @@ nodes `n7`, questions `r3.q318`, failures `r3.q318.a5`. Round, run, position and
 
 `key()` is the business key: unique in a run together with the round and the type, and the seed of `event_id`.
 Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
+
+Long, but one file: what can happen is read and searched as one list, each event beside its version.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
