@@ -62,10 +62,16 @@ class Kept:
         self.observer.stage_finished(round, stage, seconds, summary)
 
     def round_finished(self, round: int, summary: RoundSummary) -> None:
+        dropped = ", ".join(
+            f"{name.replace('_', ' ')} {number}"
+            for name, number in sorted(summary.verdicts.items())
+            if name != "kept" and number
+        )
+        kept = f"{summary.verdicts.get('kept', 0)} of {summary.candidates} candidates kept"
         self._now["last"] = (
-            f"Round {summary.round}: {summary.verdicts.get('kept', 0)} of {summary.candidates} candidates"
-            f" kept, F = {summary.failures}, ε next = {summary.epsilon_next}, {summary.active} Active,"
-            f" {summary.mastered} Mastered, reactivated: {', '.join(summary.reactivated) or 'none'}"
+            f"Round {summary.round}: {kept}{f' ({dropped})' if dropped else ''}, F = {summary.failures},"
+            f" ε next = {summary.epsilon_next}, {summary.active} Active, {summary.mastered} Mastered,"
+            f" reactivated: {', '.join(summary.reactivated) or 'none'}"
         )
         self._now["ended"] = True
         self._write()

@@ -84,7 +84,7 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
     rows = result.rows[:SHOWN_ROWS]
     if entry.name == "reactivations":
         rows = [{title: row[key] for key, title in EVIDENCE.items()} for row in rows[:SHOWN_REACTIVATIONS]]
-    picture = f"figures/{entry.name}.svg"
+    picture = f"figures/{entry.name}"
     return Drawn(entry.name, entry.title, result.caption, _grid(rows), len(result.rows), picture)
 
 

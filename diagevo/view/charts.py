@@ -1,11 +1,12 @@
 """Lines and steps as numbers for an SVG: the template draws them, in the colours of the theme."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
-_TICKS = 4
+_TICKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +49,21 @@ class Chart:
     """The figures behind it, a row a round, headed by the first."""
 
 
+def _step(low: float, high: float) -> float:
+    """Between two ticks: the least of 1, 2, 2.5 or 5 times a power of ten that reaches the highest value."""
+    least = (high - low) / _TICKS
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= least * (1 - 1e-9))
+
+
 def chart(title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: bool = False) -> Chart | None:
     """A chart, or None where no series has a value."""
     known = [value for line in lines for value in line.values if value is not None]
     if not known or not rounds:
         return None
-    low, high = (0.0, 1.0) if percent and max(known) > 0.5 else (0.0, max(known) or 1.0)
-    if percent and min(known) > 0.5:
-        low = 0.5
-    step = (high - low) / _TICKS
+    low = 0.5 if percent and min(known) > 0.5 else 0.0
+    step = _step(low, 1.0 if percent and max(known) > 0.5 else max(known) or 1.0)
+    high = low + _TICKS * step
 
     def tick(value: float) -> str:
         return f"{value:.3g}" if not percent else f"{100 * value:.3g}%"

@@ -33,7 +33,7 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
     means += [(line.round, line.mean_at_k) for line in rounds if line.mean_at_k is not None]
     if len(means) > 1:
         (first, was), (last, now) = means[0], means[-1]
-        text = f"mean@k goes from {was:.1%} (round {first}) to {now:.1%} (round {last})"
+        text = f"Mean@k goes from {was:.1%} (round {first}) to {now:.1%} (round {last})"
         if "mean_at_k_baseline" in story.before:
             text += f"; the untouched model, only drawn colder, has {story.before['mean_at_k_baseline']:.1%}"
         yield Sentence(f"{now:.1%}", text, f"{run}/log/CheckpointEvaluated.html")
@@ -46,7 +46,7 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
         truths = [(story.line.rounds, story.line.labels_true)]
     if truths:
         (first, begin), (last, end) = truths[0], truths[-1]
-        text = f"labels of the kept questions are true in {end:.1%} of round {last}"
+        text = f"Labels of the kept questions are true in {end:.1%} of round {last}"
         if first != last:
             text += f", after {begin:.1%} in round {first}"
         yield Sentence(f"{end:.1%}", text, f"{run}/rounds/{last}.html")

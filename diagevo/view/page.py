@@ -34,7 +34,7 @@ class Drawn:
     rows: int = 0
     """Of its data in all."""
     picture: str | None = None
-    """Its file in the folder of the pages."""
+    """Its files in the folder of the pages, by the name before .png, .svg and .csv."""
     missing: str | None = None
     command: str | None = None
 

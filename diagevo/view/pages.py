@@ -101,7 +101,8 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 
 def live(history: History, site: Site) -> Page:
-    return Page("live.html", "live", {}, below(history.run_id))
+    line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
+    return Page("live.html", "live", {"line": line}, below(history.run_id))
 
 
 def verified(history: History, site: Site) -> Page:

@@ -1,5 +1,6 @@
 """The pages about one thing: a cause, a node, a question, a failure."""
 
+import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
@@ -29,9 +30,15 @@ class Side:
     same: bool
 
 
+def _steps(text: str) -> list[str]:
+    """Lines; of a text on one line what ends in a semicolon."""
+    lines = text.splitlines()
+    return lines if len(lines) > 1 else re.findall(r"[^;]*;|[^;]+$", text)
+
+
 def side_by_side(left: str, right: str) -> list[Side]:
-    """Two texts line by line, by their longest common runs: a textual difference and no more."""
-    a, b = left[:TEXT].splitlines(), right[:TEXT].splitlines()
+    """Two texts step by step, by their longest common runs: a textual difference and no more."""
+    a, b = _steps(left[:TEXT]), _steps(right[:TEXT])
     rows: list[Side] = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():
         for place in range(max(i2 - i1, j2 - j1)):

@@ -48,8 +48,8 @@ def overview(built: Path) -> str:
 
 def test_each_figure_is_once_on_the_run_s_page_with_its_caption_and_files(built: Path, overview: str) -> None:
     pictures = re.findall(r'<img src="([^"]+)"', overview)
-    drawn = [entry.name for entry in FIGURES if f'src="../figures/{entry.name}.svg"' in overview]
-    assert pictures == [f"../figures/{name}.svg" for name in drawn]
+    drawn = [entry.name for entry in FIGURES if f'src="../figures/{entry.name}.png"' in overview]
+    assert pictures == [f"../figures/{name}.png" for name in drawn]
     assert {"performance", "memory", "schedule", "reactivations"} <= set(drawn)
     assert all((built / "played" / picture).is_file() for picture in pictures)
     assert overview.count("Run played, ") >= len(drawn)

@@ -41,7 +41,7 @@ def _summary() -> RoundSummary:
     return RoundSummary(
         round=3,
         candidates=8,
-        verdicts={"kept": 5},
+        verdicts={"kept": 5, "too_easy": 2, "contested": 1},
         failures=21,
         z=Fraction(1, 2),
         epsilon_next=Fraction(1, 3),
@@ -75,7 +75,8 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
     now = json.loads((tmp_path / PROGRESS).read_text())
     assert now["ended"]
     assert now["last"] == (
-        "Round 3: 5 of 8 candidates kept, F = 21, ε next = 1/3, 4 Active, 2 Mastered, reactivated: c7"
+        "Round 3: 5 of 8 candidates kept (contested 1, too easy 2), F = 21, ε next = 1/3,"
+        " 4 Active, 2 Mastered, reactivated: c7"
     )
     assert (tmp_path / PROGRESS).stat().st_mode & 0o077 == 0
 
@@ -90,7 +91,7 @@ def test_a_run_of_another_process_appears_and_goes_on_without_a_reload(
 ) -> None:
     page.goto(served.opening)
     page.goto(f"{served.base}played/live.html")
-    assert "Nothing is told yet" in page.locator("#where").inner_text()
+    assert "nothing is told yet" in page.locator("#where").inner_text()
     with subprocess.Popen(
         [sys.executable, "-c", TELLS, str(file)], stdin=subprocess.PIPE, text=True
     ) as teller:
