@@ -1,7 +1,8 @@
 """Makes the pictures of the documentation anew: `make pictures`.
 
 Each is what a real terminal shows: the program runs on a pseudo-terminal, pyte keeps the screen, Rich draws
-it. The live view is taken while a new run of three rounds trains (minutes); the others ask that run.
+it. The live view is taken while a new run of three rounds trains (minutes); the others ask that run, and a
+browser looks at it (`pictures_view.py`).
 """
 
 import os
@@ -20,6 +21,7 @@ from select import select
 from tempfile import TemporaryDirectory
 
 import pyte
+from pictures_view import browse
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
@@ -129,6 +131,7 @@ def main() -> None:
             if len(lines) > ROWS:
                 lines = [*lines[: ROWS - 1], Text("…")]
             draw(name, f"$ diagevo {' '.join(asked)}", Text("\n").join(lines), 110)
+        browse(folder / "runs")
 
 
 if __name__ == "__main__":
