@@ -53,6 +53,8 @@ class Candidate:
     first: int
     second: int
     label_true: bool | None
+    rewards: bool
+    """Whether its votes are a trainer's rewards."""
     answered: bool = False
     """Whether the world computed its answer."""
     stitched_cause_id: str | None = None
@@ -303,6 +305,7 @@ def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]
         first=event.first,
         second=event.second,
         label_true=event.label_true,
+        rewards=event.votes_are == "rewards",
         answered=event.truth is not None,
         stitched_cause_id=event.stitched_cause_id,
     )

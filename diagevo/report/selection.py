@@ -81,6 +81,11 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
         f"What double-confidence filtering (Equation 3) did with each round's candidates: {used}."
         f" Contested: within the range, but the second answer is too close. {material.setting}"
     )
+    if all(c.rewards for c in material.candidates):
+        caption = (
+            "What the trainer's rewards made of each round's groups: kept, with passes and failures; too"
+            f" hard, all failed; too easy, all passed. {material.setting}"
+        )
     return Figure(sized(bars), rows, caption)
 
 
@@ -88,6 +93,11 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
         return no_rounds(material)
+    if all(c.rewards for c in material.candidates):
+        return Missing(
+            "its votes are a trainer's rewards: no τ decided",
+            f"diagevo report fig filter --run {material.run_id}",
+        )
     alt = altair()
 
     rows: Rows = []

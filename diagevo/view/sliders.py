@@ -69,6 +69,7 @@ def _round(one: Observed) -> dict[str, Any]:
                 "second": kind.second,
                 "responses": kind.responses,
                 "votes": kind.labelled and kind.valid,
+                "rewards": kind.rewards,
                 "kept": kind.verdict == "kept",
                 "truth": kind.label_true,
                 "count": count,

@@ -75,7 +75,7 @@ def test_retention_is_recomputed_from_the_votes_exactly(material: Material) -> N
     """N = 12: (5,3) and (8,4) pass at τ = 1.6, (4,3) does not; at 2.0 only (8,4) does; 10 is too easy."""
     votes = [(5, 3), (8, 4), (4, 3), (10, 1)]
     candidates = tuple(
-        Candidate(1, f"r1.q{i}", "text", "free", None, "kept", 12, a, b, None)
+        Candidate(1, f"r1.q{i}", "text", "free", None, "kept", 12, a, b, None, False)
         for i, (a, b) in enumerate(votes)
     )
     result = retention([replace(material, rounds=material.rounds[:1], candidates=candidates)])
@@ -87,7 +87,7 @@ def test_retention_is_recomputed_from_the_votes_exactly(material: Material) -> N
 def test_each_round_is_judged_by_the_filter_it_was_played_with(material: Material) -> None:
     votes = [(5, 3), (8, 4), (4, 3), (10, 1)]
     candidates = tuple(
-        Candidate(number, f"r{number}.q{i}", "text", "free", None, "kept", 12, a, b, None)
+        Candidate(number, f"r{number}.q{i}", "text", "free", None, "kept", 12, a, b, None, False)
         for number in (1, 2)
         for i, (a, b) in enumerate(votes)
     )

@@ -133,6 +133,7 @@ def candidates(source: Source, *, round: int | None = None, texts: bool = False)
         "truth": "str",
         "label_true": "bool",
         "votes": "str",
+        "votes_are": "str",
         "question_digest": "str",
     } | ({"question": "str"} if texts else {})
 
@@ -153,6 +154,7 @@ def candidates(source: Source, *, round: int | None = None, texts: bool = False)
             e.truth,
             e.label_true,
             json.dumps(e.votes, ensure_ascii=False),
+            e.votes_are,
             e.question,
             *((run.text(e.question),) if texts else ()),
         )

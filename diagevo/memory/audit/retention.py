@@ -141,6 +141,7 @@ def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, 
             valid=valid,
             verdict=e.verdict,
             label_true=e.label_true,
+            rewards=e.votes_are == "rewards",
         )
         kept = keeps(chosen[recorded.round], kind)
         if kept != (e.verdict == "kept"):

@@ -112,6 +112,7 @@ if (sliders) {
   };
   // Equation 3, on the votes.
   const kept = (vote, filter) => {
+    if (vote.rewards) return vote.kept; // no threshold decided
     if (!vote.votes) return false;
     if (filter.variant === "none") return true;
     const [p1, p2] = [[vote.first, vote.responses], [vote.second, vote.responses]];
