@@ -1,6 +1,8 @@
 """Each file of `examples/` runs as it stands."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +16,26 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 BIN = Path(sys.executable).parent
 
 
-def run(*command: str | Path) -> str:
+README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+HOWTO = (EXAMPLES.parent / "docs" / "howto" / "ingest.md").read_text(encoding="utf-8")
+OF_THE_READER = """
+from examples.trl_steered import WEIGHTS, HashingEmbedder, RuleDiagnostician, correct as my_reward, render
+model, diagnostician, embedder = str(WEIGHTS), RuleDiagnostician(), HashingEmbedder(256)
+mine = dict(output_dir="out", max_steps=8, per_device_train_batch_size=8, num_generations=4)
+mine |= dict(max_completion_length=48, report_to="none", save_strategy="no", use_cpu=True, bf16=False)
+"""
+
+
+def block(page: str, language: str, word: str) -> str:
+    """The one block of a page in this language with this word in it."""
+    [found] = [b for b in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) if word in b]
+    return found
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
     env = clean_environment(PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}", OMP_NUM_THREADS="1")
     done = subprocess.run(
-        [*map(str, command)], env=env, capture_output=True, text=True, timeout=500, check=False
+        [*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=500, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -42,6 +60,35 @@ def test_a_verl_log_is_audited_by_the_program(tmp_path: Path) -> None:
     assert "verl: 6 steps (6 new), 96 rollouts in 24 groups" in told
     assert "round 1 waits for its diagnosis, 2 more behind it" in told
     assert "\nc1  " in told
+
+
+def test_the_plain_line_of_the_readme_is_a_rollout(tmp_path: Path) -> None:
+    """With a second rollout of its group, which failed: a group with passes and failures."""
+    line = block(README, "json", "reward")
+    assert line == block(HOWTO, "json", "reward")
+    (tmp_path / "own.jsonl").write_text(line + line.replace("1.0", "0.0"))
+    file, env = tmp_path / "own.jsonl", {"DIAGEVO_HOME": str(tmp_path)}
+    found = invoke("ingest", "jsonl", file, "--run", "own", "--json", env=env)
+    told = json.loads(found.stdout)["data"]
+    assert (told["steps"], told["rollouts"], told["failures"]) == (1, 2, 1)
+    assert told["groups"] == {"contrast": 1, "all_failed": 0, "all_passed": 0}
+    asked = invoke("memory", "why", "r1.q0", "--run", "own", "--json", env=env)
+    question = json.loads(asked.stdout)["data"]
+    assert (question["question"], question["label"]) == ("What is 2 + 2?", "4")
+
+
+@pytest.mark.slow
+def test_the_trl_lines_of_the_readme_keep_a_memory(tmp_path: Path) -> None:
+    """As they stand there, with what is the reader's own in front: eight steps, a round of 16 questions."""
+    lines = block(README, "python", "GRPOTrainer")
+    assert lines == block(HOWTO, "python", "GRPOTrainer")
+    (tmp_path / "training.py").write_text(OF_THE_READER + lines)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    run(sys.executable, "training.py", cwd=tmp_path)
+    told = invoke("runs", "show", "mine", "--db", f"sqlite:///{tmp_path}/runs/mine.db", "--json")
+    [round_] = json.loads(told.stdout)["data"]["rounds"]
+    assert (round_["round"], round_["candidates"]) == (1, 16)
 
 
 @pytest.mark.slow

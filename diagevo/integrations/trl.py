@@ -1,16 +1,6 @@
-"""TRL's GRPOTrainer as it is, keeping a memory of causes and steered by it.
+"""TRL's GRPOTrainer as it is, keeping a memory of causes and steered by it (the README has it in ten lines).
 
-    memory = diagevo.open("sqlite:///runs/mine.db", run="mine")
-    reward = capture(my_reward)
-    trainer = GRPOTrainer(
-        model,
-        reward_funcs=reward,
-        args=GRPOConfig(..., max_steps=40, shuffle_dataset=False),
-        train_dataset=prompts(memory, render),
-        callbacks=[RoundCallback(memory, reward, diagnostician, embedder, steps=8)],
-    )
-    trainer.train()
-
+`prompts` is the data set, `capture` goes around the reward function, `RoundCallback` plays the rounds.
 `render` writes the row of a draw: free, targeted at a cause, or stitched. Every rank draws the same prompts
 and computes the rewards of its own; rank 0 gathers them and alone writes the memory.
 """

@@ -25,7 +25,7 @@ VIEWS: dict[str, str] = {
     "v_match": "a failure counted under a stored cause a row: by recurrence or deduplication",
     "v_promotion": "a promotion a row: mean p1, threshold, closed frequency",
     "v_reactivation": "a reactivation a row, with the promotion it undid",
-    "v_question": "a scored question a row with its text and those of its causes; votes, what they are, label, truth",
+    "v_question": "a scored question a row, its text and those of its causes; votes, label, truth",
     "v_trajectory": "an observed failure a row with its texts; label, truth, the cause it was counted under",
     "v_event": "an event a row, its payload as JSON text",
 }
