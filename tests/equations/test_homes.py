@@ -77,6 +77,61 @@ def test_the_numbers_are_the_papers() -> None:
     assert {n: label and label[1] for n, label in enumerate(labels, 1)} == LABELS
 
 
+SUBJECTS = {
+    1: ("ε", "schedule", "z", "f(e) / F"),
+    2: ("draw", "weigh", "schedule", "how often"),
+    3: ("filter", "retain", "kept", "τ", "tau", "votes"),
+    4: ("memory", "nodes", "cause e ="),
+    5: ("trajectory", "difference", "compares"),
+    6: ("acc", "mean", "promot", "p₁", "passes", "votes", "P_t(e)", "states", "state_updates"),
+    7: ("promot", "θ_up", "P_t(e)", "states", "state_updates"),
+    8: ("failure", "counted", "Δ", "states", "state_updates"),
+    9: ("uncertain", "reward", "|p1"),
+    10: ("distance", "BLEU", "reward", "repetition"),
+    11: ("reward", "uncertainty and repetition"),
+}
+"""What a text that names an equation speaks of: one of these stands beside the number."""
+_MENTION = re.compile(r"Equations? (\d+)((?:(?:, then |, | and | to |[-–])\d+)*)")
+_MORE = re.compile(r"(, then |, | and | to |[-–])(\d+)")
+
+
+def _mentioned(text: str) -> Iterator[tuple[int, int]]:
+    """Every equation that a text names, with the place: "6 to 8" names three."""
+    for match in _MENTION.finditer(text):
+        numbers = [int(match[1])]
+        for joined, number in _MORE.findall(match[2]):
+            first = numbers[-1] + 1 if joined in (" to ", "-", "–") else int(number)
+            numbers += range(first, int(number) + 1)
+        yield from ((match.start(), number) for number in numbers)
+
+
+def _beside(text: str, place: int) -> str:
+    """The lines around a place: the one that names the equation, three before it and three after."""
+    before, after = text[:place].split("\n"), text[place:].split("\n")
+    return "\n".join([*before[-4:], *after[:4]])
+
+
+def test_every_mention_of_an_equation_is_of_what_the_equation_says() -> None:
+    folders = (ROOT / "diagevo", ROOT / "cli", ROOT / "docs", ROOT / "README.md")
+    files = [f for folder in folders for f in ([folder] if folder.is_file() else folder.rglob("*"))]
+    wrong, seen = [], set()
+    for file in sorted(f for f in files if f.suffix in (".py", ".md", ".js", ".html", ".yaml")):
+        text = file.read_text(encoding="utf-8")
+        for place, number in _mentioned(text):
+            seen.add(number)
+            beside = _beside(text, place).casefold()
+            if number not in SUBJECTS or not any(word.casefold() in beside for word in SUBJECTS[number]):
+                wrong.append(f"{file.relative_to(ROOT)}: Equation {number}")
+    assert wrong == []
+    assert seen == set(LABELS)
+
+
+def test_a_number_that_is_another_equations_is_found() -> None:
+    assert list(_mentioned("by Equations 6 to 8, then 1")) == [(3, 6), (3, 7), (3, 8), (3, 1)]
+    assert list(_mentioned("(Equations 9-11)")) == [(1, 9), (1, 10), (1, 11)]
+    assert list(_mentioned("Equations 6, 7 and 8")) == [(0, 6), (0, 7), (0, 8)]
+
+
 def _names(node: ast.AST) -> set[str]:
     return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)} | {
         n.id for n in ast.walk(node) if isinstance(n, ast.Name)

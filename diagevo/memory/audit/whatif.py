@@ -147,7 +147,7 @@ class _Played:
 
 
 def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
-    """Equations 6 to 8, then 1, round after round."""
+    """States (Equations 6 to 8), then the schedule (Equation 1), round after round."""
     causes: dict[str, tuple[CauseState, int]] = {}
     first: int | None = None
     for round_ in observed:

@@ -79,7 +79,7 @@ if (matrix) {
   for (const input of [words, state, order]) input.addEventListener("input", show);
 }
 
-// What if. Fractions are pairs of whole numbers, compared and put into Equation 1 as such: exact.
+// What if. Fractions are pairs of whole numbers, compared and put into the schedule of Equation 1 as such: exact.
 const sliders = document.getElementById("sliders");
 if (sliders) {
   const data = JSON.parse(document.getElementById("data").textContent);

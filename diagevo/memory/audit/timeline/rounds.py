@@ -91,12 +91,12 @@ class VoteKind:
     verdict: str
     label_true: bool | None
     rewards: bool = False
-    """Whether another trainer's rewards were counted: Equation 3 was not asked."""
+    """Whether another trainer's rewards were counted: the filter (Equation 3) was not asked."""
 
 
 @dataclass(slots=True)
 class Observed:
-    """What was recorded of one round, as far as Equations 3 and 6 to 8 look at it."""
+    """What was recorded of one round, as far as filter (Equation 3) and states (Equations 6 to 8) go."""
 
     round: int
     configured: Configured
