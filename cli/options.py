@@ -5,6 +5,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -36,6 +37,7 @@ class Call:
     quiet: bool = False
     verbose: bool = False
     color: bool = True
+    pager: bool = True
     json: bool = False
     format: RowFormat = "table"
     output: Path | None = None
@@ -111,6 +113,7 @@ _Profile = Annotated[
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of bugs.")]
 _NoColor = Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")]
+_NoPager = Annotated[bool, typer.Option("--no-pager", help="No pager for what is longer than the screen.")]
 _Json = Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")]
 _Format = Annotated[
     RowFormat | None,
@@ -135,12 +138,13 @@ COMMON: dict[str, tuple[Any, Any]] = {
     "quiet_": (_Quiet, False),
     "verbose_": (_Verbose, False),
     "no_color_": (_NoColor, False),
+    "no_pager_": (_NoPager, False),
     "json_": (_Json, False),
 }
 _ROWS: dict[str, tuple[Any, Any]] = {"format_": (_Format, None), "output_": (_Output, None)}
 
 _CONFIGURING = {"config_": "-c", "set_": "--set", "profile_": "--profile"}
-_EVERYWHERE = "--run, --db, -q, -v, --no-color and --json"
+_EVERYWHERE = "--run, --db, -q, -v, --no-color, --no-pager and --json"
 CONFIGURATION = ("-c", "--set", "--profile")
 """The options of a command that reads a configuration."""
 
@@ -187,6 +191,7 @@ def _merge(above: Call, given: dict[str, Any], context: typer.Context) -> Call:
         quiet=given["quiet_"] or above.quiet,
         verbose=given["verbose_"] or above.verbose,
         color=above.color and not given["no_color_"],
+        pager=above.pager and not given["no_pager_"],
         json=json or format == "json",
         format=format,
         output=output,
@@ -219,13 +224,15 @@ def command(
     example: str,
     group: str | None = None,
     rows: bool = False,
+    pages: bool = False,
     reads: Sequence[str] = (),
     schema: str | None = None,
     data: Callable[[], Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register `function(call, …)` as a command with the common options.
 
-    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `reads` are those of
+    `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `pages`: what it
+    prints is finished when it ends, and may be shown by a pager. `reads` are those of
     `CONFIGURATION` that mean something to it; the others are refused. `schema` names the JSON it
     prints (default `diagevo.GROUP.NAME/1`) and `data` returns the Python type of its `data`, for `diagevo
     schema`; it is a callable so that nothing heavy is imported for `--help`.
@@ -240,13 +247,16 @@ def command(
 
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
+            from .render.pager import paged
+
             common = {key: given.pop(key) for key in extra}
             call = replace(_merge(ctx.obj or Call(), common, ctx), schema=schema)
             for option in CONFIGURATION:
                 if option in call.written and option not in reads:
                     raise ConfigError(f"{path} does not take {option}", hint=f"see: diagevo {path} --help")
             try:
-                function(call, **given)
+                with paged(call) if pages and not given.get("follow") else nullcontext():
+                    function(call, **given)
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
                 raise
             except Exception:  # a bug, unless the log that it read is damaged

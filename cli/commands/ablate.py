@@ -183,6 +183,7 @@ def run(
     group="ablate",
     rows=True,
     data=_status_lines,
+    pages=True,
     example="diagevo ablate status small",
 )
 def status(call: Call, name: Name = None) -> None:

@@ -58,6 +58,7 @@ class Shown:
     group="config",
     rows=True,
     data=lambda: list[Shown],
+    pages=True,
     example="""diagevo config show
     diagevo config show --profile embedded --paper
     diagevo config show --run embedded-1 --format json""",
@@ -123,7 +124,12 @@ def validate(call: Call) -> None:
 
 
 @options.command(
-    app, "schema", group="config", example="diagevo config schema -o diagevo.schema.json", rows=True
+    app,
+    "schema",
+    group="config",
+    pages=True,
+    example="diagevo config schema -o diagevo.schema.json",
+    rows=True,
 )
 def schema(call: Call) -> None:
     """The JSON Schema of a configuration file, for editors."""
@@ -138,6 +144,7 @@ def schema(call: Call) -> None:
     reads=options.CONFIGURATION,
     group="config",
     rows=True,
+    pages=True,
     example="""diagevo config diff embedded qwen3-8b
     diagevo config diff run:embedded-1 diagevo.yaml""",
 )

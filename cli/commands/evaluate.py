@@ -136,6 +136,7 @@ def line_of(found: "Evaluation") -> EvaluationLine:
     group="eval",
     rows=True,
     data=_listed,
+    pages=True,
     example="""diagevo eval list
     diagevo eval list --benchmarks
     diagevo eval list --run a --json""",
@@ -179,6 +180,7 @@ def list_(
     "show",
     group="eval",
     data=_shown,
+    pages=True,
     example="""diagevo eval show e3f1
     diagevo eval show e3f1 --wrong 5
     diagevo eval show e3f1 --json""",
@@ -227,6 +229,7 @@ def _condition(value: Any) -> str:
     "compare",
     group="eval",
     data=_compared,
+    pages=True,
     example="""diagevo eval compare e3f1 e9a0
     diagevo eval compare e3f1 e9a0 --confidence 0.99 --json""",
 )

@@ -52,6 +52,7 @@ def _verification() -> Any:
     group="memory",
     rows=True,
     data=_rebuilt,
+    pages=True,
     example="""diagevo memory show
     diagevo memory show c42 --round 3
     diagevo memory show --state active --top 10 --grep carry
@@ -159,6 +160,7 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
     group="memory",
     rows=True,
     data=_rebuilt,
+    pages=True,
     example="""diagevo memory replay --round 3
     diagevo memory replay --round 3 --step
     diagevo memory replay --round 3 --step --format csv -o steps.csv
@@ -216,6 +218,7 @@ def replay(
     "log",
     group="memory",
     rows=True,
+    pages=True,
     example="""diagevo memory log c42
     diagevo memory log --round 3 --type CausePromoted --type CauseReactivated
     diagevo memory log --follow
@@ -258,6 +261,7 @@ def log(
     "why",
     group="memory",
     data=_stories,
+    pages=True,
     example="""diagevo memory why c42
     diagevo memory why c42 --event reactivated --full
     diagevo memory why r4.q318.a5""",
@@ -343,6 +347,7 @@ def why(
     group="memory",
     rows=True,
     data=_schedule,
+    pages=True,
     example="""diagevo memory schedule
     diagevo memory schedule --round 3 --format csv -o p.csv
     diagevo memory schedule --prompts train.jsonl -o weights.jsonl""",
@@ -387,6 +392,7 @@ def schedule(
     "verify",
     group="memory",
     data=_verification,
+    pages=True,
     example="""diagevo memory verify
     diagevo memory verify --deep --json
     diagevo memory verify --heads kept-elsewhere.jsonl""",
@@ -427,6 +433,7 @@ def verify(
     "heads",
     group="memory",
     rows=True,
+    pages=True,
     example="""diagevo memory heads
     diagevo memory heads -o kept-elsewhere.jsonl""",
 )

@@ -31,6 +31,7 @@ LONGEST = 2**20
     "query",
     group="memory",
     rows=True,
+    pages=True,
     example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
     diagevo memory query --file questions.sql -o questions.csv
     diagevo memory query - < questions.sql

@@ -23,6 +23,7 @@ _EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
     app,
     "diff",
     group="memory",
+    pages=True,
     example="""diagevo memory diff 2..4
     diagevo memory diff a..b
     diagevo memory diff a@3..b@3 --exit-code""",
@@ -78,6 +79,7 @@ def _after(history: "History", number: int) -> "AsOf":
     "blame",
     group="memory",
     rows=True,
+    pages=True,
     example="""diagevo memory blame c42
     diagevo memory blame n7 --round 3""",
 )

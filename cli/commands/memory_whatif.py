@@ -28,6 +28,7 @@ _LIMITS = {
     "what-if",
     group="memory",
     rows=True,
+    pages=True,
     example="""diagevo memory what-if --theta-up 0.8
     diagevo memory what-if --k 0.2 --round 3
     diagevo memory what-if --drop c42

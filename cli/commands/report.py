@@ -125,6 +125,7 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     group="report",
     rows=True,
     data=_lines,
+    pages=True,
     example="diagevo report list --run a",
 )
 def list_(call: Call) -> None:
@@ -263,6 +264,7 @@ _BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "
     "table",
     group="report",
     data=_tabled,
+    pages=True,
     example="""diagevo report table ablation --plan small
     diagevo report table main --runs a,b,c -o main.tex
     diagevo report table main --runs a,b --reported others.csv

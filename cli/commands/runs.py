@@ -81,7 +81,7 @@ LEARNT = (
 )
 PHASES = (
     Column("round", align="right"),
-    Column("stage", "phase"),
+    Column("stage", "phase", names=True),
     Column("steps", align="right"),
     Column("first_kl", "KL at step 1", "right", digits=6),
     Column("sampling_gap", "sampler apart", "right", digits=6),
@@ -121,6 +121,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     "list",
     group="runs",
     rows=True,
+    pages=True,
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
@@ -144,6 +145,7 @@ def list_(call: Call) -> None:
     "show",
     group="runs",
     data=_run_story,
+    pages=True,
     example="""diagevo runs show
     diagevo runs show a --json""",
 )
@@ -208,6 +210,7 @@ def _story_text(story: "RunStory") -> str:
     app,
     "diff",
     group="runs",
+    pages=True,
     example="""diagevo runs diff a b
     diagevo runs diff a@3 b@3 --exit-code""",
 )

@@ -24,6 +24,7 @@ from ..options import Call
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 
 def stdout(call: Call) -> "Console":
@@ -38,11 +39,11 @@ def _console(call: Call, stream: IO[str]) -> "Console":
     from rich.console import Console
 
     terminal = stream.isatty()
+    colour = terminal and call.color and not os.environ.get("NO_COLOR")
     return Console(
         file=stream,
         force_terminal=terminal,
-        color_system="auto" if terminal else None,
-        no_color=True if not call.color else None,
+        color_system="auto" if colour else None,
         markup=False,
         highlight=False,
         emoji=False,
@@ -90,8 +91,29 @@ def document(
         raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
     if call.json:
         _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
+    elif call.output is None and sys.stdout.isatty():
+        stdout(call).print(_marked(visible(text).rstrip("\n")), soft_wrap=True)
     else:
         _write(call, visible(text).rstrip("\n") + "\n")
+
+
+_MARKS = {
+    r"#\d+\b": "dim",
+    r"\b(?:[cn]\d+|r\d+\.q\d+(?:\.a\d+)?)\b": "cyan",
+    r"\b(?:ACTIVE|Active)\b": "yellow",
+    r"\b(?:MASTERED|Mastered)\b": "green",
+    r"\b(?:FAULTS? FOUND|FAULT|RIGHT|DIFFERS)\b": "bold red",
+}
+"""What a terminal shows in colour: positions, names, states, what is wrong."""
+
+
+def _marked(words: str) -> "Text":
+    from rich.text import Text
+
+    marked = Text(words)
+    for pattern, style in _MARKS.items():
+        marked.highlight_regex(pattern, style)
+    return marked
 
 
 def text(call: Call, written: str) -> None:

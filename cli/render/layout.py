@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from .console import visible
 
+ROWS = (4, 2)
+"""Rows that a text of a story may take, where more than a screen would be told otherwise."""
 SCREEN = 23
 """Lines of a story on a terminal of 24, which keeps one for the prompt."""
 _BESIDE = 28

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _WORD = 24
 """Cells of the longest word that a table keeps whole outside its first column."""
+_TEXT = 48
+"""Cells of a running text; of one as long a table has room for `_WORD` in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,10 @@ class Column:
     title: str | None = None
     align: Literal["left", "right"] = "left"
     digits: int = 3
+    names: bool = False
+    """Whether it names the row, as the first column does; in a table in parts it is in each."""
+    beside: bool = False
+    """Whether it is read with the column before it, and stays beside it."""
 
     @property
     def heading(self) -> str:
@@ -95,19 +102,58 @@ def markdown_line(line: Sequence[str]) -> str:
 def draw(
     console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
 ) -> None:
-    """Print `lines`, the headings first. A table whose words do not fit is tried without its margins."""
+    """Print `lines`, the headings first. A table whose words do not fit is tried without its margins, then in
+    parts, each with the columns that name the rows."""
+    parts = _parts(columns, lines, console.width)
+    if parts is None:
+        _records(console, lines, title)
+        return
+    for part in parts:
+        _draw(console, [columns[i] for i in part], [[line[i] for i in part] for line in lines], title)
+        title = None
+
+
+def _parts(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> list[list[int]] | None:
+    """The columns of each part of a table, by place: one part if they fit; None where names alone do not."""
+    every = list(range(len(columns)))
+
+    def fits(part: list[int]) -> bool:
+        return _laid_out([[line[i] for i in part] for line in lines], width) is not None
+
+    if fits(every):
+        return [every]
+    named = [i for i in every if i == 0 or columns[i].names]
+    parts = [named]
+    for place in every:
+        if place in named or columns[place].beside:
+            continue
+        group = [place, *takewhile(lambda i: columns[i].beside, every[place + 1 :])]
+        if len(parts[-1]) == len(named) or fits([*parts[-1], *group]):
+            parts[-1] = [*parts[-1], *group]
+        else:
+            parts.append([*named, *group])
+    return parts if all(map(fits, parts)) else None
+
+
+def _laid_out(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]] | None:
+    """Margins and the columns' widths; None where even without margins words would be cut."""
+    for padding in (1, 0):
+        frame = len(lines[0]) * (1 + 2 * padding) + 1
+        if (wide := _fitted(lines, width - frame)) is not None:
+            return padding, wide
+    return None
+
+
+def _draw(
+    console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
+) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    for padding in (1, 0):
-        frame = len(columns) * (1 + 2 * padding) + 1
-        wide = _fitted(lines, console.width - frame)
-        if wide is not None:
-            break
-    else:
-        _records(console, lines, title)
-        return
+    laid_out = _laid_out(lines, console.width)
+    assert laid_out is not None
+    padding, wide = laid_out
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, padding),
@@ -134,7 +180,8 @@ def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
         max((cell_len(word) for cell in column for word in cell.split()), default=0)
         for column in zip(*lines, strict=True)
     ]
-    found = [longest[0], *(min(width, _WORD) for width in longest[1:])]
+    least = [_WORD if all_ > _TEXT else word for all_, word in zip(whole, longest, strict=True)]
+    found = [longest[0], *(min(width, _WORD) for width in least[1:])]
     spare = room - sum(found)
     if spare < 0:
         return None

@@ -22,9 +22,9 @@ KeyPath = tuple[str, ...]
 
 PREFIX = "DIAGEVO_"
 NOT_CONFIGURATION = frozenset(
-    {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE"}
+    {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE", "DIAGEVO_PAGER"}
 )
-"""Variables that stand in for options of the command line, and are no keys."""
+"""Variables of the command line, and no keys."""
 
 
 @dataclass(frozen=True, slots=True)

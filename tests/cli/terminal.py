@@ -13,14 +13,15 @@ from tests.cli.program import clean_environment
 
 
 def on_terminal(
-    argv: list[str], *, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 140
+    argv: list[str], *, cwd: Path, env: Mapping[str, str] | None = None, columns: int = 140, rows: int = 50
 ) -> tuple[str, int]:
     """What the terminal got, stdout and stderr together, and the exit code."""
     master, slave = pty.openpty()
-    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = clean_environment(TERM="xterm-256color", **(env or {}))
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
+    ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    environment = clean_environment()
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "LESS"):
         environment.pop(name, None)
+    environment |= {"TERM": "xterm-256color", "PAGER": "cat", **(env or {})}
     process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environment)
     os.close(slave)
     chunks = []

@@ -87,7 +87,7 @@ def test_a_command_refuses_what_it_has_no_use_for_and_its_help_names_the_others(
         "With these options of `diagevo --help`, before or after its name: "
     )
     named = named.partition("Example:")[0]
-    assert "--run, --db, -q, -v, --no-color and --json." in named
+    assert "--run, --db, -q, -v, --no-color, --no-pager and --json." in named
     needed = ["main" for p in command.params if p.param_type_name == "argument" and p.required]
     for option, value in CONFIGURING.items():
         assert not [line for line in options if line.strip().startswith((f"{option} ", f"{option},"))]

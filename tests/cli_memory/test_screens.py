@@ -298,7 +298,7 @@ def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(
     long_home: Path, tmp_path: Path, ref: str
 ) -> None:
     def why(*options: str) -> list[str]:
-        command = [*STARTED, "memory", "why", ref, "--run", "long", *options]
+        command = [*STARTED, "--no-color", "memory", "why", ref, "--run", "long", *options]
         out, code = on_terminal(command, cwd=tmp_path, env={"DIAGEVO_HOME": str(long_home)}, columns=80)
         assert code == 0, out
         return out.splitlines()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from diagevo.shown import number, percent
 
 from ...render.console import visible
-from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay, sub
+from ...render.layout import ROWS, SCREEN, Line, count, cut, cut_lines, fits, heading, lay, sub, wrapped
 from .failure import call_texts, failure_texts, how_counted, marked, nearest
 
 if TYPE_CHECKING:
@@ -25,40 +25,46 @@ def cause_screen(
 ) -> str:
     """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen.
     `never` is said in the place of turns that were asked for and never came."""
-    blocks = [list(_turn(turn)) for turn in story.turns]
-    if never is not None and not blocks:
-        blocks = [[Line("never", never)]]
-    hidden = 0
-    if not everything:
-        hidden = max(0, len(blocks) - SCREEN)
-        del blocks[1 : 1 + hidden]
-        while len(blocks) > 2 and not fits(_cause(story, blocks, hidden, columns, brief=True)):
+    turns = [list(_turn(turn)) for turn in story.turns]
+    if never is not None and not turns:
+        turns = [[Line("never", never)]]
+    blocks, rows = turns, None
+    for rows in () if everything else ROWS:
+        blocks = [*turns[:1], *turns[1:][-SCREEN:]]
+        while len(blocks) > 2 and not fits(_cause(story, blocks, columns, rows)):
             del blocks[1]  # how it came into being stays
-            hidden += 1
-    texts = _all_texts(story, columns) if full else ""
-    return _cause(story, blocks, hidden, columns, brief=not everything, full=full) + texts
+        if fits(_cause(story, blocks, columns, rows)):
+            break
+    return _cause(story, blocks, columns, rows, full=full) + (_all_texts(story, columns) if full else "")
 
 
 def _cause(
     story: "CauseStory",
     blocks: list[list[Line]],
-    hidden: int,
     columns: int | None,
+    rows: int | None,
     *,
-    brief: bool,
     full: bool = False,
 ) -> str:
+    """With texts of at most so many rows. Turns that are not in `blocks` are counted."""
+    hidden = max(0, len(story.turns) - len(blocks))
     state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
     since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
-    title, node = f"{story.cause_id}  {story.description}", f" in {story.node_id}  {story.node_label}"
+    title, node = f"{story.cause_id}  {story.description}", f"in {story.node_id}  {story.node_label}"
     lines = [*(line for block in blocks for line in block), *_effect(story)]
-    if brief:
-        title, node, lines = cut(title, columns, 2), cut(node, columns), cut_lines(lines, columns, 2)
+    if rows is not None:
+        title, node = cut(title, columns, rows), cut(node, columns, rows // 2)
+        lines = cut_lines(lines, columns, rows)
     asked = "" if full else " --full: trajectories, prompts and replies\n"
     if hidden:
         asked = "" if full else "; trajectories, prompts and replies (--full)"
         asked = f" left out: {count(hidden, 'turn')} (--all){asked}\n"
-    return heading(title, since, columns) + f"{visible(node, one_line=True)}\n" + lay(lines, columns) + asked
+    return (
+        heading(title, since, columns)
+        + wrapped(visible(node, one_line=True), " ", columns)
+        + lay(lines, columns)
+        + asked
+    )
 
 
 def _turn(turn: "Turn") -> Iterator[Line]:

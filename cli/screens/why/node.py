@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ...render.layout import SCREEN, Line, count, cut, cut_lines, fits, heading, lay
+from ...render.layout import ROWS, SCREEN, Line, count, cut, cut_lines, fits, heading, lay
 from .failure import call_texts, failure_texts
 
 if TYPE_CHECKING:
@@ -12,23 +12,26 @@ if TYPE_CHECKING:
 def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:
     """What made a node, what came under it, and which pairs were judged. Without `everything` the latest
     causes and pairs, so that it fits on one screen."""
-    members = [_member(m, story.node_id) for m in story.members]
-    pairs = [_judged(pair) for pair in story.pairs]
+    members, pairs = [_member(m, story.node_id) for m in story.members], [_judged(p) for p in story.pairs]
+    rows = None
     if not everything:
+        whole = (rows for rows in ROWS if fits(_node(story, members, pairs, columns, rows)))
+        rows = next(whole, ROWS[-1])
         del members[1 : max(1, len(members) - SCREEN)], pairs[: max(0, len(pairs) - SCREEN)]
-        while len(members) + len(pairs) > 2 and not fits(_node(story, members, pairs, columns, brief=True)):
+        while len(members) + len(pairs) > 2 and not fits(_node(story, members, pairs, columns, rows)):
             if len(pairs) >= len(members):
                 del pairs[0]
             else:
                 del members[1]  # the first is why the node is there
     calls = "".join(call_texts(pair.call, columns) for pair in story.pairs if pair.call is not None)
-    told = _node(story, members, pairs, columns, brief=not everything)
+    told = _node(story, members, pairs, columns, rows)
     return told + calls + failure_texts(story.evidence, columns)
 
 
 def _node(
-    story: "NodeStory", members: list[Line], pairs: list[Line], columns: int | None, *, brief: bool
+    story: "NodeStory", members: list[Line], pairs: list[Line], columns: int | None, rows: int | None
 ) -> str:
+    """With texts of at most so many rows, half as many for causes and pairs."""
     mark = (
         f"MERGED into {story.merged_into}"
         if story.merged_into
@@ -36,9 +39,9 @@ def _node(
     )
     born = f"r{story.round}  “{story.created_label}” for {story.evidence.failure_id}"
     title, lines = f"{story.node_id}  {story.label}", [Line("created", born, story.position)]
-    if brief:
-        title, lines = cut(title, columns, 2), cut_lines(lines, columns, 2)
-        members, pairs = cut_lines(members, columns, 1), cut_lines(pairs, columns, 1)
+    if rows is not None:
+        title, lines = cut(title, columns, rows), cut_lines(lines, columns, rows)
+        members, pairs = (cut_lines(each, columns, rows // 2) for each in (members, pairs))
     left = (
         count(len(story.members) - len(members), "cause") if len(story.members) > len(members) else "",
         count(len(story.pairs) - len(pairs), "pair") if len(story.pairs) > len(pairs) else "",
