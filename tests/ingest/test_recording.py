@@ -1,6 +1,7 @@
 """Groups of another trainer's rollouts: kept once, counted whatever their outcome, played as rounds."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -14,6 +15,9 @@ from diagevo.ingest.recording import Recorded, Recorder
 from diagevo.ingest.rollouts import Step
 from diagevo.ingest.rounds import Rounds
 from diagevo.ingest.weights import weights
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.retention import moved
+from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
 from diagevo.memory.memory import Memory
 from tests.diagnosis.rounds import Scripted
@@ -94,6 +98,16 @@ def test_candidates_say_that_their_votes_are_rewards(memory: Memory) -> None:
     assert (b.verdict, b.first, b.reference) == ("too_hard", 0, None)
     assert (c.verdict, c.first, c.reference) == ("too_easy", 4, None)
     assert [f.failure_id for f in told(memory, FailureObserved)] == ["r1.q0.a1", "r1.q0.a2", "r1.q0.a3"]
+
+
+def test_no_filter_moves_a_question_that_rewards_decided(memory: Memory) -> None:
+    """1 of 8 passed, which is kept; as an agreement, p₁ = 1/8 would be below p_low = 1/4."""
+    record(memory, step(1, a="+-------", b="++++++++"))
+    diagnose(memory, {"a": "sign"})
+    with closing(History(memory.log.database, memory.run_id)) as history:
+        observed = observations(history, history.end)
+        assert [of.votes.total() for of in observed] == [2]
+        assert list(moved(history, observed, {"p_low": Fraction(1, 4)})) == []
 
 
 def test_a_prompt_that_comes_back_aims_at_the_cause_of_its_last_failures_and_promotes_it(

@@ -108,7 +108,7 @@ def test_the_filter_is_that_of_self_play(
 ) -> None:
     cast = Votes(max(sum(votes), 12), tuple((str(i), c) for i, c in enumerate(votes)), ())
     played = Filter(low, high, tau, variant)
-    kind = VoteKind(cast.responses, cast.first, cast.second, cast.label is not None, True, "", None)
+    kind = VoteKind(cast.responses, cast.first, cast.second, cast.label is not None, True, "", None, False)
     assert keeps(played, kind) == (verdict(cast.p1, cast.p2, cast.label is not None, played) == "kept")
 
 

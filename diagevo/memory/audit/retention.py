@@ -17,7 +17,7 @@ from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.history import History, expect
-from diagevo.memory.audit.timeline.rounds import Observed, VoteKind
+from diagevo.memory.audit.timeline.rounds import Observed, VoteKind, kind_of
 from diagevo.memory.events import CandidateScored
 
 
@@ -132,18 +132,7 @@ def moved(history: History, observed: Sequence[Observed], changed: Mapping[str, 
         if recorded.round not in chosen:
             continue
         e = expect(recorded, CandidateScored)
-        valid = e.verdict != "invalid"
-        kind = VoteKind(
-            responses=e.responses,
-            first=e.first,
-            second=e.second,
-            labelled=e.label is not None,
-            valid=valid,
-            verdict=e.verdict,
-            label_true=e.label_true,
-            rewards=e.votes_are == "rewards",
-        )
-        kept = keeps(chosen[recorded.round], kind)
+        kept = keeps(chosen[recorded.round], kind_of(e))
         if kept != (e.verdict == "kept"):
             yield Moved(
                 question_id=e.question_id,

@@ -12,7 +12,7 @@ from diagevo.equations.schedule import next_epsilon
 from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import Tally, tallied
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.events import CauseCreated, CauseMatched, RoundCommitted, RoundOpened
+from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, RoundCommitted, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.events.upcast import CURRENT, upcast
 from diagevo.memory.state.configured import Configured
@@ -90,8 +90,21 @@ class VoteKind:
     valid: bool
     verdict: str
     label_true: bool | None
-    rewards: bool = False
+    rewards: bool
     """Whether another trainer's rewards were counted: the filter (Equation 3) was not asked."""
+
+
+def kind_of(votes: _Votes | CandidateScored) -> VoteKind:
+    return VoteKind(
+        responses=votes.responses,
+        first=votes.first,
+        second=votes.second,
+        labelled=votes.label is not None,
+        valid=votes.verdict != "invalid",
+        verdict=votes.verdict,
+        label_true=votes.label_true,
+        rewards=votes.votes_are == "rewards",
+    )
 
 
 @dataclass(slots=True)
@@ -161,19 +174,8 @@ def _scored(now: Observed, recorded: Recorded) -> None:
     else:
         payload = msgspec.json.decode(recorded.payload)
         votes = msgspec.convert(upcast(recorded.type, recorded.schema_version, payload), _Votes)
-    valid = votes.verdict != "invalid"
-    now.votes[
-        VoteKind(
-            responses=votes.responses,
-            first=votes.first,
-            second=votes.second,
-            labelled=votes.label is not None,
-            valid=valid,
-            verdict=votes.verdict,
-            label_true=votes.label_true,
-            rewards=votes.votes_are == "rewards",
-        )
-    ] += 1
-    if votes.cause_id is not None and valid:
+    kind = kind_of(votes)
+    now.votes[kind] += 1
+    if votes.cause_id is not None and kind.valid:
         tally = now.scores.get(votes.cause_id)
         now.scores[votes.cause_id] = tallied(tally, votes.first, votes.responses)
