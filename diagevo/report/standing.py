@@ -7,8 +7,7 @@ from pathlib import Path
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
 from diagevo.memory.audit.history import History
-from diagevo.report.figure import Missing
-from diagevo.report.figures import FIGURES, draw
+from diagevo.report.figures import FIGURES, lacking
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, Shown
 from diagevo.report.tables import results, table
@@ -61,9 +60,8 @@ def _line(shown: Shown, history: History, material: Material, planned: Sequence[
 def _figure(
     name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
 ) -> Line:
-    result = draw(name, [material])
-    if isinstance(result, Missing):
-        return Line(number, name, title, False, result.reason, result.command, list(labels))
+    if (missing := lacking(name, [material])) is not None:
+        return Line(number, name, title, False, missing.reason, missing.command, list(labels))
     command = f"diagevo report fig {name} --run {material.run_id}"
     return Line(number, name, title, True, None, command, list(labels))
 

@@ -130,7 +130,6 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
                 f"diagevo report build --run {material.run_id} --embed",
             )
         embedder = HashingEmbedder(known.dimension)
-    alt = altair()
     chosen: list[Candidate] = []
     for facts in material.rounds[-SHOWN_ROUNDS:]:
         questions = material.questions(facts.round)
@@ -139,6 +138,7 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
         return Missing(
             "fewer than three readable questions", f"diagevo train --run {material.run_id} --resume"
         )
+    alt = altair()
     points, explained = principal_axes(embedder.embed([c.text for c in chosen]))
     rows = [
         {

@@ -10,7 +10,7 @@ from diagevo.evaluation.oracle import LabelAccuracy
 from diagevo.evaluation.store import Evaluation
 from diagevo.memory.events import StageCompleted
 from diagevo.report.figure import Figure, Missing, span
-from diagevo.report.figures import FIGURES, draw
+from diagevo.report.figures import FIGURES, draw, lacking
 from diagevo.report.files import svg
 from diagevo.report.material import Candidate, Material, spent_on
 from diagevo.report.selection import retention, time_by_stage
@@ -127,6 +127,20 @@ def test_every_figure_is_drawn_or_says_what_is_missing_and_who_supplies_it(mater
             assert "Run played" in result.caption
     nothing = Material("empty", None)
     assert all(isinstance(draw(entry.name, [nothing]), Missing) for entry in FIGURES)
+
+
+def test_whether_a_figure_can_be_drawn_is_told_without_drawing_it(material: Material) -> None:
+    """So for a run with everything, one without a cause, and an empty one."""
+    configured = material.configuration
+    assert configured is not None
+    hashing = configured.embedder.model_copy(update={"name": HashingEmbedder.name, "dimension": 64})
+    full = replace(material, configuration=configured.model_copy(update={"embedder": hashing}))
+    free = replace(full, causes=(), promotions=(), reactivations=(), seconds=(), validations=())
+    few = replace(free, rounds=free.rounds[:1], candidates=free.candidates[:2])
+    for run in (full, free, few, Material("empty", None)):
+        for entry in FIGURES:
+            result = draw(entry.name, [run])
+            assert lacking(entry.name, [run]) == (result if isinstance(result, Missing) else None), entry.name
 
 
 def test_the_coverage_of_an_unknown_embedder_is_not_made_up(material: Material) -> None:
