@@ -329,7 +329,7 @@ def _table(
     if name == "baselines":
         return found, baselines(found, reported)
     content = tables.table(name, found, world)
-    return found, with_reported(content, reported) if reported else content
+    return found, with_reported(content, found, reported) if reported else content
 
 
 def _time_of(call: Call, runs: list[str]) -> "Table":

@@ -85,8 +85,10 @@ def _line(file: Path, line: int, row: Mapping[str, str | None], columns: Mapping
     return Reported(words["solver"], words["method"], words["source"], scores)
 
 
-def with_reported(content: Table, reported: Sequence[Reported]) -> Table:
-    """The main table with the reported rows above the runs', each marked; no difference is taken to them."""
+def with_reported(content: Table, found: Sequence[RunResult], reported: Sequence[Reported]) -> Table:
+    """The main table with the reported rows above the runs', each marked. Of what was measured here too, the
+    measured figures stand alone, as in the paper; `baselines` has both."""
+    reported = [each for each in reported if not _measured(found, each)]
     rows = {each.label: {c: Cell(value, None, 1) for c, value in each.scores.items()} for each in reported}
     present = {column for values in rows.values() for column in values} | set(content.columns)
     columns = [column for column in main_columns() if column in present]
@@ -100,6 +102,8 @@ def with_reported(content: Table, reported: Sequence[Reported]) -> Table:
 
 
 def _sources(reported: Sequence[Reported]) -> str:
+    if not reported:
+        return "Reported: nothing that was not measured here."
     named = ", ".join(dict.fromkeys(each.source for each in reported if each.source))
     return f"Reported, not measured here{f' ({named})' if named else ''}."
 
@@ -111,7 +115,7 @@ def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> Table
     """
     rows: dict[str, dict[str, Cell]] = {}
     for each in reported:
-        own = [r for r in found if r.system == each.method and _same(r.solver, each.solver)]
+        own = _measured(found, each)
         measured = {c: cell([r.scores[c] for r in own if c in r.scores]) for c in GROUPS if _any(own, c)}
         if measured and each.method in (BASE, R_ZERO):
             known = {c: Cell(each.scores[c], None, 1) for c in GROUPS if c in each.scores}
@@ -126,9 +130,16 @@ def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> Table
     return Table(TITLES["baselines"], tuple(GROUPS), rows, note)
 
 
-def _same(model: str, solver: str) -> bool:
-    """Whether a model's name means the solver, with or without who made it."""
-    return solver in (model, model.rpartition("/")[2])
+def _measured(found: Sequence[RunResult], reported: Reported) -> list[RunResult]:
+    """The runs of a reported method on its solver, whose name may stand with or without who made it, that
+    were measured on something reported."""
+    return [
+        run
+        for run in found
+        if run.system == reported.method
+        and reported.solver in (run.solver, run.solver.rpartition("/")[2])
+        and run.scores.keys() & reported.scores.keys()
+    ]
 
 
 def _any(runs: Sequence[RunResult], column: str) -> bool:

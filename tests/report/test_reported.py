@@ -1,5 +1,6 @@
 """Figures that other systems report: read from a CSV, marked in the table, never counted as runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from diagevo.report.reported import baselines, read_reported, with_reported
 from diagevo.report.table_text import latex, markdown
 from diagevo.report.tables import RunResult, table
 
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT.parent / "shared" / "paper" / "diagevo.tex"
 OTHERS = """solver,method,source,GSM8K,Math Avg.,General Avg.,Overall
 Qwen3-8B-Base,R-Zero,DARC,92.1,67.6,36.3,53.7
 Qwen3-8B-Base,SPICE,DARC,93.8,67.9,36.5,53.9
@@ -29,13 +32,14 @@ def given(folder: Path, text: str = OTHERS) -> Path:
 
 
 def test_reported_rows_stand_in_the_main_table_marked_and_named(tmp_path: Path) -> None:
-    content = with_reported(table("main", RUNS), read_reported(given(tmp_path)))
+    content = with_reported(table("main", RUNS), RUNS, read_reported(given(tmp_path)))
     text = markdown(content)
     assert "| Qwen3-8B-Base: SPICE† | 93.8 | 67.9 | 36.5 | 53.9 |" in text
     assert "| Qwen3-8B-Base: Base† | – | 63.3 | 33.1 | 49.9 |" in text
     assert "| Qwen/Qwen3-8B-Base, R-Zero | 92.3 | 67.8 | 36.2 | 53.8 |" in text
     assert "† Reported, not measured here (DARC)." in text
     assert r"SPICE$\dagger$" in latex(content)
+    assert "R-Zero†" not in text  # measured here
     assert not content.differences
 
 
@@ -80,3 +84,22 @@ def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "others.csv").write_bytes(b"solver,method,source\n\xff")
     with pytest.raises(ConfigError, match="cannot be read as CSV"):
         read_reported(tmp_path / "others.csv")
+
+
+def test_the_example_has_what_the_paper_reports_of_others() -> None:
+    reported = {
+        (each.solver, each.method): each.scores for each in read_reported(ROOT / "examples/reported.csv")
+    }
+    assert len(reported) == 17  # 4 + 4 + 3 of Table 1, Base and R-Zero of three solvers of Table 7
+    assert reported["Qwen3-8B-Base", "DARC"]["Overall"] == 56.3
+    assert reported["OctoThinker-8B-Hybrid-Base", "R-Zero"] == {
+        "Math Avg.": 46.4,
+        "General Avg.": 21.2,
+        "Overall": 35.2,
+    }
+    if not SOURCE.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    lines = [line for line in SOURCE.read_text(encoding="utf-8").splitlines() if r"$^{\dagger}$ &" in line]
+    numbers = [[float(n) for n in re.findall(r"(?<![\d.])\d+\.\d(?!\d)", line)] for line in lines]
+    ours = [scores for (_, method), scores in reported.items() if method not in ("Base", "R-Zero")]
+    assert sorted(sorted(scores.values()) for scores in ours) == sorted(map(sorted, numbers))
