@@ -85,10 +85,10 @@ def _told(run: str, found: "Cost") -> str:
     if not found.rounds:
         return f"{run}: nothing waits for a diagnosis"
     text = f"{run}: {found.failures:,} failures in {found.rounds} rounds"
-    if not found.calls:
+    if not found.model:
         return f"{text}, by {found.diagnostician}: no language model is asked"
     return (
-        f"{text}, asked of {found.model}: at most {found.calls:,} calls,"
+        f"{text}, asked of {found.model}: up to about {found.calls:,} calls,"
         f" about {found.input_tokens:,} tokens to read for the extractions"
     )
 
@@ -99,7 +99,7 @@ def _diagnose(
     from diagevo.diagnosis.embedder import embedder_for, identity
     from diagevo.ingest.rounds import Rounds
 
-    if max_calls is not None and not found.calls:
+    if max_calls is not None and not found.model:
         raise ConfigError(f"{found.diagnostician} makes no calls to cap", hint="leave --max-calls out")
     embedder = embedder_for(config.roles.embedder)
     memory.check_embedder(identity(embedder))
@@ -143,7 +143,8 @@ def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) ->
 
     if max_calls is not None:
         calls = sum(kind.calls for kind in spent(memory.log, memory.run_id).values())
-        settings = settings.model_copy(update={"max_calls": calls + max_calls})
+        most = min(calls + max_calls, settings.max_calls or calls + max_calls)
+        settings = settings.model_copy(update={"max_calls": most})
     budget = budget_of(memory.log, memory.run_id, settings)
     own = config.prompts is not None and config.prompts != "builtin:arithmetic"
     prompts = Path(str(config.prompts)).expanduser() if own else None

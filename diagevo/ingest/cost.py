@@ -18,7 +18,8 @@ FURTHER = 2
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Upper bounds, but for the tokens, which are estimated from the texts."""
+    """As if every failure were a new cause and every reply could be read: a second try comes on top, and so
+    do the pairs of nodes. Tokens are estimated from the texts."""
 
     rounds: int
     failures: int
@@ -28,17 +29,18 @@ class Cost:
     """Of the extractions."""
     diagnostician: str
     model: str
+    """Empty where no language model is asked."""
 
 
 def cost(memory: Memory, config: Config) -> Cost:
     """Of all that waits in a run: the open round and those behind it."""
     cap = config.diagnosis.failures_per_question
     texts: list[tuple[str, str, str]] = []
-    failures = rounds = 0
+    failures = rounds = settling = 0
     now = memory.state.open
     if now is not None:
         observed = memory.undiagnosed()
-        rounds, failures = 1, len(observed)
+        rounds, failures, settling = 1, len(observed), len(memory.unsettled())
         texts += [_texts(memory, failure) for failure in observed[:SAMPLED]]
     waiting: set[int] = set()
     for number, group in Rounds(memory).waiting():
@@ -54,7 +56,7 @@ def cost(memory: Memory, config: Config) -> Cost:
     return Cost(
         rounds + len(waiting),
         failures,
-        failures * (1 + FURTHER) if asked else 0,
+        failures * (1 + FURTHER) + settling * FURTHER if asked else 0,
         failures * each if asked else 0,
         role.engine,
         role.model if asked else "",

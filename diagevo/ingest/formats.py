@@ -304,7 +304,7 @@ def _plain(path: Path, reward: str, wait: Wait | None, on_cut: OnCut) -> Iterato
         try:
             for line, row in stream:
                 step = row.get("step")
-                if not isinstance(step, int) or step < 0:
+                if type(step) is not int or step < 0:  # true is an int too
                     raise ConfigError(f"{file}, line {line} has no whole number step")
                 if step < number:
                     raise ConfigError(

@@ -121,6 +121,12 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
         ("verl", "1.jsonl", "[1]\n", "no JSON object"),
         ("verl", "one.jsonl", "{}\n", "has no rollout file"),
         ("jsonl", "a.jsonl", '{"prompt":"a","response":"b","reward":1}\n', "no whole number step"),
+        (
+            "jsonl",
+            "a.jsonl",
+            '{"step":true,"prompt":"a","response":"b","reward":1}\n',
+            "no whole number step",
+        ),
         ("nemo-rl", "train_data_step1.jsonl", '{"content":["a"],"rewards":[1]}\n', "no prompt and answer"),
         ("trl", "completions_00001.parquet", "PAR1....PAR1", "is no Parquet file"),
     ],
