@@ -124,7 +124,7 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
         (
             "jsonl",
             "a.jsonl",
-            '{"step":true,"prompt":"a","response":"b","reward":1}\n',
+            '{"step":true,"prompt":"","response":"","reward":1}\n',
             "no whole number step",
         ),
         ("nemo-rl", "train_data_step1.jsonl", '{"content":["a"],"rewards":[1]}\n', "no prompt and answer"),
