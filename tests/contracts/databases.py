@@ -110,6 +110,12 @@ class PostgresStores:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
+    def set(self, **settings: int) -> None:
+        """Settings of the server, at once."""
+        for name, value in settings.items():
+            self._execute(f"ALTER SYSTEM SET {name} = {value}")
+        self._execute("SELECT pg_reload_conf()")
+
     def empty(self) -> str:
         """URL of a database without tables."""
         self._made += 1

@@ -72,6 +72,13 @@ def _is_frozen(file: Path) -> bool:
 _CURSORS = count(1)
 
 
+_FLUSHED_LATER = "SET LOCAL synchronous_commit = off"
+_FLUSH = "SELECT pg_logical_emit_message(true, 'diagevo', '')"
+"""PostgreSQL keeps the row that writers queue on locked until the disk has the commit: each run would wait
+for the disk of every other one. So a commit leaves the queue first; then an empty message is committed as
+the server is set to, and what was written before it is on the disk with it. A write returns after that."""
+
+
 class _Joined(threading.local):
     """What reads and writes of this thread join: a write's connection, or a view's."""
 
@@ -146,17 +153,51 @@ class Database:
                 raise RuntimeError("a write inside a view")
             yield joined
             return
-        with _explained(self), self.engine.connect() as connection, connection.begin():
-            if begin := self._begin.get("BEGIN IMMEDIATE"):
-                if "wal" not in connection.info:  # once a connection of the pool
-                    self._wal(connection).close()
-                    connection.info["wal"] = True
-                begin(connection)
-            self._joined.connection = connection
-            try:
-                yield connection
-            finally:
-                self._joined.connection = None
+        with _explained(self), self.engine.connect() as connection:
+            with connection.begin():
+                self._begin_write(connection)
+                self._joined.connection = connection
+                try:
+                    yield connection
+                finally:
+                    self._joined.connection = None
+            if self.dialect == "postgresql":
+                with connection.begin():
+                    connection.exec_driver_sql(_FLUSH)
+
+    def _begin_write(self, connection: Connection) -> None:
+        begin = self._begin.get("BEGIN IMMEDIATE")
+        if begin is None:
+            connection.exec_driver_sql(_FLUSHED_LATER)
+            return
+        if "wal" not in connection.info:  # once a connection of the pool
+            self._wal(connection).close()
+            connection.info["wal"] = True
+        begin(connection)
+
+    @contextmanager
+    def together(self, connection: Connection) -> Generator[None]:
+        """Prepared statements inside go to a server in one message: whoever holds a lock waits for fewer.
+
+        What is wrong with one of them is an error of the block's end. No row is asked for inside: a server
+        that waits for the rest of a message never ends a session that stands still (`holder.IDLE_SECONDS`).
+        """
+        if self.dialect == "sqlite":
+            yield
+            return
+        driver: Any = connection.connection.driver_connection
+        errors: type[Exception] = driver.Error
+        failed: Exception | None = None
+        try:
+            with driver.pipeline():
+                try:
+                    yield
+                except Exception as error:  # raised below: leaving the pipeline would log it as ignored
+                    failed = error
+        except errors as error:
+            failed = failed or DBAPIError.instance(None, None, error, errors)
+        if failed is not None:
+            raise failed
 
     def close(self) -> None:
         self.engine.dispose()
@@ -203,7 +244,11 @@ class Prepared:
 
     def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
         """Run it; its first row, if there is one."""
-        with closing(self(connection, *values)) as cursor:
+        return self.first(self(connection, *values))
+
+    def first(self, ran: Any) -> tuple[Any, ...] | None:
+        """The first row of a cursor that ran it, if there is one."""
+        with closing(ran) as cursor:
             try:
                 return cursor.fetchone()
             except self._errors as error:
