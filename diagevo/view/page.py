@@ -12,6 +12,8 @@ from diagevo.memory.log.log import Head, Log
 from diagevo.memory.opening import runs_folder
 from diagevo.view.checked import Checks
 
+TEXT = 200_000
+"""Characters of a model's text on a page; the rest is said, and is in the log."""
 ROWS = 200
 """Rows of a table on one page."""
 

@@ -18,7 +18,7 @@ from diagevo.errors import NotFoundError
 from diagevo.shown import fraction, number, percent
 from diagevo.texts import json_text, visible
 from diagevo.view import compared, pages, played, stories
-from diagevo.view.page import Page, Site
+from diagevo.view.page import TEXT, Page, Site
 
 Builder = Callable[..., Page]
 
@@ -108,6 +108,7 @@ def _environment() -> Environment:
         "percent": percent,
         "decimal": number,
         "short": short,
+        "cut": cut,
         "data": _data,
         "count": count,
     }
@@ -129,6 +130,12 @@ def _asset(context: Context, file: str) -> str:
 
 def relative(path: str, target: str) -> str:
     return quote(posixpath.relpath(target, posixpath.dirname(path) or "."))
+
+
+def cut(text: str) -> str:
+    """A model's text as far as a page shows it."""
+    left = len(text) - TEXT
+    return text if left <= 0 else f"{text[:TEXT]}\n… {left:,} more characters, which the log has"
 
 
 def short(value: float | None) -> str:

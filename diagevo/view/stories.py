@@ -12,13 +12,15 @@ from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched
-from diagevo.view.page import Page, Site, part_of
+from diagevo.view.page import TEXT, Page, Site, part_of
 from diagevo.view.pages import below
 
 EVIDENCE = 3
 """Failures of a turn that the story tells one by one; every one has a page, and stands in the list below."""
-TEXT = 200_000
-"""Characters of a model's text on a page; the rest is said, and is in the log."""
+PROMOTING = 50
+"""Questions of promotions that a cause's page shows, the last ones; each round's page has its own."""
+STEPS = 1_000
+"""Steps of a text that are compared: what that takes grows with their square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +33,19 @@ class Side:
 
 
 def _steps(text: str) -> list[str]:
-    """Lines; of a text on one line what ends in a semicolon."""
-    lines = text.splitlines()
-    return lines if len(lines) > 1 else re.findall(r"[^;]*;|[^;]+$", text)
+    """Lines; of a text on one line what ends in a semicolon. The first STEPS of the first TEXT characters."""
+    shown = text[:TEXT]
+    lines = shown.splitlines()
+    return (lines if len(lines) > 1 else re.findall(r"[^;]*;|[^;]+$", shown))[:STEPS]
+
+
+def _is_cut(text: str) -> bool:
+    return len(text) > TEXT or len(_steps(text)) == STEPS
 
 
 def side_by_side(left: str, right: str) -> list[Side]:
     """Two texts step by step, by their longest common runs: a textual difference and no more."""
-    a, b = _steps(left[:TEXT]), _steps(right[:TEXT])
+    a, b = _steps(left), _steps(right)
     rows: list[Side] = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():
         for place in range(max(i2 - i1, j2 - j1)):
@@ -55,9 +62,10 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     story = why_cause(history, cause, at, evidence=EVIDENCE)
     promoting = {turn.round for turn in story.turns if turn.event == "promoted"}
     questions = [
-        (recorded.round, expect(recorded, CandidateScored))
+        (recorded.round, one)
         for number in sorted(promoting)
         for recorded in history.events(CandidateScored, round=number, cause_id=cause)
+        if (one := expect(recorded, CandidateScored)).verdict != "invalid"
     ]
     counted = list(history.events(CauseCreated, CauseMatched, cause_id=cause))
     page = part_of(len(counted), part)
@@ -66,9 +74,8 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     ]
     data = {
         "story": story,
-        "questions": [
-            (n, one, history.text(one.question)) for n, one in questions if one.verdict != "invalid"
-        ],
+        "questions": [(n, one, history.text(one.question)) for n, one in questions[-PROMOTING:]],
+        "promoting": len(questions),
         "failures": failures,
         "counted": len(counted),
         "part": page,
@@ -128,7 +135,7 @@ def failure(history: History, site: Site, failure: str) -> Page:
         "false_label": scored is not None and scored.label_true is False,
         "sides": sides,
         "first": next((n for n, side in enumerate(sides) if not side.same), None),
-        "cut": max(len(texts.reference or ""), len(texts.trajectory or "")) > TEXT,
+        "cut": any(_is_cut(text or "") for text in (texts.reference, texts.trajectory)),
         "counted": _counted(story),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }

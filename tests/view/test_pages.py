@@ -173,6 +173,27 @@ def test_back_and_forward_and_a_link_into_the_middle(page: "Page", served: Serve
     assert page.url.endswith("played/causes.html")
     page.go_forward()
     assert "/causes/c" in page.url
+    page.goto(f"{served.base}a/failures/r1.q0.a7.html#differs")
+    assert page.locator("#differs").evaluate("one => one.matches(':target')")
+    assert page.locator("#differs").is_visible()
+
+
+def test_every_page_is_reached_and_used_by_keyboard(page: "Page", served: Served) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/rounds/1.html")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    head = page.locator("table.sortable th button").first
+    head.focus()
+    assert head.evaluate("one => getComputedStyle(one).outlineStyle") == "solid", "what has the focus is seen"
+    page.keyboard.press("Enter")
+    assert page.locator("th[aria-sort=ascending]").count() == 1
+    page.goto(f"{served.base}played/what-if.html")
+    page.locator("#s-k").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.locator("output[for=s-k]").inner_text() == "1/20 = 0.050"
 
 
 AXED = (
@@ -180,6 +201,8 @@ AXED = (
     "played/index",
     "played/causes",
     "played/causes/c1",
+    "played/nodes/n1",
+    "nowhere",
     "played/rounds/1",
     "played/questions/r1.q0",
     "played/failures/r1.q0.a0",
@@ -189,27 +212,25 @@ AXED = (
     "played/against/a",
     "played/live",
 )
-DARK = ("played/index", "played/causes", "played/failures/r1.q0.a0")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("scheme", "paths"), [("light", AXED), ("dark", DARK)], ids=["light", "dark"])
-def test_axe_finds_no_serious_fault(
-    page: "Page", served: Served, scheme: Literal["light", "dark"], paths: tuple[str, ...]
-) -> None:
+def test_axe_finds_no_serious_fault_on_any_kind_of_page_in_either_theme(page: "Page", served: Served) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    page.emulate_media(color_scheme=scheme)
     page.goto(served.opening)
-    for path in paths:
+    for path in AXED:
         page.goto(f"{served.base}{path}.html")
-        found = Axe().run(page).response["violations"]
-        serious = [
-            (fault["id"], fault["nodes"][0]["html"][:200])
-            for fault in found
-            if fault["impact"] in ("serious", "critical")
-        ]
-        assert not serious, (path, serious)
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            found = Axe().run(page).response["violations"]
+            serious = [
+                (fault["id"], fault["nodes"][0]["html"][:200])
+                for fault in found
+                if fault["impact"] in ("serious", "critical")
+            ]
+            assert not serious, (path, scheme, serious)
 
 
 def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(

@@ -1,6 +1,6 @@
 """A run as its log tells it, for reading alone: what every question of an audit starts from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -194,6 +194,18 @@ class History:
             return None
         found = recorded(row)
         return found, expect(found, event)
+
+    def find_all(self, event: type[E], round: int, keys: Iterable[str]) -> dict[str, E]:
+        """The events of these business keys that were recorded, by key."""
+        wanted = {event_id(self.run_id, round, event.__name__, key): key for key in keys}
+        found: dict[str, E] = {}
+        ids = list(wanted)
+        with self.database.read() as connection:
+            for start in range(0, len(ids), 500):
+                some = select(*EVENT.c).where(EVENT.c.event_id.in_(ids[start : start + 500]))
+                for row in connection.execute(some):
+                    found[wanted[row.event_id]] = expect(recorded(row), event)
+        return found
 
     def chain(self, last: Recorded) -> list[Recorded]:
         """`last` and what it follows from, back to the first cause: a walk along `causation_id`."""

@@ -184,7 +184,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
         _line(history.database, history.run_id),
         configuration.model_copy(update={"config": redacted(configuration.config)}),
         sum(1 for _ in history.events(RunConfigured)),
-        dict(measured(history, 0).get(0, Measured()).validation),
+        dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
         tuple(round_lines(history, counted=counted)),
         tuple(phase_lines(history)),
     )

@@ -269,12 +269,8 @@ class _Reader:
 
 def _false_labels(history: History, round: int, questions: Sequence[str]) -> int | None:
     """How many of these failures, by their questions, failed against a false label."""
-    asked = {question: history.find(CandidateScored, round, question) for question in set(questions)}
-    known = {
-        question: found[1].label_true
-        for question, found in asked.items()
-        if found is not None and found[1].label_true is not None
-    }
+    asked = history.find_all(CandidateScored, round, set(questions))
+    known = {question: found.label_true for question, found in asked.items() if found.label_true is not None}
     return sum(known.get(question) is False for question in questions) if known else None
 
 

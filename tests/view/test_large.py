@@ -1,0 +1,132 @@
+"""Long runs and long texts: what a page reads and holds is bounded. Steps are counted, not seconds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy.event
+
+import diagevo
+from diagevo.memory.events import Embedder, RunConfigured
+from diagevo.memory.log.database import Database
+from diagevo.view import pages
+from diagevo.view.export import export
+from diagevo.view.page import ROWS, TEXT, Site
+from diagevo.view.site import View
+from diagevo.view.stories import STEPS, side_by_side
+from tests.benchmarks.long_run import LongRun
+from tests.memory_audit.played import CONFIG, Player
+
+FAILURES = 5_000
+MOST = 300_000
+"""Bytes of a page of a long run."""
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, Path]]:
+    """A run whose one cause has more than 5,000 failures, in rounds of about 4,000 events."""
+    folder = tmp_path_factory.mktemp("long")
+    run = LongRun(folder, 29_000, per_round=4_000, causes=1)
+    yield run.database, folder
+    run.close()
+
+
+def test_the_overview_of_a_long_run_reads_the_candidates_of_one_round(
+    long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, folder = long
+    monkeypatch.setattr(pages, "COUNTED", 20_000)
+    asked: list[tuple[str, ...]] = []
+
+    def ask(_c: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> None:
+        if {"CandidateScored", "FailureObserved"} & set(map(str, given)):
+            asked.append((statement, *map(str, given)))
+
+    sqlalchemy.event.listen(database.engine, "before_cursor_execute", ask)
+    try:
+        text = View(Site(database, folder, live=True)).render("long/index.html")
+    finally:
+        sqlalchemy.event.remove(database.engine, "before_cursor_execute", ask)
+    assert asked
+    for statement, *given in asked:
+        assert "FailureObserved" not in given
+        assert "round BETWEEN" in statement
+    assert "A run of more than 20,000 events" in text
+    assert len(text.encode()) < MOST
+
+
+def test_a_cause_with_five_thousand_failures_has_pages_that_hold_each_once(
+    long: tuple[Database, Path],
+) -> None:
+    database, folder = long
+    view = View(Site(database, folder, live=True))
+    first = view.render("long/causes/c1.html")
+    counted = int(first.split("Failures counted under it (")[1].split(")")[0])
+    assert counted > FAILURES
+    last = -(-counted // ROWS)
+    assert f"part 1 of {last}" in first
+    rows = [
+        view.render(f"long/causes/c1{part}.html").split("Failures counted")[1].count("<tr><td>")
+        for part in ("", ".p2", f".p{last}")
+    ]
+    assert rows == [ROWS, ROWS, counted - ROWS * (last - 1)]
+    assert len(first.encode()) < MOST
+
+
+def test_an_export_of_a_long_run_is_as_long_as_it_was_asked_for(
+    long: tuple[Database, Path], tmp_path: Path
+) -> None:
+    database, folder = long
+    written, left_out = export(database, folder, tmp_path / "pages", most=12)
+    assert written == len(list((tmp_path / "pages").rglob("*.html"))) == 12
+    assert left_out > 12
+
+
+def test_texts_of_ten_megabytes_are_cut_and_the_page_says_so(tmp_path: Path) -> None:
+    huge = "<b>\u202e1;\n" * 1_500_000  # 10.5 million characters, every line a step
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+
+    long = huge[: 2 * TEXT]
+
+    class Huge(Player):
+        def text(self, words: str) -> str:
+            return super().text(words + (huge if "r1.q0.a0" in words else long))
+
+    with diagevo.open(url, "huge", root=tmp_path) as memory:
+        p = Huge(memory)
+        memory.configure(
+            RunConfigured(
+                config=CONFIG,
+                models={},
+                embedder=Embedder(name="e", dimension=4, revision=""),
+                version=diagevo.__version__,
+            )
+        )
+        p.open(1)
+        p.score(p.question(0, [(long, 8), ("2", 4)], "kept"))
+        p.fail("r1.q0.a0")
+        p.diagnose("r1.q0.a0", "new_cause", description=long)
+        p.trained()
+        p.settle_new("r1.q0.a0", nearest=None, label=long)
+        p.commit()
+    database = Database(url)
+    view = View(Site(database, tmp_path, live=True))
+    paths = ("index", "causes", "causes/c1", "nodes/n1", "rounds/1", "questions/r1.q0", "failures/r1.q0.a0")
+    for path in (*paths, "log", "what-if"):
+        text = view.render(f"huge/{path}.html")
+        assert len(text) < 30 * TEXT, path
+        assert "<b>" not in text
+        assert "\u202e" not in text
+    assert "more characters, which the log has" in view.render("huge/questions/r1.q0.html")
+    assert "Long texts are cut here" in view.render("huge/failures/r1.q0.a0.html")
+    database.close()
+
+
+def test_two_texts_are_compared_step_by_step_up_to_a_number_of_steps() -> None:
+    sides = side_by_side("9*9=81;81+38=119;119-53=66", "9*9=81;81+38=118;118-53=65")
+    assert [side.same for side in sides] == [True, False, False]
+    assert (sides[1].left, sides[1].right) == ("81+38=119;", "81+38=118;")
+    assert [side.left for side in side_by_side("one;two\nthree", "")] == ["one;two", "three"]
+    assert len(side_by_side("a\n" * 100_000, "b\n" * 100_000)) == STEPS
+    assert len(side_by_side(";" * 100_000, "")) == STEPS
