@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -187,6 +186,8 @@ def _folders_of_run(arguments: list[str]) -> list[Path]:
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version
+
         print(f"diagevo {version('diagevo')}")
         raise typer.Exit
 

@@ -1,5 +1,6 @@
 import itertools
 import json
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -9,12 +10,12 @@ from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.evaluation.oracle import LabelAccuracy
 from diagevo.evaluation.store import Evaluation
 from diagevo.memory.events import StageCompleted
-from diagevo.report.figure import Figure, Missing, span
+from diagevo.report.figure import Entry, Figure, Missing, span
 from diagevo.report.figures import FIGURES, draw, lacking
 from diagevo.report.files import svg
 from diagevo.report.material import Candidate, Material, spent_on
 from diagevo.report.selection import retention, time_by_stage
-from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
+from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed, undrawn
 from diagevo.report.wording import distinct_pairs
 
 
@@ -22,6 +23,22 @@ def drawn(name: str, material: Material) -> Figure:
     result = draw(name, [material], HashingEmbedder(64))
     assert isinstance(result, Figure), result
     return result
+
+
+@pytest.mark.parametrize("entry", FIGURES, ids=lambda entry: entry.name)
+def test_a_figure_that_nobody_looks_at_has_all_but_its_chart(
+    material: Material, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`report list` asks what each figure lacks, without the library that draws."""
+    whole = draw(entry.name, [material], HashingEmbedder(64))
+    monkeypatch.setitem(sys.modules, "altair", None)
+    with undrawn():
+        told = draw(entry.name, [material], HashingEmbedder(64))
+    assert type(told) is type(whole)
+    if isinstance(whole, Figure) and isinstance(told, Figure):
+        assert (told.rows, told.caption) == (whole.rows, whole.caption)
+    else:
+        assert told == whole
 
 
 def test_the_schedule_has_the_hand_worked_numbers(material: Material) -> None:
