@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from diagevo.errors import StoreError
+from diagevo.errors import StaleWriterError, StoreError
 from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import GENESIS, pending
 from diagevo.memory.log.database import Database
@@ -40,6 +40,7 @@ class Writer(threading.Thread):
         self._url, self.written, self._over = url, run, over
         self.told: dict[int, int] = {}
         self.refused = 0
+        self.behind: StaleWriterError | None = None
 
     def run(self) -> None:
         database = Database(self._url)
@@ -49,6 +50,9 @@ class Writer(threading.Thread):
             event = pending(self.written, 1, StageStarted(stage="solver", attempt=sequence + 1))
             try:
                 appended = log.append(self.written, sequence, [event])
+            except StaleWriterError as error:  # the log is behind what it told
+                self.behind = error
+                return
             except StoreError:
                 self.refused += 1  # whether it is there is not known: asked again, it is not there twice
                 continue
@@ -61,7 +65,7 @@ def _wait_for_more(writers: list[Writer]) -> None:
     """Until each writer was told of APPENDS further events."""
     wanted = [len(writer.told) + APPENDS for writer in writers]
     while any(len(writer.told) < count for writer, count in zip(writers, wanted, strict=True)):
-        assert all(writer.is_alive() for writer in writers)
+        assert [writer.behind for writer in writers] == [None] * len(writers)
         time.sleep(0.001)
 
 
