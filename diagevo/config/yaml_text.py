@@ -20,6 +20,9 @@ BYTES = 64 * 1024
 VALUES = 2000
 DEPTH = 20
 
+_NO_VALUE = (ValueError, TypeError, OverflowError, LookupError)
+"""How ruamel.yaml fails at a directive it does not know, at `!!int` without a number, at a list as a key."""
+
 
 class _Scanner(Scanner):
     """Looks ahead from every open bracket, so depth is bounded here."""
@@ -35,6 +38,7 @@ class _Composer(Composer):
 
     def __init__(self, loader: Any = None) -> None:
         super().__init__(loader=loader)
+        self.warn_double_anchors = False  # an anchor may be named again
         self._depth = self._made = 0
         self._sizes: dict[int, tuple[Node, int]] = {}  # with the node, or another could get its id
 
@@ -67,8 +71,9 @@ class _Constructor(SafeConstructor):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
-        except (ValueError, TypeError, OverflowError) as error:
+        except _NO_VALUE as error:
             said = "a number of thousands of digits" if "int_max_str_digits" in str(error) else str(error)
+            said = f"no value of its type ({node.tag})" if isinstance(error, LookupError) else said
             raise ConstructorError(None, None, said, node.start_mark) from error
 
 
@@ -79,8 +84,9 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
         raise ConfigError(f"{name}: longer than {BYTES // 1024} KiB", hint="is it a configuration at all?")
     loader = YAML(typ="safe", pure=True)
     loader.Scanner, loader.Composer, loader.Constructor = _Scanner, _Composer, _Constructor
-    constructor, parser = loader.get_constructor_parser(io.StringIO(text))
+    parser = None
     try:
+        constructor, parser = loader.get_constructor_parser(io.StringIO(text))
         node = constructor.composer.get_single_node()
         return (None if node is None else constructor.construct_document(node)), node
     except MarkedYAMLError as error:
@@ -89,5 +95,11 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
         raise ConfigError(f"{name}{line}: {what}", hint="fix the YAML there") from error
     except YAMLError as error:
         raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="fix the YAML there") from error
+    except _NO_VALUE as error:
+        raise ConfigError(
+            f"{name}: YAML that is not read here, as a line that begins with % or a list as a key",
+            hint="write sections of keys: diagevo config show",
+        ) from error
     finally:
-        parser.dispose()
+        if parser is not None:
+            parser.dispose()

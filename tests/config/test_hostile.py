@@ -1,9 +1,12 @@
 """Texts that mean far more than they say are refused at their line, before anything is built of them."""
 
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from diagevo.config.loading import resolve
 from diagevo.config.yaml_text import VALUES, read
@@ -32,6 +35,11 @@ BOMB = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for 
         ("é" * 40_000, ": longer than 64 KiB"),
         ('{"seed": 1, "round": ' + "[" * 5000, "line 1: nested deeper than 20"),
         ("a: *b", "line 1: found undefined alias 'b'"),
+        ("a: \0", "unacceptable character #x0000"),
+        ("%YAML 9.9\n", "not read here, as a line that begins with %"),
+        ("?  [? ]", "or a list as a key"),
+        ("a: !!int ", "line 1: no value of its type (tag:yaml.org,2002:int)"),
+        ("a: !!bool x", "line 1: no value of its type (tag:yaml.org,2002:bool)"),
     ],
 )
 def test_yaml_and_json_that_mean_too_much_are_refused_at_their_line(text: str, said: str) -> None:
@@ -40,6 +48,17 @@ def test_yaml_and_json_that_mean_too_much_are_refused_at_their_line(text: str, s
     assert refused.value.message.startswith("mine.yaml")
     assert said in refused.value.message
     assert refused.value.hint
+
+
+SIGNS = " \n-?:ab&*[]{},'\"|>#@`~1x!%\t\r\0\x85\ufeff\ud800"
+WORDS = ["a: ", "- ", "? ", "&a ", "*a", "<<: ", "!!int ", "!!set ", "!!omap ", "%YAML 1.2\n", "%TAG ! x:\n"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*WORDS, *SIGNS]), max_size=12))
+def test_any_text_is_a_value_or_refused(pieces: list[str]) -> None:
+    with suppress(ConfigError):
+        read("".join(pieces), "mine.yaml")
 
 
 def test_the_bomb_is_refused_after_a_few_values_not_after_all_of_them(
