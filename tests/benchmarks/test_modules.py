@@ -1,0 +1,10 @@
+"""`make bench` asks every bench_*.py for its rows."""
+
+import ast
+from pathlib import Path
+
+
+def test_every_benchmark_gives_rows() -> None:
+    for file in Path(__file__).parent.glob("bench_*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        assert "rows" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, file.name
