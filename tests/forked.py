@@ -19,7 +19,10 @@ _forks.set_forkserver_preload(["tests.preloaded"])
 
 
 class Forked:
-    """`main`, as "module:function", with these arguments and its output in pipes. Used like Popen."""
+    """`main`, as "module:function", with these arguments and its output in pipes. Used like Popen.
+
+    Somebody has to read both pipes: what finds one full waits.
+    """
 
     def __init__(self, main: str, arguments: Sequence[str], *, env: Mapping[str, str]) -> None:
         stdout, writes_stdout = _forks.Pipe(duplex=False)
@@ -80,4 +83,4 @@ def _run(
     os.environ.update(env)
     sys.argv = ["program", *arguments]
     module, _, function = main.partition(":")
-    getattr(importlib.import_module(module), function)()
+    sys.exit(getattr(importlib.import_module(module), function)())

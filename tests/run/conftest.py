@@ -12,7 +12,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The home of a run `a` of one small round that nothing disturbed, played by the program."""
 
     def make(home: Path) -> None:
-        done = played(home, first(home), prefix=[])
+        done = played(home, first(home))
         assert done.code == 0, done.stderr[-3000:]
 
     return once(tmp_path_factory, "unbroken", make)

@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,7 @@ from tests.run.small import small_config
 from tests.run.test_round import of, placements
 
 Line = dict[str, Any]
-Program = subprocess.Popen[str] | Forked
-Act = Callable[[Program], object]
+Act = Callable[[Forked], object]
 
 
 @dataclass(frozen=True)
@@ -67,36 +65,25 @@ def first(home: Path, **changes: Mapping[str, object]) -> list[str]:
 RESUMED = ["--resume", "--rounds", "1"]
 
 
-def start(home: Path, *arguments: str, prefix: Sequence[str] | None = None) -> Program:
-    """The program over `home`: forked; with a prefix to its command, also an empty one, started afresh."""
-    environment = {**os.environ, "DIAGEVO_HOME": str(home), "HF_HUB_OFFLINE": "1"}
-    if prefix is None:
-        return Forked("tests.preloaded:program", arguments, env=environment)
-    return subprocess.Popen(
-        [*prefix, sys.executable, "-c", "from diagevo.cli.main import app; app()", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+def start(home: Path, *arguments: str, entry: str = "tests.preloaded:program", **env: str) -> Forked:
+    """The program over `home`, in a process of its own."""
+    return Forked(entry, arguments, env={**os.environ, "DIAGEVO_HOME": str(home), **env})
 
 
 def played(
     home: Path,
     arguments: Sequence[str],
     *moments: Moment,
-    prefix: Sequence[str] | None = None,
     database: str = "",
+    **entered: str,
 ) -> Told:
     """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
     where = ["--db", database] if database else []
     lines: list[Line] = []
     waiting = list(moments)
-    with start(
-        home, "train", "--run", "a", *where, *arguments, "--display", "json", prefix=prefix
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with start(home, "train", "--run", "a", *where, *arguments, "--display", "json", **entered) as process:
+        reader = ThreadPoolExecutor(1)
+        errors = reader.submit(process.stderr.read)  # all the while: a full pipe would stop the program
         try:
             for text in process.stdout:
                 line = json.loads(text)
@@ -107,27 +94,27 @@ def played(
                     process.send_signal(signal.SIGSTOP)
                     moment.act(process)
                     process.send_signal(signal.SIGCONT)
-            stderr = process.stderr.read()
-            return Told(lines, process.wait(timeout=60), stderr)
+            return Told(lines, process.wait(timeout=60), errors.result())
         finally:
             process.kill()
+            reader.shutdown()
 
 
 @contextmanager
-def joining(home: Path, machine: int) -> Iterator[Program]:
+def joining(home: Path, machine: int) -> Iterator[Forked]:
     """`diagevo join` beside run `a` of `home`."""
-    with start(home, "join", "--run", "a", "--machine", str(machine), prefix=[]) as process:
+    with start(home, "join", "--run", "a", "--machine", str(machine)) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def killed(process: Program) -> None:
+def killed(process: Forked) -> None:
     process.send_signal(signal.SIGKILL)
 
 
-def terminated(process: Program) -> None:
+def terminated(process: Forked) -> None:
     process.send_signal(signal.SIGTERM)
 
 

@@ -18,9 +18,8 @@ def test_two_machines_play_the_round_that_one_plays(one_step: Path, tmp_path: Pa
     database.close()
     hardware = {"machines": 2, "address": "127.0.0.1", "threads": 1, "rank_timeout": 120}
     with joining(tmp_path, 1) as other:
-        done = played(tmp_path, first(tmp_path, **ONE_STEP, hardware=hardware), prefix=[])
+        done = played(tmp_path, first(tmp_path, **ONE_STEP, hardware=hardware))
         assert other.wait(timeout=60) == 0
-        assert other.stderr is not None
         said = other.stderr.read()
     assert done.code == 0, done.stderr[-3000:]
     assert "on machine 1 run: diagevo join --run a --machine K" in done.messages()

@@ -10,7 +10,8 @@ import pytest
 
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
-from tests.run.program import RESUMED, Moment, Program, first, played
+from tests.forked import Forked
+from tests.run.program import RESUMED, Moment, first, played
 from tests.run.small import ONE_STEP
 from tests.run.test_round import of
 
@@ -31,7 +32,7 @@ def counts(home: Path) -> dict[str, object]:
 def rank_one(stage: str, number: int) -> Moment:
     """Rank 1 gets this signal as soon as the stage has started it."""
 
-    def send(process: Program) -> None:
+    def send(process: Forked) -> None:
         while process.poll() is None:
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 if _is_rank_one(Path("/proc", pid), process.pid):
@@ -61,18 +62,18 @@ def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_
     one_step: Path, tmp_path: Path
 ) -> None:
     started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 45})
-    hung = played(tmp_path, started, rank_one("challenger", signal.SIGSTOP), prefix=[])
+    hung = played(tmp_path, started, rank_one("challenger", signal.SIGSTOP))
     assert hung.code == 6, hung.stderr[-3000:]
     assert "Training rank 1 of 2 did not answer the others in time: rank 1 was" in hung.error()["message"]
     assert "challenger-logs/rank-1.log" in hung.error()["message"]
     assert "diagevo train --resume" in hung.error()["hint"]
 
-    killed = played(tmp_path, RESUMED, rank_one("solver", signal.SIGKILL), prefix=[])
+    killed = played(tmp_path, RESUMED, rank_one("solver", signal.SIGKILL))
     assert killed.code == 6, killed.stderr[-3000:]
     assert "Training rank 1 of 2 was ended by signal 9 (SIGKILL) while" in killed.error()["message"]
     assert killed.stages() == ["challenger", "candidates", "votes", "solver"]
 
-    done = played(tmp_path, RESUMED, prefix=[])
+    done = played(tmp_path, RESUMED)
     assert done.code == 0, done.stderr[-3000:]
     assert done.stages() == ["solver", "diagnosis"]
     assert "round 1 solver: the training processes write to" in done.messages()

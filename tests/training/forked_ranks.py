@@ -1,16 +1,53 @@
-"""Two ranks of a phase on the CPU, as torchrun would start them, but forked (tests/forked.py)."""
+"""Ranks of a phase on the CPU, forked (tests/forked.py) by us or in place of what the launcher starts."""
 
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
+from diagevo.training import worker
 from diagevo.training.launch_spec import free_port
 from tests.forked import Forked
 
 
+class ForkedRank:
+    """A rank of `diagevo.training.launch`, in the place of SupervisedProcess."""
+
+    def __init__(self, argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> None:
+        assert argv[1:3] == ["-m", "diagevo.training.worker"]
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        main = "tests.training.forked_ranks:work"
+        self._process = Forked(main, [str(log), *argv[3:]], env={**os.environ, **env})
+
+    def status(self) -> int | None:
+        return self._process.poll()
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.__exit__()
+
+    def tail(self) -> str:
+        return self.log.read_text()
+
+
+def work() -> int:
+    """The worker, with its output in the file that is named first."""
+    with open(sys.argv.pop(1), "ab", buffering=0) as log:
+        for number in (1, 2):
+            os.dup2(log.fileno(), number)
+    return worker.main()
+
+
 def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
-    """What rank 0 printed. Raises CalledProcessError where a rank ended badly; the other is killed then."""
+    """What rank 0 of two printed, in torchrun's environment.
+
+    Raises CalledProcessError where a rank ended badly; the other is killed then.
+    """
     port = str(free_port("127.0.0.1"))
     of_both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     with ExitStack() as stack:
@@ -18,13 +55,15 @@ def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str]) -> s
             stack.enter_context(Forked(main, arguments, env={**env, **of_both, "RANK": n, "LOCAL_RANK": n}))
             for n in ("0", "1")
         ]
+        readers = stack.enter_context(ThreadPoolExecutor(4))
+        printed = [readers.submit(rank.stdout.read) for rank in ranks]
+        errors = [readers.submit(rank.stderr.read) for rank in ranks]
         while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
             time.sleep(0.05)
         for rank in ranks:
             rank.kill()
-        printed = ranks[0].stdout.read()
         if any(codes):
             raise subprocess.CalledProcessError(
-                next(filter(None, codes)), main, printed, "".join(rank.stderr.read() for rank in ranks)
+                next(filter(None, codes)), main, printed[0].result(), "".join(e.result() for e in errors)
             )
-        return printed
+        return printed[0].result()

@@ -1,4 +1,7 @@
-"""A phase in two real processes over gloo, against the same phase in one."""
+"""A phase in two real processes over gloo, against the same phase in one.
+
+Most are forked; tests/run/test_processes.py starts them as the program does.
+"""
 
 import os
 import time
@@ -11,21 +14,18 @@ from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout
 from diagevo.training.launch_spec import RewardSpec
+from tests.training.forked_ranks import ForkedRank
 from tests.training.launched import LOGS, assert_steps_of_one, launch
 
 pytestmark = pytest.mark.slow
 Reports = dict[int, tuple[list[Rollout], list[float]]]
 
 
-@pytest.fixture(autouse=True)
-def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-
-
 def two(timeout: float = 300.0) -> HardwareConfig:
     return HardwareConfig(device="cpu", processes=2, threads=1, rank_timeout=timeout)
 
 
+@pytest.mark.usefixtures("forked")
 def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way(
     tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -56,9 +56,10 @@ def assert_close(a: Path, b: Path) -> None:
     assert any(not torch.allclose(value, moved[name], atol=2e-4) for name, value in first.items())
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ServiceError) as caught:
-        launch(tiny_model, tmp_path, two(timeout=20.0), hang=1)
+        launch(tiny_model, tmp_path, two(timeout=10.0), hang=1)
     assert "rank 1 of 2 did not answer" in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
 
@@ -76,7 +77,9 @@ def test_a_server_that_cannot_be_kept_up_ends_the_ranks_that_ask_it(tiny_model: 
     assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
 
 
-def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(
+    forked: list[ForkedRank], tiny_model: Path, tmp_path: Path
+) -> None:
     def stop(step: int) -> None:
         raise StoppedSafely(f"stopped after step {step}", hint="go on")
 
@@ -84,8 +87,7 @@ def test_a_stop_is_obeyed_by_all_ranks_once_the_step_is_saved(tiny_model: Path, 
         launch(tiny_model, tmp_path, two(), on_step=stop)
     assert (caught.value.message, caught.value.hint) == ("stopped after step 1", "go on")
     assert checkpoints.find(tmp_path / "work").step == 1
-    time.sleep(0.5)
-    assert not [name for name in os.listdir("/proc") if name.isdigit() and _runs(name, str(tmp_path))]
+    assert [rank.status() for rank in forked] == [1, 1], "each has ended itself"
 
 
 def _runs(pid: str, text: str) -> bool:

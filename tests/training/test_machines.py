@@ -1,4 +1,7 @@
-"""A phase on two machines, which are two launchers on this one that meet at its address."""
+"""A phase on two machines, which are two launchers on this one that meet at its address.
+
+Their ranks are forked; tests/run/test_machines.py starts them as the program does.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -21,11 +24,6 @@ pytestmark = pytest.mark.slow
 TWO = HardwareConfig(device="cpu", threads=1, rank_timeout=120, machines=2, address="127.0.0.1")
 
 
-@pytest.fixture(autouse=True)
-def _importable_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-
-
 @contextmanager
 def joined(run: Path, machine: int = 1) -> Iterator[list[str]]:
     """Another machine that joins the run; what it says, complete once the block is left."""
@@ -41,6 +39,7 @@ def joined(run: Path, machine: int = 1) -> Iterator[list[str]]:
         other.join()
 
 
+@pytest.mark.usefixtures("forked")
 def test_two_machines_play_the_phase_of_one_also_when_a_rank_of_the_other_was_killed_on_the_way(
     tiny_model: Path, tmp_path: Path
 ) -> None:
