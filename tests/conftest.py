@@ -1,5 +1,6 @@
 """What holds for every test. Ten times the examples of hypothesis: pytest --hypothesis-profile=deep"""
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and REALLY_PLAYED & set(item.fixturenames):
             item.add_marker("slow")
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: a quarter of a small training was looking for garbage among it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _written() -> dict[Path, int]:

@@ -1,21 +1,23 @@
 """Programs that train, forked from a process that has imported what they import (preloaded.py).
 
 A start costs next to nothing in place of eight seconds of CPU. Each has a process, memory and signals of its
-own, as if it were started afresh.
+own, as if it were started afresh. What is forked so may fork in its turn, from the same process.
 """
 
 import importlib
 import io
 import multiprocessing
+import multiprocessing.forkserver
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
-from typing import Self
+from typing import Any, Self
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
+_server: Any = multiprocessing.forkserver._forkserver
 
 
 class Forked:
@@ -27,8 +29,10 @@ class Forked:
     def __init__(self, main: str, arguments: Sequence[str], *, env: Mapping[str, str]) -> None:
         stdout, writes_stdout = _forks.Pipe(duplex=False)
         stderr, writes_stderr = _forks.Pipe(duplex=False)
+        _server.ensure_running()
+        address = _server._forkserver_address
         self._process = _forks.Process(
-            target=_run, args=(main, list(arguments), dict(env), writes_stdout, writes_stderr)
+            target=_run, args=(main, list(arguments), dict(env), address, writes_stdout, writes_stderr)
         )
         self._process.start()
         writes_stdout.close()
@@ -71,9 +75,12 @@ def _run(
     main: str,
     arguments: list[str],
     env: dict[str, str],
+    address: str,
     stdout: Connection,
     stderr: Connection,
 ) -> None:
+    _server._forkserver_address = address
+    _server.ensure_running = lambda: None
     for number, end in ((1, stdout), (2, stderr)):
         os.dup2(end.fileno(), number)
         end.close()

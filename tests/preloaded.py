@@ -1,5 +1,7 @@
 """What a program that trains imports, which is most of its start (forked.py). None of it starts threads."""
 
+import ctypes
+import gc
 import os
 from importlib.metadata import entry_points
 
@@ -16,8 +18,15 @@ LOADED = (diagevo.run, diagevo.sampling, diagevo.training.trainer, transformers.
 
 [_diagevo] = entry_points(group="console_scripts", name="diagevo")
 app = _diagevo.load()
+gc.freeze()  # no program looks for garbage among it
 
 
 def program() -> None:
-    """The program `diagevo`."""
+    """The program `diagevo`; with the disks that the process HOLDER sees, where there is one."""
+    if holder := os.environ.get("HOLDER"):
+        libc = ctypes.CDLL(None, use_errno=True)
+        for kind in ("user", "mnt"):
+            with open(f"/proc/{holder}/ns/{kind}") as namespace:
+                if libc.setns(namespace.fileno(), 0):
+                    raise OSError(ctypes.get_errno(), f"the {kind} namespace of process {holder}")
     app()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.cli.program import clean_environment, invoke
 from tests.ingest.conftest import DATA
+from tests.training.forked_ranks import play_ranks
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 BIN = Path(sys.executable).parent
@@ -39,6 +41,12 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def example() -> None:
+    """Run the file that is named first, in a process that has imported TRL (tests/forked.py)."""
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_every_example_is_run_here() -> None:
@@ -96,11 +104,8 @@ def test_the_trl_lines_of_the_readme_keep_a_memory(tmp_path: Path) -> None:
 def test_trl_keeps_a_memory_and_is_steered_by_it(tmp_path: Path, processes: int) -> None:
     """Four steps are two rounds, of 2 · 4 prompts a process. The second round's first prompts were drawn
     ahead, by the schedule of the first."""
-    command = [sys.executable, EXAMPLES / "trl_steered.py", tmp_path]
-    if processes > 1:
-        ranks = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}"]
-        command = [sys.executable, *ranks, *command[1:]]
-    run(*command)
+    command = [str(EXAMPLES / "trl_steered.py"), str(tmp_path)]
+    play_ranks("tests.test_examples:example", command, os.environ, ranks=processes)
     scored = invoke(
         "memory",
         "query",

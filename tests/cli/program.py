@@ -18,13 +18,19 @@ STARTED = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 
 
 # A runner builds all fifty commands each time it is asked for one, which takes longer than most of them.
-setattr(typer.testing, "_get_command", cache(get_command))  # noqa: B010  (a name that it keeps for itself)
+_built = cache(get_command)
+setattr(typer.testing, "_get_command", _built)  # noqa: B010  (a name that it keeps for itself)
 
 
 @cache
 def load() -> typer.Typer:
     [entry] = entry_points(group="console_scripts", name="diagevo")
     return entry.load()
+
+
+def command() -> Any:
+    """The program, to be called with its arguments."""
+    return _built(load())
 
 
 def invoke(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:

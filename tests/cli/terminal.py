@@ -6,10 +6,14 @@ import struct
 import subprocess
 import termios
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from fcntl import ioctl
 from pathlib import Path
 
-from tests.cli.program import clean_environment
+import pytest
+
+from tests.cli.program import clean_environment, command
 
 
 def on_terminal(
@@ -24,6 +28,29 @@ def on_terminal(
     environment |= {"TERM": "xterm-256color", "PAGER": "cat", **(env or {})}
     process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environment)
     os.close(slave)
+    return _read(master), process.wait()
+
+
+def shown(*arguments: str, env: Mapping[str, str], columns: int = 140) -> tuple[str, int]:
+    """What a terminal gets from a command of ours in this process, and the exit code."""
+    master, slave = pty.openpty()
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(1) as reader:
+        got = reader.submit(_read, master)
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            patch.delenv(name, raising=False)
+        for name, value in {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50", **env}.items():
+            patch.setenv(name, value)
+        with (
+            open(slave, "w", encoding="utf-8") as screen,
+            redirect_stdout(screen),
+            redirect_stderr(screen),
+            pytest.raises(SystemExit) as left,
+        ):
+            command()(arguments)
+        return got.result(), int(left.value.code or 0)
+
+
+def _read(master: int) -> str:
     chunks = []
     try:
         while chunk := os.read(master, 65536):
@@ -32,4 +59,4 @@ def on_terminal(
         pass
     finally:
         os.close(master)
-    return b"".join(chunks).decode(), process.wait()
+    return b"".join(chunks).decode()

@@ -14,8 +14,7 @@ from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingI
 from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.errors import ConfigError
-from tests.cli.program import STARTED
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import shown
 from tests.cli_memory.conftest import Ask
 
 COLUMNS = (Column("n", align="right"), Column("text"))
@@ -134,16 +133,15 @@ def test_the_log_goes_out_in_every_format(ask: Ask, tmp_path: Path) -> None:
     assert len(json.loads(ask("memory", "log", "--json").stdout)["data"]) == 139
 
 
-def test_a_terminal_is_not_flooded_and_not_steered(played_home: Path, tmp_path: Path) -> None:
+def test_a_terminal_is_not_flooded_and_not_steered(played_home: Path) -> None:
     where = {"DIAGEVO_HOME": str(played_home)}
-    shown, _ = on_terminal([*STARTED, "memory", "query", NUMBERS.format(1500)], cwd=tmp_path, env=where)
-    assert " 1000" in shown
-    assert " 1001" not in shown
-    assert "only the first 1,000 rows; all of them with -o FILE, or in a pipe" in shown
+    out, _ = shown("memory", "query", NUMBERS.format(1500), env=where)
+    assert " 1000" in out
+    assert " 1001" not in out
+    assert "only the first 1,000 rows; all of them with -o FILE, or in a pipe" in out
     hostile = "SELECT char(155) || '31mred' AS text"
     for format in ("table", "jsonl", "csv", "md", "json"):
-        command = [*STARTED, "memory", "query", hostile, "--format", format]
-        out, code = on_terminal(command, cwd=tmp_path, env=where)
+        out, code = shown("memory", "query", hostile, "--format", format, env=where)
         assert code == 0
         assert "\x9b" not in out
         assert (r"\u009b31mred" if format.startswith("json") else r"\x9b31mred") in out

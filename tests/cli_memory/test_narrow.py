@@ -5,22 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import STARTED
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import shown
 from tests.memory_audit.played import C1, C2, C3, C4
 
 ROUNDS = ("exact", "open-loop", "open-loop", "open-loop")
 
 
 def _lines(home: Path, columns: int, *arguments: str) -> list[str]:
-    shown, code = on_terminal(
-        [*STARTED, "--no-color", "-q", *arguments],
-        cwd=home,
-        env={"DIAGEVO_HOME": str(home)},
-        columns=columns,
-    )
-    assert code == 0, shown
-    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in shown.splitlines()]
+    out, code = shown("--no-color", "-q", *arguments, env={"DIAGEVO_HOME": str(home)}, columns=columns)
+    assert code == 0, out
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in out.splitlines()]
     assert max(map(len, lines)) <= columns
     return lines
 

@@ -21,7 +21,7 @@ from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import Embedder, SimilarCause
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest import similarity
-from tests.cli.program import clean_environment, run
+from tests.cli.program import clean_environment, invoke, run
 from tests.cli_memory.conftest import Ask
 from tests.contracts.databases import Store
 from tests.diagnosis.server import Answer, Server
@@ -89,7 +89,7 @@ def test_a_run_that_somebody_writes_is_not_rebuilt(home: Path, tmp_path: Path) -
         done = run("memory", "rebuild", "--embedder", "--profile", "embedded", cwd=tmp_path, env=env(home))
         assert (done.returncode, done.stdout) == (5, "")
         assert "run played is being written by process" in done.stderr
-    assert run("memory", "rebuild", cwd=tmp_path, env=env(home)).returncode == 0
+    assert invoke("memory", "rebuild", env=env(home)).exit_code == 0
 
 
 def env(home: Path, **more: str) -> dict[str, str]:
@@ -113,20 +113,16 @@ def answering(request: dict[str, Any], _before: int) -> Answer:
     return Answer(body={"object": "list", "model": request["model"], "data": data, "usage": usage})
 
 
-def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes_on(
-    home: Path, tmp_path: Path
-) -> None:
+def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes_on(home: Path) -> None:
     other = Embedder(name="served-4", dimension=4, revision="served")
     with pytest.raises(ConfigError, match=r"was embedded by by-hand @ 1 \(4 numbers\)") as refused:
         memory_of(home, embedder=other)
     assert "diagevo memory rebuild --embedder --run played" in (refused.value.hint or "")
     with Server(answering) as server:
         # The hand-played run has no roles of its own, so the profile gives them.
-        done = run(
-            "memory", "rebuild", "--embedder", "--profile", "embedded", served(server), "--json",
-            cwd=tmp_path, env=env(home),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        command = ("memory", "rebuild", "--embedder", "--profile", "embedded", served(server), "--json")
+        done = invoke(*command, env=env(home))
+        assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["data"] == {
             "rounds": 4,
             "embedder": {"name": "served-4", "dimension": 4, "revision": "served"},
@@ -135,11 +131,11 @@ def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes
         assert sum(len(request["input"]) for request in server.requests) == TEXTS
         assert f"{TEXTS} of {TEXTS} texts have their vectors\n" in done.stderr
         assert "diagevo memory calibrate proposes new ones" in done.stderr
-    log = run("memory", "log", "--last", "1", cwd=tmp_path, env=env(home)).stdout
+    log = invoke("memory", "log", "--last", "1", env=env(home)).stdout
     told = "#140  r4   RunConfigured                      version 0.1.0, embeddings served-4 (4 numbers)"
     assert log.strip() == told
     for command in (["memory", "verify", "--deep"], ["memory", "why", "c2"], ["memory", "replay", "--check"]):
-        assert run(*command, cwd=tmp_path, env=env(home)).returncode == 0
+        assert invoke(*command, env=env(home)).exit_code == 0
 
     with pytest.raises(ConfigError, match="was embedded by served-4"):
         memory_of(home, embedder=BY_HAND)
@@ -154,7 +150,7 @@ def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes
         player.trained()
         player.settle_recurrence("r5.q0.a0")
         player.commit()
-    assert run("memory", "verify", cwd=tmp_path, env=env(home)).returncode == 0
+    assert invoke("memory", "verify", env=env(home)).exit_code == 0
 
 
 def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_embedded_twice(
@@ -190,13 +186,13 @@ def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_embedded_twice(
             assert history.configuration().embedder == BY_HAND
         finally:
             history.close()
-        assert run("memory", "verify", "--deep", cwd=tmp_path, env=env(home)).returncode == 0
+        assert invoke("memory", "verify", "--deep", env=env(home)).exit_code == 0
         with memory_of(home, embedder=BY_HAND) as memory:
             assert nearest(memory)[0].similarity == 1.0
 
         server.behave, server.requests[:] = answering, []
-        again = run(*command, cwd=tmp_path, env=env(home))
-        assert again.returncode == 0, again.stderr
+        again = invoke(*command, env=env(home))
+        assert again.exit_code == 0, again.stderr
         assert sum(len(request["input"]) for request in server.requests) == TEXTS - 4
 
 
@@ -239,18 +235,13 @@ def test_a_name_from_before_the_engine_was_changed_is_read_and_not_stored_again(
     assert last["payload"]["config"]["roles"]["embedder"]["model"] == "hashing"
 
 
-def test_the_example_of_the_help_goes_over_to_the_model_that_it_names(
-    home: Path, tmp_path: Path, change: Ask
-) -> None:
+def test_the_example_of_the_help_goes_over_to_the_model_that_it_names(home: Path, change: Ask) -> None:
     shown = change("memory", "rebuild", "--help").stdout
     [example] = [line for line in shown.splitlines() if "text-embedding-v4" in line]
     with Server(answering) as server:
-        done = run(
-            *shlex.split(example)[1:], "--profile", "embedded",
-            f"--set=roles.embedder.base_url={server.url}", "--set=roles.embedder.dimension=4",
-            cwd=tmp_path, env=env(home),
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+        more = (f"--set=roles.embedder.base_url={server.url}", "--set=roles.embedder.dimension=4")
+        done = invoke(*shlex.split(example)[1:], "--profile", "embedded", *more, env=env(home))
+    assert done.exit_code == 0, done.stderr
     assert "  embeddings    text-embedding-v4 @ served, 4 numbers\n" in done.stdout
 
 
@@ -266,19 +257,15 @@ def test_a_wrong_value_of_set_is_named_and_not_the_run(change: Ask) -> None:
 
 @pytest.mark.slow
 def test_a_resumed_run_of_another_embedding_model_is_refused_until_it_was_embedded_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
-    from tests.run.small import SMALL
+    from tests.run.small import one_step
 
     def ask(*arguments: str) -> Any:
-        from tests.cli.program import invoke
-
         return invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path / "runs")})
 
-    (tmp_path / "small.yaml").write_text(json.dumps(SMALL), encoding="utf-8")
-    first = ask("train", "-c", "small.yaml", "--rounds", "1", "--run", "a")
-    assert first.exit_code == 0, first.stderr
+    shutil.copytree(one_step(tmp_path_factory), tmp_path / "runs")
     monkeypatch.setattr(HashingEmbedder, "revision", "words-2")  # another version of the embedder
     refused = ask("train", "--resume", "--rounds", "2")
     assert refused.exit_code == 2

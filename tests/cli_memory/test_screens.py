@@ -8,8 +8,7 @@ import pytest
 
 import diagevo
 import diagevo.memory.events
-from tests.cli.program import STARTED
-from tests.cli.terminal import on_terminal
+from tests.cli.terminal import shown
 from tests.cli_memory.conftest import Ask
 from tests.memory_audit.played import C1, C2, CONFIG, Player
 
@@ -294,12 +293,10 @@ def long_home(home: Path) -> Path:
 
 
 @pytest.mark.parametrize("ref", ["c1", "n1", "n2", "c2"])
-def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(
-    long_home: Path, tmp_path: Path, ref: str
-) -> None:
+def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(long_home: Path, ref: str) -> None:
     def why(*options: str) -> list[str]:
-        command = [*STARTED, "--no-color", "memory", "why", ref, "--run", "long", *options]
-        out, code = on_terminal(command, cwd=tmp_path, env={"DIAGEVO_HOME": str(long_home)}, columns=80)
+        asked = ("--no-color", "memory", "why", ref, "--run", "long", *options)
+        out, code = shown(*asked, env={"DIAGEVO_HOME": str(long_home)}, columns=80)
         assert code == 0, out
         return out.splitlines()
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from tests.once import once
+from tests.run import small
 from tests.run.program import first, played
-from tests.run.small import ONE_STEP, play, small_config
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +20,4 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def one_step(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The home of a run `a` of one round with one step a phase, played by one process."""
-    return once(tmp_path_factory, "one-step", lambda home: play(home, small_config(**ONE_STEP), rounds=1))
+    return small.one_step(tmp_path_factory)

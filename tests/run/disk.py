@@ -1,6 +1,5 @@
 """A disk of a given size, that can be filled."""
 
-import ctypes
 import os
 import resource
 import shutil
@@ -8,14 +7,13 @@ import subprocess
 from pathlib import Path
 
 from tests.forked import Forked
-from tests.preloaded import program
 
 MEGABYTE = 2**20
 SIZE = 64 * MEGABYTE
 
 
 class SmallDisk:
-    """A file system of 64 MB in memory, seen by the programs that are `entered` so."""
+    """A file system of 64 MB in memory, in the namespaces of `holder`."""
 
     def __init__(self, folder: Path) -> None:
         """Raises OSError where the system permits no file systems of one's own."""
@@ -32,7 +30,8 @@ class SmallDisk:
             self.close()
             raise OSError("no mount")
         self.home = folder
-        self.entered = {"entry": "tests.run.disk:enter", "HOLDER": str(self._holder.pid)}
+        self.holder = self._holder.pid
+        self.prefix = ["nsenter", f"--target={self.holder}", "--user", "--mount", "--preserve-credentials"]
         self._seen = Path(f"/proc/{self._holder.pid}/root{folder}")
 
     def fill(self, _: object, left: int) -> None:
@@ -57,25 +56,17 @@ class SmallDisk:
         self._holder.communicate()
 
 
-def enter() -> None:
-    """The program `diagevo`, with the disks that HOLDER sees."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    for kind in ("user", "mnt"):
-        with open(f"/proc/{os.environ['HOLDER']}/ns/{kind}") as namespace:
-            if libc.setns(namespace.fileno(), 0):
-                raise OSError(ctypes.get_errno(), f"setns {kind}")
-    program()
-
-
 class ShortFiles:
     """Where no file system may be mounted: no file may grow beyond a size, in the running process."""
+
+    holder = None
+    prefix: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         self.home = folder
-        self.entered: dict[str, str] = {}
 
-    def fill(self, process: Forked, left: int) -> None:
+    def fill(self, process: Forked | subprocess.Popen[str], left: int) -> None:
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (left, resource.RLIM_INFINITY))
 
     def clear(self) -> None:

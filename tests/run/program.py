@@ -65,9 +65,14 @@ def first(home: Path, **changes: Mapping[str, object]) -> list[str]:
 RESUMED = ["--resume", "--rounds", "1"]
 
 
-def start(home: Path, *arguments: str, entry: str = "tests.preloaded:program", **env: str) -> Forked:
-    """The program over `home`, in a process of its own."""
-    return Forked(entry, arguments, env={**os.environ, "DIAGEVO_HOME": str(home), **env})
+PROGRAM = "tests.preloaded:program"
+WITH_FORKED_RANKS = "tests.training.forked_ranks:program"
+
+
+def start(home: Path, *arguments: str, main: str = PROGRAM, holder: int | None = None) -> Forked:
+    """The program over `home`, in a process of its own; with the disks that the process `holder` sees."""
+    seen = {} if holder is None else {"HOLDER": str(holder)}
+    return Forked(main, arguments, env={**os.environ, "DIAGEVO_HOME": str(home), **seen})
 
 
 def played(
@@ -75,13 +80,15 @@ def played(
     arguments: Sequence[str],
     *moments: Moment,
     database: str = "",
-    **entered: str,
+    main: str = PROGRAM,
+    holder: int | None = None,
 ) -> Told:
     """Play run `a` of `home` in a process of its own, to its end; each moment is met at most once."""
     where = ["--db", database] if database else []
     lines: list[Line] = []
     waiting = list(moments)
-    with start(home, "train", "--run", "a", *where, *arguments, "--display", "json", **entered) as process:
+    command = ["train", "--run", "a", *where, *arguments, "--display", "json"]
+    with start(home, *command, main=main, holder=holder) as process:
         reader = ThreadPoolExecutor(1)
         errors = reader.submit(process.stderr.read)  # all the while: a full pipe would stop the program
         try:
@@ -103,7 +110,7 @@ def played(
 @contextmanager
 def joining(home: Path, machine: int) -> Iterator[Forked]:
     """`diagevo join` beside run `a` of `home`."""
-    with start(home, "join", "--run", "a", "--machine", str(machine)) as process:
+    with start(home, "join", "--run", "a", "--machine", str(machine), main=WITH_FORKED_RANKS) as process:
         try:
             yield process
         finally:

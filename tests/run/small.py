@@ -5,9 +5,12 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from diagevo.config import Config
 from diagevo.progress import RoundSummary, StopFlag, Unobserved
 from diagevo.run import Until, train
+from tests.once import once
 
 SMALL = {
     "world": "arithmetic",
@@ -95,3 +98,8 @@ def play(
         stop=StopFlag() if stop is None else stop,
     )
     return watcher
+
+
+def one_step(factory: pytest.TempPathFactory) -> Path:
+    """The home of a run `a` of one round with one step a phase, played once in all tests."""
+    return once(factory, "one-step", lambda home: play(home, small_config(**ONE_STEP), rounds=1))

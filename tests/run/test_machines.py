@@ -6,7 +6,7 @@ import pytest
 
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
-from tests.run.program import first, joining, played
+from tests.run.program import WITH_FORKED_RANKS, first, joining, played
 from tests.run.small import ONE_STEP
 from tests.run.test_processes import counts
 
@@ -18,7 +18,8 @@ def test_two_machines_play_the_round_that_one_plays(one_step: Path, tmp_path: Pa
     database.close()
     hardware = {"machines": 2, "address": "127.0.0.1", "threads": 1, "rank_timeout": 120}
     with joining(tmp_path, 1) as other:
-        done = played(tmp_path, first(tmp_path, **ONE_STEP, hardware=hardware))
+        arguments = first(tmp_path, **ONE_STEP, hardware=hardware)
+        done = played(tmp_path, arguments, main=WITH_FORKED_RANKS)
         assert other.wait(timeout=60) == 0
         said = other.stderr.read()
     assert done.code == 0, done.stderr[-3000:]

@@ -1,6 +1,7 @@
 """A round whose phases run in two real processes over gloo, beside the same round in one."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
 from tests.forked import Forked
-from tests.run.program import RESUMED, Moment, first, played
+from tests.run.program import RESUMED, WITH_FORKED_RANKS, Moment, first, played
 from tests.run.small import ONE_STEP
 from tests.run.test_round import of
 
@@ -29,15 +30,15 @@ def counts(home: Path) -> dict[str, object]:
         history.close()
 
 
-def rank_one(stage: str, number: int) -> Moment:
-    """Rank 1 gets this signal as soon as the stage has started it."""
+def rank_one(home: Path, stage: str, number: int) -> Moment:
+    """Rank 1, which is forked, gets this signal as soon as the stage has started it."""
+    log = home / "a" / "rounds" / "001" / f"{stage}-logs" / "rank-1.log"
 
     def send(process: Forked) -> None:
         while process.poll() is None:
-            for pid in filter(str.isdigit, os.listdir("/proc")):
-                if _is_rank_one(Path("/proc", pid), process.pid):
-                    os.kill(int(pid), number)
-                    return
+            if log.exists() and (found := re.search(r"process (\d+)\n", log.read_text())):
+                os.kill(int(found[1]), number)
+                return
             time.sleep(0.05)
 
     return Moment(
@@ -45,35 +46,25 @@ def rank_one(stage: str, number: int) -> Moment:
     )
 
 
-def _is_rank_one(process: Path, program: int) -> bool:
-    """Whether it is a worker of rank 1 under the watchdog that the program holds."""
-    try:
-        command = (process / "cmdline").read_bytes().split(b"\0")
-        environment = (process / "environ").read_bytes().split(b"\0")
-        watchdog = (process / "stat").read_text().rpartition(")")[2].split()[1]
-        holder = Path(f"/proc/{watchdog}/stat").read_text().rpartition(")")[2].split()[1]
-    except OSError:
-        return False
-    return b"diagevo.training.worker" in command[:3] and b"RANK=1" in environment and int(holder) == program
-
-
 @pytest.mark.slow
 def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_plays(
     one_step: Path, tmp_path: Path
 ) -> None:
-    started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 45})
-    hung = played(tmp_path, started, rank_one("challenger", signal.SIGSTOP))
+    started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 30})
+    stopped = rank_one(tmp_path, "challenger", signal.SIGSTOP)
+    hung = played(tmp_path, started, stopped, main=WITH_FORKED_RANKS)
     assert hung.code == 6, hung.stderr[-3000:]
     assert "Training rank 1 of 2 did not answer the others in time: rank 1 was" in hung.error()["message"]
     assert "challenger-logs/rank-1.log" in hung.error()["message"]
     assert "diagevo train --resume" in hung.error()["hint"]
 
-    killed = played(tmp_path, RESUMED, rank_one("solver", signal.SIGKILL))
+    ended = rank_one(tmp_path, "solver", signal.SIGKILL)
+    killed = played(tmp_path, RESUMED, ended, main=WITH_FORKED_RANKS)
     assert killed.code == 6, killed.stderr[-3000:]
     assert "Training rank 1 of 2 was ended by signal 9 (SIGKILL) while" in killed.error()["message"]
     assert killed.stages() == ["challenger", "candidates", "votes", "solver"]
 
-    done = played(tmp_path, RESUMED)
+    done = played(tmp_path, RESUMED)  # its ranks are started, as a user's are
     assert done.code == 0, done.stderr[-3000:]
     assert done.stages() == ["solver", "diagnosis"]
     assert "round 1 solver: the training processes write to" in done.messages()

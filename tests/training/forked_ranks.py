@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import diagevo.training.ranks
 from diagevo.training import worker
 from diagevo.training.launch_spec import free_port
 from tests.forked import Forked
@@ -23,6 +24,8 @@ class ForkedRank:
         log.parent.mkdir(parents=True, exist_ok=True)
         main = "tests.training.forked_ranks:work"
         self._process = Forked(main, [str(log), *argv[3:]], env={**os.environ, **env})
+        with log.open("a") as file:
+            file.write(f"process {self._process.pid}\n")
 
     def status(self) -> int | None:
         return self._process.poll()
@@ -35,6 +38,14 @@ class ForkedRank:
         return self.log.read_text()
 
 
+def program() -> None:
+    """The program `diagevo`, whose ranks are forked too."""
+    from tests import preloaded
+
+    diagevo.training.ranks.SupervisedProcess = ForkedRank
+    preloaded.program()
+
+
 def work() -> int:
     """The worker, with its output in the file that is named first."""
     with open(sys.argv.pop(1), "ab", buffering=0) as log:
@@ -43,24 +54,30 @@ def work() -> int:
     return worker.main()
 
 
-def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str]) -> str:
-    """What rank 0 of two printed, in torchrun's environment.
+def play_ranks(main: str, arguments: Sequence[str], env: Mapping[str, str], *, ranks: int = 2) -> str:
+    """What rank 0 printed, in torchrun's environment.
 
     Raises CalledProcessError where a rank ended badly; the other is killed then.
     """
     port = str(free_port("127.0.0.1"))
-    of_both = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    of_all = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
     with ExitStack() as stack:
-        ranks = [
-            stack.enter_context(Forked(main, arguments, env={**env, **of_both, "RANK": n, "LOCAL_RANK": n}))
-            for n in ("0", "1")
+        started = [
+            stack.enter_context(
+                Forked(
+                    main,
+                    arguments,
+                    env={**env, **of_all, "MASTER_PORT": port, "RANK": str(n), "LOCAL_RANK": str(n)},
+                )
+            )
+            for n in range(ranks)
         ]
-        readers = stack.enter_context(ThreadPoolExecutor(4))
-        printed = [readers.submit(rank.stdout.read) for rank in ranks]
-        errors = [readers.submit(rank.stderr.read) for rank in ranks]
-        while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
+        readers = stack.enter_context(ThreadPoolExecutor(2 * ranks))
+        printed = [readers.submit(rank.stdout.read) for rank in started]
+        errors = [readers.submit(rank.stderr.read) for rank in started]
+        while None in (codes := [rank.poll() for rank in started]) and not any(codes):
             time.sleep(0.05)
-        for rank in ranks:
+        for rank in started:
             rank.kill()
         if any(codes):
             raise subprocess.CalledProcessError(

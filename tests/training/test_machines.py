@@ -1,6 +1,6 @@
 """A phase on two machines, which are two launchers on this one that meet at its address.
 
-Their ranks are forked; tests/run/test_machines.py starts them as the program does.
+Their ranks are forked; tests/run/test_processes.py starts some as the program does.
 """
 
 import threading
