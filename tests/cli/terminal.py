@@ -38,7 +38,8 @@ def shown(*arguments: str, env: Mapping[str, str], columns: int = 140) -> tuple[
         got = reader.submit(_read, master)
         for name in ("NO_COLOR", "FORCE_COLOR"):
             patch.delenv(name, raising=False)
-        for name, value in {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "50", **env}.items():
+        size = {"COLUMNS": str(columns), "LINES": "50"}
+        for name, value in {"TERM": "xterm-256color", "PAGER": "cat", **size, **env}.items():
             patch.setenv(name, value)
         with (
             open(slave, "w", encoding="utf-8") as screen,
