@@ -55,7 +55,18 @@ def open_memory(
         raise NotFoundError(f"there is no run {run}", hint=f"runs here: {known}")
     settings = {} if config is None else config.model_dump(mode="json")
     try:
-        return Memory(database, run, runs_folder(database, root), settings, embedder)
+        folder = runs_folder(database, root)
+        _check_place(folder / run)
+        return Memory(database, run, folder, settings, embedder)
     except BaseException:
         database.close()
         raise
+
+
+def _check_place(folder: Path) -> None:
+    """Raises ConfigError where a run's folder cannot be made: its first commit would lack a chain head."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise ConfigError(
+            f"{folder.name!r} cannot name a run here: {folder} is no folder",
+            hint="give the run another name, or move that file away",
+        )

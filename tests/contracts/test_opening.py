@@ -142,6 +142,17 @@ def test_a_run_is_named_like_a_folder(tmp_path: Path, run: str) -> None:
         diagevo.open(str(tmp_path / "log.db"), run=run)
 
 
+def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_is_played(tmp_path: Path) -> None:
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("diagevo.db", "gone", "loop"):
+        with pytest.raises(ConfigError, match=r"cannot name a run here: .* is no folder"):
+            diagevo.open(f"sqlite:///{tmp_path}/diagevo.db", run=name)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to("elsewhere")
+    diagevo.open(f"sqlite:///{tmp_path}/diagevo.db", run="link").close()
+
+
 def test_importing_the_library_is_cheap_and_opening_needs_no_training_stack(tmp_path: Path) -> None:
     code = f"""
 import sys, diagevo
