@@ -99,11 +99,14 @@ def train(
 
     _need_the_training_stack()
     from diagevo import run
-    from diagevo.memory.opening import check_name
+    from diagevo.memory.log.database import Database
+    from diagevo.memory.opening import check_name, check_place, runs_folder
 
     check_name(run_id)
+    database_ = Database(call.database)
+    root = runs_folder(database_)
+    check_place(database_, root / run_id)
     said = _said_again(call, run_id) if resume else {}
-    root = _runs_folder(call)
     view = display_for(display, call, run_id)
     stop = StopFlag()
     if config is not None:
@@ -237,13 +240,6 @@ def _until(text: str) -> "Until":
             hint=f"ROUND or ROUND:STAGE; stages: {', '.join(STAGES)}",
         )
     return Until(int(number), stage or None)
-
-
-def _runs_folder(call: Call) -> Path:
-    from diagevo.memory.log.database import Database
-    from diagevo.memory.opening import runs_folder
-
-    return runs_folder(Database(call.database))
 
 
 def _run_names(call: Call) -> list[str]:

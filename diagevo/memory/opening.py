@@ -28,6 +28,21 @@ def check_name(run: str) -> None:
         )
 
 
+def check_place(database: Database, folder: Path) -> None:
+    """Raises ConfigError where a run's folder cannot be made, or would lie where the database is."""
+    file = database.file
+    ends = () if file is None else ("", "-wal", "-shm", "-journal")
+    if os.path.abspath(folder) in [os.path.abspath(f"{file}{end}") for end in ends]:
+        what = "is a place of the database"
+    elif os.path.lexists(folder) and not folder.is_dir():
+        what = "is no folder"
+    else:
+        return
+    raise ConfigError(
+        f"{folder.name!r} cannot name a run here: {folder} {what}", hint="give the run another name"
+    )
+
+
 def runs_folder(database: Database, root: Path | None = None) -> Path:
     """The folder that holds a folder a run: `root`, or the SQLite file's, or $DIAGEVO_HOME, or ./runs."""
     if root is not None:
@@ -56,17 +71,8 @@ def open_memory(
     settings = {} if config is None else config.model_dump(mode="json")
     try:
         folder = runs_folder(database, root)
-        _check_place(folder / run)
+        check_place(database, folder / run)
         return Memory(database, run, folder, settings, embedder)
     except BaseException:
         database.close()
         raise
-
-
-def _check_place(folder: Path) -> None:
-    """Raises ConfigError where a run's folder cannot be made: its first commit would lack a chain head."""
-    if os.path.lexists(folder) and not folder.is_dir():
-        raise ConfigError(
-            f"{folder.name!r} cannot name a run here: {folder} is no folder",
-            hint="give the run another name, or move that file away",
-        )

@@ -46,6 +46,21 @@ def test_a_run_that_does_not_exist(played: Path, command: list[str]) -> None:
     assert _events(played) == before
 
 
+def test_a_run_named_like_a_file_of_the_database(played: Path) -> None:
+    """Its folder would stand where SQLite's log has to be, and no command could open the database again."""
+    assert invoke("memory", "export", played / "bundle", "--run", "played").exit_code == 0
+    for command in (
+        ["train", "--rounds", "1", "--run", "diagevo.db-wal"],
+        ["runs", "fork", "played", "--round", "1", "--name", "diagevo.db-wal"],
+        ["memory", "import", played / "bundle", "--name", "diagevo.db-wal"],
+    ):
+        done = invoke(*command)
+        assert done.exit_code == 2, done.output
+        assert "cannot name a run here: " in done.stderr
+        assert not (played / "runs" / "diagevo.db-wal").is_dir()
+    assert "played" in invoke("runs", "list").stdout
+
+
 @pytest.mark.parametrize(
     "command", [["memory", "show"], ["runs", "list"], ["train"], ["db", "upgrade"], ["train", "--resume"]]
 )

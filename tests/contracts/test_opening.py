@@ -145,8 +145,13 @@ def test_a_run_is_named_like_a_folder(tmp_path: Path, run: str) -> None:
 def test_a_run_whose_folder_cannot_be_made_is_refused_before_it_is_played(tmp_path: Path) -> None:
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     (tmp_path / "loop").symlink_to("loop")
-    for name in ("diagevo.db", "gone", "loop"):
-        with pytest.raises(ConfigError, match=r"cannot name a run here: .* is no folder"):
+    for name, what in (
+        ("gone", "is no folder"),
+        ("loop", "is no folder"),
+        ("diagevo.db", "is a place of the database"),
+        ("diagevo.db-wal", "is a place of the database"),
+    ):
+        with pytest.raises(ConfigError, match=f"'{name}' cannot name a run here: .* {what}"):
             diagevo.open(f"sqlite:///{tmp_path}/diagevo.db", run=name)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to("elsewhere")

@@ -27,7 +27,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
-from diagevo.memory.opening import check_name, runs_folder
+from diagevo.memory.opening import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, FORMATS, Form, Writer, writer
 from diagevo.memory.transfer.bundle_rows import ROWS, Count, digest_of_file, open_regular
@@ -173,6 +173,7 @@ def import_bundle(
     run_id = manifest.run_id if name is None else name
     check_name(run_id)
     place = runs_folder(database, root) / run_id
+    check_place(database, place)
     written = _take(folder, manifest, database, run_id, place)
     keep_heads(place, written)
     return written

@@ -15,7 +15,7 @@ from diagevo.memory.events import Origin, RunConfigured, StageCompleted
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
-from diagevo.memory.opening import check_name, runs_folder
+from diagevo.memory.opening import check_name, check_place, runs_folder
 from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import private_folder
 
@@ -70,6 +70,7 @@ def fork(
     }
     configured = before.model_copy(update=changes)
     folder = runs_folder(history.database, root)
+    check_place(history.database, folder / name)
     with history.database.write() as connection:
         transcript = Transcript(connection, history.log, name)
         transcript.copy(history.events(as_of=as_of))
