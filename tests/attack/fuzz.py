@@ -128,6 +128,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample", type=int, help="so many by chance; all of them without it")
     parser.add_argument("--part", default="1/1", help="K/N: every Nth case from the Kth on, for N processes")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="so many of the part's cases: those played before"
+    )
     chosen = parser.parse_args()
     part, parts = map(int, chosen.part.split("/"))
     with TemporaryDirectory() as folder:
@@ -142,7 +145,7 @@ def main() -> int:
             cases = list(whole)
             if chosen.sample is not None:
                 cases = random.Random(chosen.seed).sample(cases, chosen.sample)
-            told = outcomes(base, cases[part - 1 :: parts])
+            told = outcomes(base, cases[part - 1 :: parts][chosen.skip :])
         return _report(told, len(base.content))
 
 
