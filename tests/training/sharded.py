@@ -35,6 +35,32 @@ def _shard_on_the_cpu() -> None:
     AcceleratorState.__init__ = begin_sharded
 
 
+def _bytes(tensors: list[Any]) -> int:
+    """What this rank holds of them."""
+    held = [tensor.to_local() if hasattr(tensor, "to_local") else tensor for tensor in tensors]
+    return sum(tensor.numel() * tensor.element_size() for tensor in held)
+
+
+def _tell_bytes(trainer: Any) -> None:
+    """Print what this rank holds when the next update begins: every layer is sharded again by then."""
+    from torch.optim import Optimizer
+
+    optimizer: Optimizer = trainer.optimizer.optimizer
+
+    def before_step(*_: Any) -> None:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        states = optimizer.state.values()
+        held = {
+            "weights": weights,
+            "Adam": [m for state in states for name, m in state.items() if name.startswith("exp_avg")],
+            "reference": list(trainer.ref_model.parameters()),
+            "gradients": [weight.grad for weight in weights if weight.grad is not None],
+        }
+        print("BYTES", *(f"{name} {_bytes(tensors)}" for name, tensors in held.items()), flush=True)
+
+    optimizer.register_step_pre_hook(before_step)
+
+
 def play(start: Path, folder: Path) -> TrainingSummary:
     import torch
     from accelerate import PartialState
@@ -50,9 +76,11 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     from diagevo.training import trainer
 
     build = trainer.PhaseTrainer.__init__
+    built: list[Any] = []
 
     def build_with_trls_sampling(self: Any, **given: Any) -> None:
         build(self, **given)
+        built.append(self)
         self._own_loop = False  # as under FSDP, so that both play the same rollouts
         parts = [module for module in self.ref_model.modules() if isinstance(module, FSDPModule)]
         if os.environ["RANK"] == "0":
@@ -62,6 +90,8 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     killed_at = int(os.environ.get("KILL", "0"))
 
     def on_step(step: int, rollouts: Any, rewards: Any) -> None:
+        if step == 3:  # of rank 0
+            _tell_bytes(built[0])
         if killed_at and step > killed_at:
             phase.wait_until_saved(folder / "work", killed_at)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,5 +1,5 @@
 """What a plan says of a GPU's memory: the weights of models, the table of an 8B, and the bytes of an update
-that were really allocated. Under FSDP: test_footprint_sharded.py."""
+that were really allocated. What a rank holds under FSDP: test_sharded.py."""
 
 import weakref
 from pathlib import Path

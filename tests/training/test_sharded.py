@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from diagevo.errors import ConfigError
+from diagevo.training.footprint import update
 from diagevo.training.ranks import accelerate_file
+from diagevo.training.shapes import find_shape
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 from tests.training.forked_ranks import play_ranks
@@ -33,8 +35,15 @@ def play(start: Path, folder: Path, **more: str) -> list[float]:
     arguments = [str(start), str(folder)]
     printed = play_ranks("tests.training.sharded:main", arguments, {**os.environ, **more})
     lines = [line.split(maxsplit=1) for line in printed.splitlines()]
-    told = {line[0]: line[1] for line in lines if line and line[0] in ("KL", "PARTS")}
+    told = {line[0]: line[1] for line in lines if line and line[0] in ("KL", "PARTS", "BYTES")}
+    (folder / "bytes").write_text(told.get("BYTES", ""))
     return [float(word) for word in [told["PARTS"], *told["KL"].split()]]
+
+
+def held(folder: Path) -> dict[str, int]:
+    """Bytes that rank 0 held of what it trains."""
+    words = (folder / "bytes").read_text().split()
+    return {name: int(size) for name, size in zip(words[::2], words[1::2], strict=True)}
 
 
 def apart(a: Path, b: Path) -> float:
@@ -68,6 +77,20 @@ def test_the_reference_is_the_starting_weights_on_every_rank(
     assert kls[2] > 1e-3, "it moved"
     assert kls == pytest.approx(alone, abs=1e-4)
     assert apart(sharded, tmp_path / "whole") < 1e-6
+
+
+def test_a_rank_holds_the_bytes_that_the_plan_says(played: tuple[Path, Path, list[float]]) -> None:
+    """Half of everything. Of 89 rows of the vocabulary the first rank holds 45."""
+    start, sharded, _ = played
+    shape = find_shape(str(start))
+    assert shape is not None
+    planned = update(shape, rows=1, prompt=1, new=1, ranks=2, sharded=True)
+    found = held(sharded)
+    assert found["weights"] == found["reference"] == found["gradients"] == planned["weights"] + 2 * 32
+    assert found["Adam"] == 2 * found["weights"]
+    assert {name: size / planned[name] for name, size in found.items()} == pytest.approx(
+        dict.fromkeys(found, 1.0), rel=0.002
+    )
 
 
 def test_the_reference_of_a_model_with_a_head_of_its_own_is_right_too(tmp_path: Path) -> None:
