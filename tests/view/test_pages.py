@@ -202,7 +202,6 @@ AXED = (
     "played/causes",
     "played/causes/c1",
     "played/nodes/n1",
-    "nowhere",
     "played/rounds/1",
     "played/questions/r1.q0",
     "played/failures/r1.q0.a0",
