@@ -20,6 +20,7 @@ from diagevo.texts import json_text
 Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "jsonl"]
 Rows = Iterator[tuple[int, dict[str, Any]]]
 OnCut = Callable[[str], None]
+_ANOTHER = "name the format that wrote it: verl, trl, nemo-rl, prime-rl or jsonl"
 
 
 def read(
@@ -67,7 +68,10 @@ def _steps(
     while True:
         files = _by_step(path, globs, name)
         if not files and wait is None:
-            raise ConfigError(f"{path} has no rollout file: expected {' or '.join(globs)}")
+            raise ConfigError(
+                f"{path} has no rollout file: expected {' or '.join(globs)}",
+                hint="name the folder that the trainer writes to, or the format that it writes",
+            )
         more = [number for number in sorted(files) if number > done]
         growing = wait is not None
         for number in more[:-1] if growing else more:
@@ -108,14 +112,17 @@ def _number(file: Path, line: int, row: dict[str, Any], field: str) -> float | N
     if value is None:
         return None
     if not isinstance(value, int | float):
-        raise ConfigError(f"{file}, line {line}: {field} is no number, but a {type(value).__name__}")
+        raise ConfigError(
+            f"{file}, line {line}: {field} is no number, but a {type(value).__name__}",
+            hint="name the field that is the reward: --reward FIELD",
+        )
     return float(value) if math.isfinite(value) else None
 
 
 def _text(file: Path, line: int, row: dict[str, Any], field: str) -> str:
     value = row.get(field)
     if not isinstance(value, str):
-        raise ConfigError(f"{file}, line {line} has no text {field}")
+        raise ConfigError(f"{file}, line {line} has no text {field}", hint=_ANOTHER)
     return value
 
 
@@ -210,7 +217,7 @@ def _trace(
     rewards = trace.get("rewards")
     nodes = trace.get("nodes")
     if not isinstance(rewards, dict) or not isinstance(nodes, list) or not nodes:
-        raise ConfigError(f"{file}, line {line} holds a trace without rewards or nodes")
+        raise ConfigError(f"{file}, line {line} holds a trace without rewards or nodes", hint=_ANOTHER)
     if reward is not None and reward not in rewards:
         known = ", ".join(sorted(rewards))
         raise ConfigError(f"{file}, line {line} has no reward {reward}", hint=f"its rewards: {known}")
@@ -235,8 +242,8 @@ def messages(value: Any) -> str:
     """A prompt or completion as text: itself, the content of its only message, or each under its role."""
     if isinstance(value, str):
         return value
-    if not isinstance(value, list):
-        raise ConfigError(f"neither a text nor messages: {str(value)[:80]}")
+    if not isinstance(value, list) or not all(isinstance(m, dict) for m in value):
+        raise ConfigError(f"neither a text nor messages: {str(value)[:80]}", hint=_ANOTHER)
     texts = [(str(m.get("role", "")), _content(m.get("content"))) for m in value]
     if len(texts) == 1:
         return texts[0][1]
@@ -259,9 +266,11 @@ def _trl(file: Path, number: int, *, reward: str | None) -> Step:
     except (polars.exceptions.PolarsError, OSError) as error:
         if file.read_bytes()[-4:] != b"PAR1":
             raise CutLine from error
-        raise ConfigError(f"{file} is no Parquet file: {error}") from error
+        raise ConfigError(f"{file} is no Parquet file: {error}", hint=_ANOTHER) from error
     if not {"prompt", "completion", "advantage"} <= set(frame.columns):
-        raise ConfigError(f"{file} has no prompt, completion and advantage: not of TRL's log_completions")
+        raise ConfigError(
+            f"{file} has no prompt, completion and advantage: not of TRL's log_completions", hint=_ANOTHER
+        )
     numbers = [
         name
         for name in frame.columns[frame.columns.index("completion") + 1 :]
@@ -297,15 +306,18 @@ def _plain(path: Path, reward: str, wait: Wait | None, on_cut: OnCut) -> Iterato
     """Rows in order of their steps: step, prompt, response, reward; answer and group where there are such."""
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     if not files:
-        raise ConfigError(f"{path} has no rollout file: expected *.jsonl")
+        raise ConfigError(f"{path} has no rollout file: expected *.jsonl", hint=_ANOTHER)
     number, source, found = -1, "", []
     for file in files:
         stream = rows(file, wait if file == files[-1] else None)
         try:
             for line, row in stream:
                 step = row.get("step")
-                if type(step) is not int or step < 0:  # true is an int too
-                    raise ConfigError(f"{file}, line {line} has no whole number step")
+                if type(step) is not int or not 0 <= step < 2**63:  # true is an int too
+                    raise ConfigError(
+                        f"{file}, line {line} has no whole number step",
+                        hint="each line needs one, from 0 to 2^63 - 1: the trainer's step of its rollout",
+                    )
                 if step < number:
                     raise ConfigError(
                         f"{file}, line {line}: step {step} comes after step {number}",

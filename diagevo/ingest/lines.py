@@ -9,6 +9,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 
+_A_ROW = "write a rollout a line, each an object in { }, or name the format that it is"
 Wait = Callable[[], bool]
 """Waits for more of a file; False: nobody wants to wait any longer."""
 
@@ -64,7 +65,7 @@ def _object(file: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = _decoded(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}, line {number} is no JSON: {error}") from error
+        raise ConfigError(f"{file}, line {number} is no JSON: {error}", hint=_A_ROW) from error
     if not isinstance(row, dict):
-        raise ConfigError(f"{file}, line {number} is no JSON object, but a {type(row).__name__}")
+        raise ConfigError(f"{file}, line {number} is no JSON object, but a {type(row).__name__}", hint=_A_ROW)
     return row

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, read
+from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.rollouts import Step, grouped
 from tests.ingest.conftest import DATA
 
@@ -127,6 +127,7 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
             '{"step":true,"prompt":"","response":"","reward":1}\n',
             "no whole number step",
         ),
+        ("jsonl", "a.jsonl", f'{{"step":{2**63},"prompt":"","response":"","reward":1}}\n', "no whole number"),
         ("nemo-rl", "train_data_step1.jsonl", '{"content":["a"],"rewards":[1]}\n', "no prompt and answer"),
         ("trl", "completions_00001.parquet", "PAR1....PAR1", "is no Parquet file"),
     ],
@@ -135,8 +136,9 @@ def test_what_is_no_such_file_is_told_with_its_place(
     tmp_path: Path, format: Format, name: str, text: str, said: str
 ) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=said) as refused:
         steps(format, tmp_path)
+    assert refused.value.hint
 
 
 def test_steps_out_of_order_are_refused(tmp_path: Path) -> None:
@@ -206,3 +208,9 @@ def verl(step: int, score: str = "1.0") -> str:
 
 def plain(step: int) -> str:
     return f'{{"step": {step}, "prompt": "a", "response": "b", "reward": 1}}\n'
+
+
+@pytest.mark.parametrize("value", [5, {"role": "user"}, [1], ["a", {"role": "user", "content": "b"}], None])
+def test_a_prompt_that_is_neither_text_nor_messages_is_refused(value: object) -> None:
+    with pytest.raises(ConfigError, match="neither a text nor messages"):
+        messages(value)

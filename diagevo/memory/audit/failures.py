@@ -103,7 +103,10 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
     """The story of a failure by its id. Raises NotFoundError where it was not observed by then."""
     seen = observation(history, failure, as_of)
     if seen is None:
-        raise NotFoundError(f"there is no failure {failure.id} in run {history.run_id}")
+        raise NotFoundError(
+            f"there is no failure {failure.id} in run {history.run_id}",
+            hint=f"see those of a round: diagevo memory log --type FailureObserved --run {history.run_id}",
+        )
     recorded, observed = seen
     found: dict[str, Recorded] = {"FailureObserved": recorded}
     asked = 1

@@ -90,7 +90,7 @@ class History:
         """Where the history ends now; later events stay unseen by this object."""
         last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
         if last is None:
-            raise NotFoundError(f"run {self.run_id} has no events")
+            raise NotFoundError(f"run {self.run_id} has no events", hint="see the runs: diagevo runs list")
         return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
@@ -154,7 +154,9 @@ class History:
         """The configuration in force at that point. Raises StoreError for a run that has none."""
         found = self._configuration(None if as_of is None else as_of.position)
         if found is None:
-            raise StoreError(f"run {self.run_id} was never configured")
+            raise StoreError(
+                f"run {self.run_id} was never configured", hint="its writer calls memory.configure first"
+            )
         return found.event
 
     def in_force(self, position: int | None = None) -> Configured:

@@ -37,7 +37,7 @@ def verify(
     report = Verification(run_id)
     with log.database.view():
         if run_id not in log.runs():
-            raise NotFoundError(f"there is no run {run_id}")
+            raise NotFoundError(f"there is no run {run_id}", hint="see the runs: diagevo runs list")
         _check_chain(log, run_id, [own] if copied is None else [own, copied], report)
         _check_positions(log, report)
         _check_triggers(log, report)

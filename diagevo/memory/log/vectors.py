@@ -116,4 +116,7 @@ class Vectors:
                 hint="for another model: diagevo memory rebuild --embedder",
             )
         if not np.isfinite(made).all():
-            raise ConfigError("the embedder gave a vector that is not finite")
+            raise ConfigError(
+                "the embedder gave a vector that is not finite",
+                hint="see roles.embedder: another precision or another model",
+            )

@@ -132,7 +132,10 @@ def _link(
         try:
             _copy(source / path, target / path)
         except OSError as error:
-            raise StoreError(f"cannot copy {source / path} to {target / path}: {error.strerror}") from error
+            raise StoreError(
+                f"cannot copy {source / path} to {target / path}: {error.strerror}",
+                hint="the fork is made; make room there, and copy that file by hand",
+            ) from error
         files.append(path)
     return tuple(files), tuple(missing)
 
