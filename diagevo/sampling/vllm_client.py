@@ -35,10 +35,10 @@ class VLLMClient:
     What it had not answered when it died is asked again once it is back.
     """
 
-    def __init__(self, url: str, key: str, capacity: int, *, patience: float = 1200.0) -> None:
-        """`url`, `key`, `capacity`: the server's. `patience`: seconds to wait for the server's return."""
+    def __init__(self, url: str, key: str, capacity: int, *, timeout: float = 1200.0) -> None:
+        """`url`, `key`, `capacity`: the server's. `timeout`: seconds to wait for the server's return."""
         self._url = url
-        self._patience = patience
+        self._timeout = timeout
         self._sampler = sampler_of(url, key, capacity, timeout=1800.0)
 
     def sample(
@@ -65,11 +65,11 @@ class VLLMClient:
         self._sampler.close()
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._timeout
         while not is_healthy(self._url):
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"{self._url} has not answered for {self._patience:g} s.",
+                    f"{self._url} has not answered for {self._timeout:g} s.",
                     hint="The log of the vLLM server, logs/vllm.log in the run's folder, says why.",
                 )
             time.sleep(1.0)

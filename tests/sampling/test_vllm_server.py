@@ -94,7 +94,7 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
-        before, client = server.pid, VLLMClient(server.url, server.key, server.capacity, patience=60)
+        before, client = server.pid, VLLMClient(server.url, server.key, server.capacity, timeout=60)
         with ThreadPoolExecutor() as pool:
             call = pool.submit(client.sample, [PROMPT], n=1, params=SamplingParams(), seed=0)
             while not call.done():
@@ -124,7 +124,7 @@ def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-always", restarts=0) as server:
-        client = VLLMClient(server.url, server.key, server.capacity, patience=0.5)
+        client = VLLMClient(server.url, server.key, server.capacity, timeout=0.5)
         with pytest.raises(ServiceError, match=r"has not answered for 0\.5 s"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
