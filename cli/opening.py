@@ -9,7 +9,7 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from . import options
+from . import completion, options
 from .options import Call
 
 if TYPE_CHECKING:
@@ -37,13 +37,17 @@ At = Annotated[
 Ref = Annotated[
     str,
     typer.Argument(
-        metavar="REF", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
+        metavar="REF",
+        help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
+        autocompletion=completion.references,
     ),
 ]
 OptionalRef = Annotated[
     str | None,
     typer.Argument(
-        metavar="REF", help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description."
+        metavar="REF",
+        help="c42, n7, r3.q318, r3.q318.a5, or an unambiguous piece of a description.",
+        autocompletion=completion.references,
     ),
 ]
 

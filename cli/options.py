@@ -15,6 +15,8 @@ from typer.core import TyperGroup
 
 from diagevo.errors import ConfigError, DiagEvoError
 
+from . import completion
+
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
     from diagevo.config.models import Config
@@ -92,7 +94,14 @@ class Call:
 
 
 _Run = Annotated[
-    str | None, typer.Option("--run", metavar="ID", envvar="DIAGEVO_RUN", help="The run, or `latest`.")
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="ID",
+        envvar="DIAGEVO_RUN",
+        help="The run, or `latest`.",
+        autocompletion=completion.runs,
+    ),
 ]
 _Db = Annotated[
     str | None,

@@ -80,6 +80,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def open(
     url: str,
     run: str,

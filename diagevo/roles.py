@@ -94,14 +94,7 @@ class Roles:
         return OpenAIDiagnostician(role, settings, memory.artifacts, self.prompts, budget=budget)
 
     def prompt_digests(self) -> dict[str, str]:
-        """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
-        digests = {name: self.templates.digest(name) for name in self.templates.texts}
-        if self.config.roles.diagnostician.engine == "openai":
-            from diagevo.diagnosis.prompts import DiagnosisPrompts
-
-            characters = self.config.diagnosis.trajectory_characters
-            digests |= DiagnosisPrompts.load(self.prompts, characters).digests
-        return digests
+        return prompt_digests(self.config)
 
     def is_held_out(self, question: str) -> bool:
         """Whether the validation set has this question (in its world: in any wording, or joined)."""
@@ -190,6 +183,18 @@ def _model_folder(role: PolicyRole) -> Path:
             f"{role.model} is not a model folder here, and it could not be had from the hub: {error}",
             hint="name a folder written by save_pretrained, or download the model first",
         ) from error
+
+
+def prompt_digests(config: Config) -> dict[str, str]:
+    """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
+    folder = _prompt_folder(config.prompts)
+    templates = PromptTemplates.load(folder, boxed=config.round.boxed_answers)
+    digests = {name: templates.digest(name) for name in templates.texts}
+    if config.roles.diagnostician.engine == "openai":
+        from diagevo.diagnosis.prompts import DiagnosisPrompts
+
+        digests |= DiagnosisPrompts.load(folder, config.diagnosis.trajectory_characters).digests
+    return digests
 
 
 def _prompt_folder(prompts: str | None) -> Path | None:

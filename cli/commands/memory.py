@@ -7,7 +7,7 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import options
+from .. import completion, options
 from ..opening import At, OptionalRef, Ref, Round, app, opened, where
 from ..options import Call
 from ..render import console as render
@@ -229,7 +229,13 @@ def log(
     ref: OptionalRef = None,
     *,
     type: Annotated[
-        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only these events; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="TYPE",
+            help="Only these events; may be repeated.",
+            autocompletion=completion.types,
+        ),
     ] = None,
     round: Annotated[
         int | None, typer.Option("--round", metavar="N", min=0, help="Only events of round N.")

@@ -10,7 +10,7 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import options
+from .. import completion, options
 from ..opening import opened
 from ..options import Call
 from ..render import console as render
@@ -40,7 +40,12 @@ TableOf = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
 PlanName = Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="RUN", help="Another run to compare with; may be repeated."),
+    typer.Option(
+        "--with",
+        metavar="RUN",
+        help="Another run to compare with; may be repeated.",
+        autocompletion=completion.runs,
+    ),
 ]
 Embed = Annotated[bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")]
 Pages = Annotated[
@@ -233,7 +238,10 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 )
 def fig(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A figure of `report list`.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A figure of `report list`.", autocompletion=completion.figures),
+    ],
     beside: With = None,
     plan: PlanName = None,
     to: Folder = None,

@@ -7,7 +7,7 @@ import typer
 
 from diagevo.texts import visible
 
-from .. import options
+from .. import completion, options
 from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
@@ -92,7 +92,12 @@ PHASES = (
     Column("attention"),
     Column("found"),
 )
-Run = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The run; the latest if none is named.")]
+Run = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[RUN]", help="The run; the latest if none is named.", autocompletion=completion.runs
+    ),
+]
 
 
 def _run_story() -> Any:
@@ -216,8 +221,15 @@ def _story_text(story: "RunStory") -> str:
 )
 def diff(
     call: Call,
-    a: Annotated[str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Another run, with @ROUND if wanted.")],
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.", autocompletion=completion.runs)
+    ],
+    b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B", help="Another run, with @ROUND if wanted.", autocompletion=completion.runs
+        ),
+    ],
     *,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
@@ -289,7 +301,7 @@ def fork(
         config = _reconfigured(call.config_in_log(history, stored), call.settings)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
-        made = make(history, round, free, config)
+        made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
     text = f"{free}: {made.written.events} events, forked from {made.origin.run} after round {round}\n"
     if made.changed:
         text += f"  changed: {', '.join(made.changed)}\n"
@@ -300,6 +312,14 @@ def fork(
     render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
     if made.missing:
         render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")
+
+
+def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
+    """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
+    from diagevo.config import Config
+    from diagevo.roles import prompt_digests
+
+    return prompt_digests(Config.model_validate(config)) if "roles" in config else None
 
 
 def _free_name(wanted: str, taken: list[str]) -> str:

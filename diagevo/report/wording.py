@@ -83,12 +83,13 @@ def principal_axes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     points = np.asarray(vectors, dtype=np.float64)
     plane, shares = np.zeros((len(points), 2)), np.zeros(2)
     centred = points - points.mean(axis=0)
-    _, singular, components = np.linalg.svd(centred, full_matrices=False)
-    components = components[:2]
+    # Of the d × d products, in half the time of a decomposition of all vectors.
+    variances, axes = np.linalg.eigh(centred.T @ centred)
+    variances, components = variances[::-1].clip(0), axes[:, ::-1].T[:2]
     largest = np.abs(components).argmax(axis=1)
     components *= np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)[:, None]
     plane[:, : len(components)] = centred @ components.T
-    shares[: len(components)] = 100 * singular[:2] ** 2 / max(float((singular**2).sum()), 1e-12)
+    shares[: len(components)] = 100 * variances[:2] / max(float(variances.sum()), 1e-12)
     return plane, shares
 
 

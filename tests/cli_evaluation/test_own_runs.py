@@ -1,12 +1,14 @@
 """Evaluation of a run's own checkpoints: held-out questions, self-play questions, the oracle."""
 
 import csv
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from diagevo.memory.audit.history import open_history
 from tests.diagnosis.server import Answer, Server
 from tests.memory_audit import played
 
@@ -144,3 +146,38 @@ def test_bad_input_of_the_oracle(
     assert result.exit_code == code, result.output
     assert says in result.stderr
     assert json.loads(ask("eval", "oracle", *arguments, "--json").stdout)["error"]["message"]
+
+
+def _prompts(home: Path, run: str) -> dict[str, str]:
+    history = open_history(str(home / "diagevo.db"), run)
+    try:
+        return history.configuration().prompts
+    finally:
+        history.close()
+
+
+def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tmp_path: Path) -> None:
+    """Else it could not go on, or went on with any."""
+    before = _prompts(trained, "small")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "solver_user.txt").write_text("Now: <question>\n", encoding="utf-8")
+
+    def forked(name: str, *settings: str) -> dict[str, str]:
+        given = [word for setting in settings for word in ("--set", setting)]
+        made = ask("runs", "fork", "small", "--round", "1", "--name", name, *given)
+        assert made.exit_code == 0, made.output
+        now = _prompts(trained, name)
+        return {key: now[key] for key in now if now[key] != before[key]}
+
+    assert forked("same") == {}
+    assert forked("other-k", "schedule.k=1") == {}
+    built_in = forked("built-in", "prompts=null")
+    assert built_in.keys() <= before.keys()
+    assert len(built_in) > 1
+    own = forked("own", f"prompts={tmp_path / 'own'}")
+    assert own["solver_user"] == hashlib.sha256(b"Now: <question>").hexdigest()
+    boxed = forked("boxed", "prompts=null", "round.boxed_answers=true")
+    assert boxed["challenger_system"] != built_in["challenger_system"]
+    missing = ask("runs", "fork", "small", "--round", "1", "--set", "prompts=nowhere")
+    assert missing.exit_code == 2
+    assert "nowhere" in missing.stderr

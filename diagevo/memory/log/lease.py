@@ -205,7 +205,7 @@ def writer(database: Database, run_id: str) -> str | None:
     name = f"{holder.host}:{holder.pid}"
     runs = holder.runs()
     if runs is None:
-        return f"{name}, last seen {row.renewed_at}"
+        return f"{name}, last seen {row.renewed_at[:19].replace('T', ' ')}"
     return name if runs else None
 
 

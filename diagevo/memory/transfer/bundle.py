@@ -166,8 +166,7 @@ def import_bundle(
     Every file against the manifest's digest; every event against its hash, its predecessor and the fold, the
     last against the manifest's head; texts against their digests; replies and vectors, which serve this run
     alone, against what the events name. A text that is wrong in the database becomes right. Raises StoreError
-    where the bundle is damaged, ConflictError where the run exists, ConfigError for a name that a run cannot
-    have.
+    where the bundle is damaged, ConfigError where the run exists and for a name that a run cannot have.
     """
     manifest = _checked_manifest(folder)
     run_id = manifest.run_id if name is None else name

@@ -19,6 +19,9 @@ from diagevo.memory.opening import check_name, check_place, runs_folder
 from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import private_folder
 
+WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engine"})
+"""Keys that name other prompt templates."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forked:
@@ -39,15 +42,16 @@ def fork(
     name: str,
     config: Mapping[str, Any] | None = None,
     *,
+    prompts: Mapping[str, str] | None = None,
     root: Path | None = None,
 ) -> Forked:
     """Copy a run up to the commit of `round` into the new run `name`, configured by `config` (None: as it
-    was).
+    was). `prompts` are the digests of its templates, which count where the configuration names others.
 
     The events, the new configuration with its origin, projections and snapshots are one transaction. Files
     that completed stages recorded are linked into the new run's folder (copied where it is on another
     disk). Raises NotFoundError for a round that is not committed, ConfigError for a bad name or another
-    embedding model, ConflictError where the new run exists.
+    embedding model, ConfigError where the new run exists.
     """
     check_name(name)
     as_of = history.commit(round).as_of
@@ -61,12 +65,12 @@ def fork(
         )
     origin = Origin(run=history.run_id, position=as_of.position)
     number = before.number + 1
-    same = before.config.get("prompts") == values.get("prompts")
+    same = WORDING.isdisjoint(changed)
     changes = {
         "config": values,
         "origin": origin,
         "number": number,
-        "prompts": before.prompts if same else {},
+        "prompts": before.prompts if same else dict(prompts or {}),
     }
     configured = before.model_copy(update=changes)
     folder = runs_folder(history.database, root)

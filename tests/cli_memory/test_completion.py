@@ -1,0 +1,80 @@
+"""A tab in a real shell: the program's own script, and what it offers."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import clean_environment
+
+BASH = """eval "$(_DIAGEVO_COMPLETE=source_bash diagevo)"
+read -r -a COMP_WORDS <<< "$1"
+[[ $1 == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+_diagevo_completion diagevo
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def _environment(home: Path, **more: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return clean_environment(PATH=path, DIAGEVO_HOME=str(home), **more)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("diagevo memory wh", ["why", "what-if"]),
+        ("diagevo memory why c", ["c1", "c2", "c3", "c4"]),
+        ("diagevo --run played memory show n", ["n1", "n2"]),  # n3 was merged
+        ("diagevo memory why c2 --run ", ["played"]),
+        ("diagevo runs diff pl", ["played"]),
+        ("diagevo memory log --type CauseP", ["CausePromoted"]),
+        ("diagevo report fig per", ["performance"]),
+        ("diagevo report table ta", ["tau"]),
+        ("diagevo memory why c --run nobody", []),
+        ("diagevo --db nowhere.db memory why c", []),
+    ],
+)
+def test_bash_offers_what_there_is(played_home: Path, typed: str, offered: list[str]) -> None:
+    done = subprocess.run(
+        ["bash", "-c", BASH, "bash", typed],
+        env=_environment(played_home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == offered
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(("shell", "sep"), [("zsh", ":"), ("fish", "\t")])
+def test_other_shells_are_told_what_each_thing_is(played_home: Path, shell: str, sep: str) -> None:
+    program = Path(sys.executable).parent / "diagevo"
+    script = subprocess.run(
+        [program],
+        env=_environment(played_home, _DIAGEVO_COMPLETE=f"source_{shell}"),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"complete_{shell}" in script
+    if shutil.which(shell):
+        assert subprocess.run([shell, "-n"], input=script, text=True, check=False).returncode == 0
+    told = subprocess.run(
+        [program],
+        env=_environment(
+            played_home,
+            _DIAGEVO_COMPLETE=f"complete_{shell}",
+            _TYPER_COMPLETE_ARGS="diagevo memory why c2",
+            _TYPER_COMPLETE_FISH_ACTION="get-args",
+        ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "drops the minus sign" in told.stdout
+    assert sep in told.stdout
