@@ -1,4 +1,4 @@
-"""`diagevo ablate`: plan the paper's ablations, play them, and see where they stand."""
+"""`diagevo ablate`: plan the paper's ablations, play them, and see what they show."""
 
 import shlex
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ..render.rows import print_rows
 from ..render.table import Column
 
 app = options.group(
-    "ablate", "Plan the paper's ablations, play them, and see where they stand.", "plan run status"
+    "ablate", "Plan the paper's ablations, play them, and see what they show.", "plan run status compare"
 )
 
 RUNS = (
@@ -26,6 +26,19 @@ RUNS = (
     Column("seed", align="right"),
     Column("committed", "rounds", "right"),
     Column("state"),
+)
+
+
+COMPARED = (
+    Column("variant"),
+    Column("seeds", align="right"),
+    Column("score", align="right"),
+    Column("difference", align="right"),
+    Column("low", "from", "right"),
+    Column("high", "to", "right"),
+    Column("effect", "effect d", "right"),
+    Column("p", align="right", digits=4),
+    Column("p_holm", "p (Holm)", "right", digits=4),
 )
 
 
@@ -58,6 +71,12 @@ def _planned_lines() -> Any:
     return list[PlannedLine]
 
 
+def _compared_lines() -> Any:
+    from diagevo.evaluation.study import Compared
+
+    return list[Compared]
+
+
 def _status_lines() -> Any:
     return list[StatusLine]
 
@@ -82,7 +101,7 @@ def plan(
     call: Call,
     name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan; its runs begin with it.")],
     variants: Annotated[
-        str, typer.Option("--variants", help="Names with commas between them, or `all`.")
+        str, typer.Option("--variants", help="Names with commas between them, or `all` of the paper.")
     ] = "all",
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between them.")] = "0,1,2",
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of every run.")] = None,
@@ -96,7 +115,8 @@ def plan(
     from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import VARIANTS, make_plan, variant
 
-    names = [v.name for v in VARIANTS] if variants == "all" else variants.split(",")
+    papers = [v.name for v in VARIANTS if v.table != "control"]
+    names = papers if variants == "all" else variants.split(",")
     try:
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
@@ -203,3 +223,42 @@ def status(call: Call, name: Name = None) -> None:
         for i, s in enumerate(found)
     ]
     print_rows(call, RUNS, lines)
+
+
+@options.command(
+    app,
+    "compare",
+    group="ablate",
+    rows=True,
+    data=_compared_lines,
+    example="""diagevo ablate compare small
+    diagevo ablate compare paper --against full --metric greedy""",
+)
+def compare(
+    call: Call,
+    name: Name = None,
+    against: Annotated[
+        str, typer.Option("--against", metavar="VARIANT", help="What the others are compared with.")
+    ] = "full",
+    metric: Annotated[
+        str, typer.Option("--metric", help="Of the validation after the last round.")
+    ] = "mean_at_k",
+) -> None:
+    """Every variant against one, paired by seed: difference with its 95% interval, effect, p by Holm."""
+    from diagevo.errors import NotFoundError
+    from diagevo.evaluation import study
+    from diagevo.evaluation.ablation import load_plan
+
+    chosen = load_plan(call.home, name)
+    variants = list(dict.fromkeys(planned.variant for planned in chosen.runs))
+    if against not in variants:
+        raise NotFoundError(
+            f"the plan {chosen.name} has no variant {against}", hint="there are: " + ", ".join(variants)
+        )
+    with database(call) as opened:
+        scores = study.last_scores(opened, chosen, metric)
+    done = sum(len(of_variant) for of_variant in scores.values())
+    render.say(
+        call, f"{metric} after round {chosen.rounds}, against {against}: {done} of {len(chosen.runs)} runs"
+    )
+    print_rows(call, COMPARED, study.compare(scores, against, variants))

@@ -37,8 +37,9 @@ from diagevo.memory.opening import check_name
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
-Table = Literal["ablation", "fixed", "k", "tau", "labels", "main"]
-"""`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table."""
+Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
+"""`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`: not
+the paper's, for the embedded profile: what else could make a difference."""
 STOPPED = (StoppedSafely.exit_code, 130)
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
@@ -82,6 +83,18 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     Variant("r-zero", "R-Zero", "main", {"method": "r-zero"}),
     *(Variant(f"tau-{tau}", f"τ = {tau}", "tau", {"filter.tau": tau}) for tau in ("1.2", "2.0")),
+    Variant("free-640", "Pure free, twice the candidates", "control", FREE | {"round.candidates": "640"}),
+    Variant("full-160", "Full, half the candidates", "control", {"round.candidates": "160"}),
+    Variant(
+        "no-filter-4-steps",
+        "No filtering, four solver steps a round",
+        "control",
+        {"filter.variant": "none", "solver_grpo.max_steps": "4"},
+    ),
+    *(
+        Variant(f"promotion-{n}", f"Promoted by {n} questions", "control", {"memory.promotion_questions": n})
+        for n in ("3", "5")
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""`ablate plan, run, status` through the program, with real runs as small as they can be."""
+"""`ablate plan, run, status, compare` through the program, with real runs as small as they can be."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_a_plan_names_its_runs_and_status_needs_no_database(ask: Ask, home: Path
 
 def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
     planned = rows(ask("ablate", "plan", "paper", "--profile", "qwen3-8b", "--json"))
-    assert len(planned) == 3 * len(VARIANTS) == 57
+    assert len(planned) == 3 * sum(v.table != "control" for v in VARIANTS) == 57
     assert {line["seed"] for line in planned} == {0, 1, 2}
 
 
@@ -56,6 +56,8 @@ def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
         (["plan", "small", "--seeds", "1"], 2, "another plan small"),
         (["run", "nothing"], 3, "there are: small"),
         (["status", "nothing"], 3, "there are: small"),
+        (["compare", "nothing"], 3, "there are: small"),
+        (["compare", "small", "--against", "k-0.2"], 3, "there are: full, free-only"),
         (["run", "small", "--only", "2"], 2, "it has 0 to 1"),
         (["run", "small", "--slurm", "no/such/job.sbatch"], 2, "cannot write no/such/job.sbatch"),
     ],
@@ -136,6 +138,12 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
         ("small.full.s0", "held-out"),
         ("small.free-only.s0", "held-out"),
     ]
+    compared = fits_its_schema(ask, ["ablate", "compare"], ask("ablate", "compare", "--json"))
+    assert [(line["variant"], line["seeds"], line["p"]) for line in compared] == [("free-only", 1, None)]
+    assert "2 of 2 runs" in ask("ablate", "compare").stderr
+    unknown = ask("ablate", "compare", "--metric", "accuracy")
+    assert unknown.exit_code == 3
+    assert "greedy/tail" in unknown.stderr
     before = log.stat().st_size
     rows(ask("ablate", "run", "--json"))
     assert "$ diagevo train" not in log.read_text()[before:]

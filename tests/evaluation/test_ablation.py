@@ -28,6 +28,20 @@ def test_every_variant_of_the_paper_is_there() -> None:
     assert by_table["tau"] == ["tau-1.2", "tau-2.0"]
 
 
+def test_the_plan_of_the_study_is_every_variant_with_five_seeds_that_chose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ablations" / "study").mkdir(parents=True)
+    committed = Path(__file__).parents[2] / "docs" / "reference" / "study.json"
+    (tmp_path / "ablations" / "study" / "plan.json").write_bytes(committed.read_bytes())
+    every = [v.name for v in VARIANTS]
+    wanted = make_plan("study", every, range(3, 8), rounds=5, arguments=["--profile=embedded"])
+    assert load_plan(tmp_path, "study") == wanted
+
+
+def test_controls_are_no_variants_of_the_paper() -> None:
+    controls = [v.name for v in VARIANTS if v.table == "control"]
+    assert controls == ["free-640", "full-160", "no-filter-4-steps", "promotion-3", "promotion-5"]
+
+
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
 def test_a_variant_changes_what_it_names_and_nothing_else(variant) -> None:
     full = resolve(settings=(), environ={}).config.model_dump(mode="json")
