@@ -18,7 +18,7 @@ from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
-from diagevo.evaluation.sources import labelled
+from diagevo.evaluation.sources import labelled, ungrouped
 from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, PhaseContext, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -216,17 +216,18 @@ def validation_of(config: Config) -> Loaded | None:
         return load(named, folder, limit=settings.limit)
     world = f", {config.world} world" if config.world else ""
     if settings.questions == BUILTIN:
-        from diagevo.arithmetic import held_out
+        from diagevo.arithmetic import families, held_out
 
-        pairs = held_out()
+        pairs, group = held_out(), families.group
     else:
-        pairs = _read_questions(Path(settings.questions).expanduser())
+        pairs, group = _read_questions(Path(settings.questions).expanduser()), ungrouped
     found = labelled(
         "held-out",
         f"Held-out questions{world}",
         pairs,
         samples=settings.samples,
         source=settings.questions,
+        group=group,
     )
     return limited(found, settings.limit, seed=0)
 

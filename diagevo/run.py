@@ -18,7 +18,7 @@ from diagevo.config.sources import KeyPath
 from diagevo.diagnosis.embedder import identity
 from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
-from diagevo.evaluation.protocol import best_round
+from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.timeline.measured import measured
@@ -216,7 +216,7 @@ class Run:
                 samples=settings.samples,
                 params=params,
                 seed=seed,
-                baseline_temperature=settings.baseline_temperature if number == 0 else None,
+                baseline_temperatures=settings.baseline_temperature if number == 0 else (),
             )
         finally:
             sampler.close()
@@ -235,13 +235,13 @@ class Run:
                     "temperature": params.temperature,
                     "top_p": params.top_p,
                     "seed": seed,
-                    "baseline_temperature": settings.baseline_temperature if number == 0 else None,
+                    "baseline_temperature": list(settings.baseline_temperature) if number == 0 else [],
                 },
                 metrics=metrics,
             ),
             number,
         )
-        self.observer.message(_measured(number, metrics, settings.samples, settings.baseline_temperature))
+        self.observer.message(_measured(number, metrics, settings.samples))
         return metrics
 
     def best(self) -> int | None:
@@ -340,8 +340,9 @@ def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
     return of_run(stored, memory.run_id).config
 
 
-def _measured(number: int, metrics: Mapping[str, float], samples: int, baseline: float | None) -> str:
+def _measured(number: int, metrics: Mapping[str, float], samples: int) -> str:
     line = f"round {number}: mean@{samples} {metrics['mean_at_k']:.3f}, greedy {metrics['greedy']:.3f}"
-    if "mean_at_k_baseline" in metrics:
-        line += f"; the untouched model at T = {baseline}: {metrics['mean_at_k_baseline']:.3f}"
+    if heats := colder(metrics):
+        drawn = (f"{metrics[metric]:.3f} at {heat}" for metric, heat in heats.items())
+        line += f"; the untouched model drawn colder: {', '.join(drawn)}"
     return line

@@ -239,9 +239,14 @@ def _held_out(history: "History | None") -> "Loaded":
 
     if history is None:
         from diagevo.arithmetic import held_out
+        from diagevo.arithmetic.families import group
 
         return labelled(
-            "held-out", "Held-out questions, arithmetic world", held_out(), source="arithmetic world"
+            "held-out",
+            "Held-out questions, arithmetic world",
+            held_out(),
+            source="arithmetic world",
+            group=group,
         )
     from diagevo.memory.opening import runs_folder
     from diagevo.roles import Roles

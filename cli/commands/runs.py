@@ -13,6 +13,7 @@ from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
+from ..screens.accuracy import print_accuracy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,8 +74,6 @@ QUESTIONS = (
 )
 LEARNT = (
     Column("round", align="right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", align="right"),
     Column("labels_true", "labels true", "right"),
     Column("solver_reward", "solver's reward", "right"),
     Column("challenger_reward", "challenger's reward", "right"),
@@ -161,16 +160,18 @@ def show(call: Call, run: Run = None) -> None:
     with opened(call, run) as history:
         story = run_story(history)
         end = history.end
-    render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
-    if not call.json and story.rounds:
-        rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
-        before = {"round": 0} | story.before
-        for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, [before, *rounds])):
+        render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
+        if call.json:
+            return
+        if story.rounds:
+            rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
+            for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, rounds)):
+                render.text(call, "")
+                print_rows(call, columns, values)
+        print_accuracy(call, history)
+        if story.phases:
             render.text(call, "")
-            print_rows(call, columns, values)
-    if not call.json and story.phases:
-        render.text(call, "")
-        print_rows(call, PHASES, [_phase(line) for line in story.phases])
+            print_rows(call, PHASES, [_phase(line) for line in story.phases])
 
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:

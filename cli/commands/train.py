@@ -16,6 +16,7 @@ from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
+from ..screens.accuracy import print_accuracy
 from ..screens.display import Kind, display_for
 from .stopping import stopped_by_signals
 
@@ -129,6 +130,8 @@ def train(
     finally:
         if display in (None, "live", "plain") and not call.json and view.board.history:
             print_rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
+            with opened(call, run_id) as history:
+                print_accuracy(call, history)
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
 
 

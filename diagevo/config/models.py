@@ -37,6 +37,16 @@ def _to_fraction(value: Any) -> Any:
     return value
 
 
+def _each(value: Any) -> Any:
+    """One number stands for a list of it, and null for none, as logs of older runs have them."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, float | int) else value
+
+
+Temperatures = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_each)]
+
+
 def _no_credentials(url: str | None) -> str | None:
     """A configuration is shown and stored, so a URL in it must not hold a secret."""
     if url is not None and ("@" in url or holds_secret(url)):
@@ -414,10 +424,9 @@ class ValidationConfig(Section):
     samples: int = Field(
         default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature."
     )
-    baseline_temperature: float | None = Field(
-        default=None,
-        gt=0,
-        description="Also sample the untouched model colder: how much of a gain is sharpening.",
+    baseline_temperature: Temperatures = Field(
+        default=(),
+        description="Also sample the untouched model so much colder: how much of a gain is sharpening.",
     )
 
 

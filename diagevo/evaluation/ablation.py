@@ -38,8 +38,8 @@ from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
-"""`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`: not
-the paper's, for the embedded profile: what else could make a difference."""
+"""`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`:
+none of the paper, for the embedded profile: what else could make a difference."""
 STOPPED = (StoppedSafely.exit_code, 130)
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 

@@ -5,10 +5,13 @@ questions' means: it holds for mean@k and for a single greedy answer alike. Accu
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.errors import extra
+
+_COLDER = re.compile(r"mean_at_k_T(\d+\.?\d*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +97,14 @@ def best_round(accuracy_by_round: Mapping[int, float]) -> int:
     if not accuracy_by_round:
         raise ValueError("no round has been validated")
     return min(accuracy_by_round, key=lambda round_: (-accuracy_by_round[round_], round_))
+
+
+def colder(metrics: Mapping[str, float], conditions: Mapping[str, object] | None = None) -> dict[str, str]:
+    """What each colder draw of the untouched model is called, by its metric, the warmest first. An older log
+    has one, and its temperature among the conditions."""
+    heats = [found[1] for name in metrics if (found := _COLDER.fullmatch(name))]
+    names = {f"mean_at_k_T{heat}": f"T = {heat}" for heat in sorted(heats, key=float, reverse=True)}
+    if "mean_at_k_baseline" in metrics:
+        heat = (conditions or {}).get("baseline_temperature")
+        names["mean_at_k_baseline"] = "colder" if heat is None else f"T = {heat}"
+    return names

@@ -1,7 +1,7 @@
 """Questions that are no benchmark's: a labelled set of one's own, and the questions that self-play wrote."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.oracle import Oracle
@@ -13,6 +13,10 @@ SELF_PLAY = "selfplay.r"
 """Beginning of the name of a round's questions as a benchmark: its number follows, and @RUN if another's."""
 
 
+def ungrouped(question: str) -> None:
+    """No question is of a group."""
+
+
 def labelled(
     name: str,
     title: str,
@@ -22,8 +26,10 @@ def labelled(
     temperature: float = 1.0,
     source: str,
     kind: Kind = "answer",
+    group: Callable[[str], str | None] = ungrouped,
 ) -> Loaded:
-    """Pairs of question and reference answer as something to evaluate on."""
+    """Pairs of question and reference answer as something to evaluate on; `group` says what results are
+    grouped by."""
     entry = Benchmark(
         name=name,
         title=title,
@@ -33,7 +39,7 @@ def labelled(
         samples=samples,
         temperature=temperature,
     )
-    return Loaded(entry, tuple(Question(q, a, None, kind) for q, a in pairs), source)
+    return Loaded(entry, tuple(Question(q, a, group(q), kind) for q, a in pairs), source)
 
 
 def self_play_questions(

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from diagevo.evaluation.protocol import Estimate, estimate
+from diagevo.evaluation.protocol import estimate
 from diagevo.evaluation.questions import Question
 from diagevo.evaluation.reading import Checker, read_answer, right_by_rule
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
@@ -25,41 +25,39 @@ def validate(
     samples: int,
     params: SamplingParams,
     seed: int,
-    baseline_temperature: float | None = None,
+    baseline_temperatures: Sequence[float] = (),
 ) -> dict[str, float]:
     """Ask every question `samples` times under `params`, and once greedily.
 
     Answers are read and judged as `diagevo eval` does, by the rule alone. Returns shares in [0, 1]:
     `mean_at_k` (mean over questions of the mean over samples), `greedy`, each with its standard error over
-    questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. With
-    `baseline_temperature`, also `mean_at_k_baseline`: the same samples drawn at that temperature, because
-    self-play partly sharpens the distribution and a colder draw of the untouched model shows how much.
+    questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. Also
+    `mean_at_k_T0.5` and so on: the same samples drawn at the `baseline_temperatures`, because self-play
+    partly sharpens the distribution and a colder draw of the untouched model shows how much. Where questions
+    are of categories, each score is given for each of them too: `greedy/tail`.
     """
     prompts = [templates.solver(question.text) for question in questions]
 
-    def measured(n: int, how: SamplingParams) -> tuple[Estimate, float, float]:
+    def measured(name: str, n: int, how: SamplingParams) -> dict[str, float]:
         groups = sampler.sample(prompts, n=n, params=how, seed=seed)
         answers = [
             [read_answer(question, completion.text) for completion in group]
             for question, group in zip(questions, groups, strict=True)
         ]
         right = right_by_rule(questions, answers, checker)
-        total = n * len(prompts)
-        no_box = sum(answer is None for group in answers for answer in group) / total
-        truncated = sum(completion.truncated for group in groups for completion in group) / total
-        return estimate([sum(group) / n for group in right]), no_box, truncated
+        scores = [sum(group) / n for group in right]
+        of_all = estimate(scores)
+        found = {name: of_all.value, f"{name}_se": of_all.standard_error}
+        for category in dict.fromkeys(q.category for q in questions if q.category is not None):
+            own = [score for q, score in zip(questions, scores, strict=True) if q.category == category]
+            found[f"{name}/{category}"] = estimate(own).value
+        if name == "mean_at_k":
+            total = n * len(prompts)
+            found["no_box"] = sum(answer is None for group in answers for answer in group) / total
+            found["truncated"] = sum(each.truncated for group in groups for each in group) / total
+        return found
 
-    mean, no_box, truncated = measured(samples, params)
-    greedy, _, _ = measured(1, replace(params, temperature=0.0))
-    metrics = {
-        "mean_at_k": mean.value,
-        "mean_at_k_se": mean.standard_error,
-        "greedy": greedy.value,
-        "greedy_se": greedy.standard_error,
-        "no_box": no_box,
-        "truncated": truncated,
-    }
-    if baseline_temperature is not None:
-        colder, _, _ = measured(samples, replace(params, temperature=baseline_temperature))
-        metrics |= {"mean_at_k_baseline": colder.value, "mean_at_k_baseline_se": colder.standard_error}
+    metrics = measured("mean_at_k", samples, params) | measured("greedy", 1, replace(params, temperature=0.0))
+    for heat in baseline_temperatures:
+        metrics |= measured(f"mean_at_k_T{heat:g}", samples, replace(params, temperature=heat))
     return metrics

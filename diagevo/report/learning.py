@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from diagevo.evaluation.protocol import estimate
+from diagevo.evaluation.protocol import colder, estimate
 from diagevo.evaluation.sources import self_play_round
 from diagevo.report.figure import (
     Figure,
@@ -73,10 +73,11 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
                     rows.append(_row(run, number, series, metrics[metric], metrics.get(f"{metric}_se")))
                 else:
                     lacking.add(metric)
-            if "mean_at_k_baseline" in metrics and material is materials[0]:
-                heat = validation.conditions.get("baseline_temperature", "unknown")
-                share = percent(metrics["mean_at_k_baseline"])
-                baseline.append({"accuracy": share, "label": f"untouched model, T = {heat}"})
+            if material is materials[0]:
+                baseline += [
+                    {"accuracy": percent(metrics[metric]), "label": f"untouched model, {heat}"}
+                    for metric, heat in colder(metrics, validation.conditions).items()
+                ]
     if not rows and lacking:
         return Missing(
             f"the validations recorded neither {' nor '.join(sorted(lacking))}",

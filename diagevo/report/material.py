@@ -152,7 +152,10 @@ class Material:
     def setting(self) -> str:
         """Where the figures were measured, for captions."""
         if self.world is not None:
-            return f"Run {self.run_id}, {self.world} world (a small laboratory model)."
+            return (
+                f"Run {self.run_id}, {self.world} world (a small laboratory model; free exploration mostly"
+                " writes what it nearly knows)."
+            )
         models = {} if self.configuration is None else self.configuration.models
         return (
             f"Run {self.run_id}, solver {models['solver'].name}."

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.audit.timeline.causes import lives
@@ -34,8 +35,9 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
     if len(means) > 1:
         (first, was), (last, now) = means[0], means[-1]
         text = f"Mean@k goes from {was:.1%} (round {first}) to {now:.1%} (round {last})"
-        if "mean_at_k_baseline" in story.before:
-            text += f"; the untouched model, only drawn colder, has {story.before['mean_at_k_baseline']:.1%}"
+        if heats := colder(story.before):
+            drawn = (f"{story.before[metric]:.1%} at {heat}" for metric, heat in heats.items())
+            text += f"; the untouched model, only drawn colder, has {', '.join(drawn)}"
         yield Sentence(f"{now:.1%}", text, f"{run}/log/CheckpointEvaluated.html")
     total, at_once = reactivations(history)
     if total:

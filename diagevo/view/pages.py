@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
@@ -61,7 +62,10 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
         [
             Line("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
             Line("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
-            Line("untouched, drawn colder", [before.get("mean_at_k_baseline")] * (len(rounds) + 1)),
+            *(
+                Line(f"untouched, {heat}", [before[metric]] * (len(rounds) + 1))
+                for metric, heat in colder(before).items()
+            ),
         ],
         percent=True,
     )
