@@ -1,6 +1,8 @@
-"""The embedded world: questions whose truth can be computed, and a small model that knows and slips.
+"""The embedded world: questions whose truth can be computed, and a small model with misconceptions.
 
-A laboratory: whatever is measured here is a figure of the arithmetic world, and no more.
+A laboratory: whatever is measured here is a figure of the arithmetic world, and no more. It is built so that
+a schedule can matter: free exploration mostly writes what the model knows already (`families`), and what it
+believes wrongly is of one step of one family each (`misconceptions`).
 """
 
 from pathlib import Path

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
+from diagevo.arithmetic.doing import do_all
+from diagevo.arithmetic.families import FREE_WEIGHTS
 from diagevo.arithmetic.grammar import (
     FAMILIES,
     JOIN,
@@ -20,7 +22,7 @@ from diagevo.arithmetic.grammar import (
     write_solution,
 )
 from diagevo.arithmetic.heldout import draw_seen
-from diagevo.arithmetic.slips import KINDS, Kind, applies, do_all, offers
+from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
 from diagevo.memory.state.schedule import Draw
 from diagevo.sampling.sampler import Prompt
@@ -33,6 +35,8 @@ _DROP = (0.0, 0.0, 0.15, 0.3)
 """Chances of dropping a word of a cause or label, one chosen a text."""
 
 _NAMES = list(FAMILIES)
+ALIKE = dict.fromkeys(_NAMES, 1.0)
+"""All families equally often."""
 _BY_SKILL = {name: [kind for kind in KINDS if skill(kind) == name] for name in LABELS}
 PROMPTS = Path(__file__).parent / "prompts"
 
@@ -74,11 +78,15 @@ def _blurred(rng: Random, text: str) -> str:
     return " ".join(piece for piece in text.split() if rng.random() >= drop) or text
 
 
-def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
-    """A draw as a schedule would make it, with blurred texts, and a question that answers it."""
+def challenger_draw(rng: Random, index: int, free: Mapping[str, float]) -> tuple[Draw, str]:
+    """A draw as a schedule would make it, with blurred texts, and a question that answers it.
+
+    `free`: how often a question of free exploration is of each family.
+    """
     chance = rng.random()
     if chance < _FREE:
-        return Draw(index, "free"), _sentence(rng, draw_seen(rng, rng.choice(_NAMES)))
+        name = rng.choices(list(free), list(free.values()))[0]
+        return Draw(index, "free"), _sentence(rng, draw_seen(rng, name))
     kind = rng.choice(KINDS)
     cause = _blurred(rng, rng.choice(CAUSES[kind]))
     node = _blurred(rng, rng.choice(LABELS[skill(kind)]))
@@ -99,24 +107,28 @@ def challenger_draw(rng: Random, index: int) -> tuple[Draw, str]:
 
 
 def documents(
-    seed: int, scale: float, weights: Mapping[str, float] | None = None, joins: float = 0.1
+    seed: int,
+    scale: float,
+    weights: Mapping[str, float] = ALIKE,
+    joins: float = 0.1,
+    free: Mapping[str, float] = FREE_WEIGHTS,
 ) -> Iterator[tuple[Prompt, str]]:
-    """Endless prompts with completions; the solver slips at `scale` times the rates of its kinds.
+    """Endless prompts with completions; the solver's mistakes come at `scale` times their chances.
 
-    `weights` gives families a larger or smaller part in the solver's documents of one question (default 1);
-    `joins` is the share of the solver's documents that join two questions.
+    `weights` gives families a larger or smaller part in the solver's documents of one question, `free` in the
+    challenger's of free exploration; `joins` is the share of the solver's documents that join two questions.
     """
     rng = Random(seed)
-    shares = [(weights or {}).get(name, 1.0) for name in _NAMES]
+    shares = [weights[name] for name in _NAMES]
     templates = PromptTemplates.load(PROMPTS)
     index = 0
     while True:
         if rng.random() < CHALLENGER_SHARE:
-            draw, question = challenger_draw(rng, index)
+            draw, question = challenger_draw(rng, index, free)
             yield templates.challenger(draw), f"<question> {question} </question>"
         else:
             joined = rng.random() < joins
-            name = rng.choices(_NAMES, shares)[0] if weights else rng.choice(_NAMES)
+            name = rng.choices(_NAMES, shares)[0]
             parts = _pair(rng) if joined else (draw_seen(rng, name),)
             question = _join(rng, parts) if len(parts) == 2 else _sentence(rng, parts[0])
             steps, answer = do_all(rng, parts, scale)

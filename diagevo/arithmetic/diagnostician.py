@@ -7,8 +7,8 @@ counts as right, true or not, as the paper's diagnostician must take it.
 from collections.abc import Sequence
 from hashlib import sha256
 
-from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, parse, read_steps
-from diagevo.arithmetic.slips import Kind, recognise, right_step
+from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, parse, read_steps, right_step
+from diagevo.arithmetic.slips import Kind, recognise
 from diagevo.arithmetic.wordings import CAUSES, LABELS, kind_of, skill, skill_of
 from diagevo.diagnosis.diagnostician import (
     DuplicateJudgement,

@@ -312,14 +312,19 @@ def resolve(operand: Operand, numbers: Sequence[int], results: Sequence[int]) ->
     return (numbers if operand[0] == "n" else results)[int(operand[1:])]
 
 
+def right_step(instruction: Instruction, numbers: Sequence[int], results: Sequence[int]) -> Step:
+    """An instruction carried out rightly on what the steps so far gave."""
+    left = resolve(instruction.left, numbers, results)
+    right = resolve(instruction.right, numbers, results)
+    return Step(left, instruction.op, right, evaluate(left, instruction.op, right))
+
+
 def solve(part: Part) -> list[Step]:
     """The right procedure of a part, step by step."""
     results: list[int] = []
     steps: list[Step] = []
     for instruction in FAMILIES[part.family].procedure(part.numbers):
-        left = resolve(instruction.left, part.numbers, results)
-        right = resolve(instruction.right, part.numbers, results)
-        steps.append(Step(left, instruction.op, right, evaluate(left, instruction.op, right)))
+        steps.append(right_step(instruction, part.numbers, results))
         results.append(steps[-1].result)
     return steps
 

@@ -1,16 +1,15 @@
-"""How the solver slips: the kinds, their rates, and what each makes of a step.
+"""The kinds of mistake, their rates as random slips, and what each makes of a step.
 
-A kind is a family, a step of its procedure and a type of slip. Rates are chances a step, and the rates of one
-step sum to 0.09-0.24. A type offers several wrong steps wherever it can, so that wrong answers disagree with
-each other and a majority is right. Generating and recognising are one function, `alternatives`: a wrong step
-belongs to the first type of its step that offers it.
+A kind is a family, a step of its procedure and a type of mistake. Rates are chances a step, and the rates of
+one step sum to 0.09-0.24; how much of them is played, `doing` says. A type offers several wrong steps
+wherever it can, so that random slips disagree with each other. Generating and recognising are one function,
+`alternatives`: a wrong step belongs to the first type of its step that offers it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from random import Random
 
-from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, evaluate, outcome, resolve
+from diagevo.arithmetic.grammar import FAMILIES, JOIN, Part, Step, evaluate
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -209,57 +208,6 @@ def offers(kind: Kind, right: Step) -> list[Step | None]:
         for wrong in alternatives(kind.type, right)
         if recognise(kind.family, kind.step, right, wrong) == kind
     ]
-
-
-def _maybe_slip(rng: Random, family: str, name: str, right: Step, scale: float, last: bool) -> Step | None:
-    """The step as done at these slip rates: mostly right, sometimes wrong, None where it is left out."""
-    chance = rng.random()
-    for kind in step_kinds(family, name):
-        if kind.type == "count" and right.op == "+" and not last:
-            continue  # a jump too few is the last one missing
-        chance -= RATES[kind] * scale
-        if chance < 0:
-            wrong = offers(kind, right)
-            return rng.choice(wrong) if wrong else right
-    return right
-
-
-def do(rng: Random, part: Part, scale: float) -> list[Step]:
-    """A part's procedure done with slips at `scale` times their rates; later steps use what came out."""
-    results: list[int] = []
-    steps: list[Step] = []
-    instructions = FAMILIES[part.family].procedure(part.numbers)
-    for place, instruction in enumerate(instructions):
-        right = right_step(instruction, part.numbers, results)
-        done = _maybe_slip(rng, part.family, instruction.name, right, scale, place == len(instructions) - 1)
-        if done is None:
-            if part.family == "jumps" and rng.random() < 0.5:
-                steps += [right, Step(right.result, "+", right.right, right.result + right.right)]
-            break
-        steps.append(done)
-        results.append(done.result)
-    return steps
-
-
-def right_step(instruction: Instruction, numbers: Sequence[int], results: Sequence[int]) -> Step:
-    """An instruction carried out rightly on what the steps so far gave."""
-    left = resolve(instruction.left, numbers, results)
-    right = resolve(instruction.right, numbers, results)
-    return Step(left, instruction.op, right, evaluate(left, instruction.op, right))
-
-
-def do_all(rng: Random, parts: Sequence[Part], scale: float) -> tuple[list[Step], int]:
-    """A question of one or two parts done with slips: the steps and the answer."""
-    done = [do(rng, part, scale) for part in parts]
-    answers = [outcome(part, steps) for part, steps in zip(parts, done, strict=True)]
-    steps = [step for part_steps in done for step in part_steps]
-    if len(parts) == 1:
-        return steps, answers[0]
-    right = Step(answers[0], "+", answers[1], sum(answers))
-    total = _maybe_slip(rng, JOIN, "total", right, scale, last=True)
-    if total is None:
-        return steps, answers[1]
-    return [*steps, total], total.result
 
 
 def applies(kind: Kind, steps: Sequence[Step], part: Part) -> bool:

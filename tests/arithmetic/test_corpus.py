@@ -7,7 +7,8 @@ from random import Random
 import pytest
 
 from diagevo.arithmetic import answer
-from diagevo.arithmetic.corpus import challenger_draw, documents, question_for
+from diagevo.arithmetic.corpus import ALIKE, challenger_draw, documents, question_for
+from diagevo.arithmetic.families import FREE_WEIGHTS, GROUPS, group
 from diagevo.arithmetic.grammar import JOIN, outcome, parse, solve
 from diagevo.arithmetic.slips import KINDS, Kind, applies
 from diagevo.selfplay.questions import parse_question
@@ -36,7 +37,7 @@ def test_slips_follow_the_scale() -> None:
 
 
 def test_weights_shift_the_families_of_single_questions() -> None:
-    def share(weights: dict[str, float] | None) -> float:
+    def share(weights: dict[str, float]) -> float:
         single = [
             parts[0].family
             for prompt, text in islice(documents(5, 1.0, weights), 1500)
@@ -44,18 +45,28 @@ def test_weights_shift_the_families_of_single_questions() -> None:
         ]
         return single.count("lift") / len(single)
 
-    assert share({"lift": 4.0}) > 2.5 * share(None)
+    assert share({**ALIKE, "lift": 4.0}) > 2.5 * share(ALIKE)
 
 
 def test_the_three_modes_of_the_challenger_are_all_taught() -> None:
     rng = Random(6)
-    draws = [challenger_draw(rng, index) for index in range(1000)]
+    draws = [challenger_draw(rng, index, FREE_WEIGHTS) for index in range(1000)]
     modes = Counter(draw.mode for draw, _ in draws)
     assert min(modes.values()) > 200
     assert set(modes) == {"free", "targeted", "stitched"}
     for draw, question in draws:
         parts = parse(question) or ()
         assert len(parts) == 2 or draw.mode != "stitched"
+
+
+def test_only_free_exploration_has_a_heavy_tail() -> None:
+    """Nine tenths of it are of the five families of the head; targeted, every family is asked for."""
+    rng = Random(6)
+    draws = [challenger_draw(rng, index, FREE_WEIGHTS) for index in range(3000)]
+    free = Counter(group(question) for draw, question in draws if draw.mode == "free")
+    assert 0.87 < free["head"] / free.total() < 0.93
+    aimed = Counter(group(question) for draw, question in draws if draw.mode != "free")
+    assert min(aimed[name] for name in GROUPS) > 0.25 * aimed.total()
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

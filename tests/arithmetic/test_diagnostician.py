@@ -1,5 +1,6 @@
 """The rule diagnostician: earliest difference, recurrence, duplicates, nodes."""
 
+from itertools import count
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 
 from diagevo.arithmetic import RuleDiagnostician
 from diagevo.arithmetic.diagnostician import earliest_slip
+from diagevo.arithmetic.doing import do_all
 from diagevo.arithmetic.grammar import FAMILIES, draw_part, word, word_joined, write_solution
-from diagevo.arithmetic.slips import Kind, do_all
+from diagevo.arithmetic.slips import Kind
 from diagevo.arithmetic.wordings import CAUSES, LABELS, kind_of, skill
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
 
@@ -114,10 +116,12 @@ def test_different_failures_of_one_kind_get_different_wordings() -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_nearly_every_generated_slip_is_recognised_also_in_joined_questions(family: str) -> None:
+def test_nearly_every_generated_mistake_is_recognised_also_in_joined_questions(family: str) -> None:
     rng = Random(5)
     failures = found = 0
-    for trial in range(200):
+    for trial in count():
+        if failures == 50:
+            break
         parts = [draw_part(rng, family)]
         parts += [draw_part(rng, "mirror")] if trial % 2 else []
         sentences = [word(part) for part in parts]
@@ -128,7 +132,6 @@ def test_nearly_every_generated_slip_is_recognised_also_in_joined_questions(fami
             failures += 1
             kind = earliest_slip(question, write_solution(right, truth), write_solution(steps, answer))
             found += kind is not None
-    assert failures > 40
     assert found / failures > 0.97
 
 

@@ -1,7 +1,14 @@
-"""The gate: the shipped model knows and slips, so that self-play can start from it. Fixed seeds.
+"""The gate: the shipped model is one from which self-play can start, and in which a schedule can show. Fixed
+seeds. Run with `-s` to see the figures.
 
-Bounds: label truth 0.85, greedy 0.90 and mean p1 0.2-0.9 in each family, a third kept, at most 5% invalid.
-Run with `-s` to see the figures.
+What must hold, and why:
+- of the labels kept in round 1, 0.9 are true: below that practice teaches what is wrong;
+- 0.15 to 0.4 of the candidates are kept: the head is nearly known, so most of what free exploration writes is
+  too easy (that is the premise, and what a schedule can mend), yet enough is left to practise;
+- greedy is below 0.93 of all, so that there is something to learn which no sampling temperature gives; the
+  head is at 0.95 at least, the middle and the tail above 0.75, so that majorities are mostly right;
+- free exploration writes the head in 0.7 of its questions, and the tail at all: there its causes are found;
+- at most 5% of it is invalid.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +20,8 @@ import pytest
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, held_out
-from diagevo.arithmetic.grammar import FAMILIES, JOIN, Part, Step, outcome, parse, solve
+from diagevo.arithmetic.families import GROUPS, group
+from diagevo.arithmetic.grammar import JOIN, Part, Step, outcome, parse, solve
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
 from diagevo.memory.state.schedule import Draw
@@ -64,33 +72,37 @@ def test_kept_questions_of_round_one_carry_true_labels(world: World) -> None:
             kept += 1
             true += label == answer(question)
     invalid = 1 - len(valid) / CANDIDATES
-    families = Counter(parts[0].family for question in valid if (parts := parse(question)))
+    written = Counter(group(question) for question in valid)
     print(f"\nfree: invalid {invalid:.3f}, kept {kept / CANDIDATES:.3f}, label truth {true / kept:.3f}")
-    print(families)
-    assert true / kept >= 0.85
-    assert kept / CANDIDATES >= 1 / 3
+    print({name: round(count / len(valid), 3) for name, count in written.items()})
+    assert true / kept >= 0.9
+    assert 0.15 <= kept / CANDIDATES <= 0.4
     assert invalid <= 0.05
-    assert set(families) == set(FAMILIES)
+    assert written["head"] / len(valid) >= 0.7
+    assert written["tail"] >= 10
 
 
-def test_every_family_is_known_and_slipped_on(world: World) -> None:
+def test_the_head_is_known_and_elsewhere_much_is_believed_wrongly(world: World) -> None:
     questions, truths = zip(*held_out(), strict=True)
-    families = [parts[0].family for question in questions if (parts := parse(question))]
-    greedy: defaultdict[str, list[float]] = defaultdict(list)
-    shares: defaultdict[str, list[float]] = defaultdict(list)
+    groups = [group(question) for question in questions]
     best = world.solve(list(questions), 1, SamplingParams(temperature=0.0, max_new_tokens=96), seed=0)
     drawn = world.solve(list(questions), SAMPLES, PARAMS, seed=3)
-    for family, truth, one, many in zip(families, truths, best, drawn, strict=True):
-        greedy[family].append(one[0] == truth)
-        shares[family].append(mean(found == truth for found in many))
+    greedy: defaultdict[str | None, list[float]] = defaultdict(list)
+    shares: defaultdict[str | None, list[float]] = defaultdict(list)
+    for name, truth, one, many in zip(groups, truths, best, drawn, strict=True):
+        greedy[name].append(one[0] == truth)
+        shares[name].append(mean(found == truth for found in many))
     print()
-    for family in FAMILIES:
-        print(f"{family:9} greedy {mean(greedy[family]):.3f}  p1 {mean(shares[family]):.3f}")
-    whole = [mean(value for values in table.values() for value in values) for table in (greedy, shares)]
-    print(f"all       greedy {whole[0]:.3f}  mean@{SAMPLES} {whole[1]:.3f}")
-    for family in FAMILIES:
-        assert mean(greedy[family]) >= 0.90, family
-        assert 0.2 <= mean(shares[family]) <= 0.9, family
+    for name in GROUPS:
+        print(f"{name:6} greedy {mean(greedy[name]):.3f}  mean@{SAMPLES} {mean(shares[name]):.3f}")
+    everything = mean(value for values in greedy.values() for value in values)
+    print(f"all    greedy {everything:.3f}")
+    assert everything < 0.93
+    assert mean(greedy["head"]) >= 0.95
+    assert mean(shares["head"]) >= 0.85
+    for name in ("middle", "tail"):
+        assert mean(greedy[name]) >= 0.75, name
+        assert 0.4 <= mean(shares[name]) <= 0.65, name
 
 
 def _can_slip(kind: Kind, parts: tuple[Part, ...]) -> bool:

@@ -9,7 +9,7 @@ import torch
 from diagevo.arithmetic import pretrain as recipe
 from diagevo.arithmetic.model import build_model, build_tokenizer
 from diagevo.arithmetic.muon import Muon, orthogonalised
-from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, save
+from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, save, train_phase
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
@@ -32,6 +32,15 @@ def test_a_seed_gives_one_set_of_weights_and_a_folder_that_samples(tmp_path: Pat
     prompt: Prompt = [{"role": "user", "content": "double 9 , add 4 and double again"}]
     rows = sampler.sample([prompt], n=2, params=SamplingParams(max_new_tokens=5), seed=0)
     assert [len(row) for row in rows] == [2]
+
+
+def test_the_last_phase_from_stored_weights_is_the_last_phase_of_the_whole(tmp_path: Path) -> None:
+    whole, tokenizer = pretrain(TINY, seed=5)
+    begun = build_model(tokenizer, seed=5)
+    train_phase(begun, tokenizer, TINY[0], seed=5002)  # the second from the end
+    save(begun, tokenizer, tmp_path)
+    tuned, _ = pretrain(TINY[1:], seed=5, start=tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), tuned.parameters(), strict=True))
 
 
 def test_prompts_and_padding_are_no_targets() -> None:

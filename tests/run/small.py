@@ -15,7 +15,7 @@ from tests.once import once
 SMALL = {
     "world": "arithmetic",
     "prompts": "builtin:arithmetic",
-    "round": {"candidates": 48, "responses": 12, "challenger_votes": 4, "rounds": 2},
+    "round": {"candidates": 72, "responses": 12, "challenger_votes": 4, "rounds": 2},
     "challenger_grpo": {
         "max_steps": 2,
         "batch_questions": 4,
@@ -25,13 +25,13 @@ SMALL = {
     },
     "solver_grpo": {
         "max_steps": 3,
-        "batch_questions": 6,
+        "batch_questions": 3,
         "group": 4,
         "learning_rate": 4e-4,
         "micro_batch": 24,
     },
     "sampling": {"max_new_tokens": 160, "max_prompt_tokens": 256},
-    "validation": {"questions": "builtin:arithmetic", "limit": 8, "samples": 2},
+    "validation": {"questions": "builtin:arithmetic", "limit": 8, "samples": 2, "baseline_temperature": 0.5},
     "roles": {
         "challenger": {"model": "builtin:arithmetic"},
         "solver": {"model": "builtin:arithmetic"},

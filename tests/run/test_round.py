@@ -12,6 +12,7 @@ import pytest
 
 from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, is_held_out
+from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import run_story
@@ -22,10 +23,12 @@ from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary
 from diagevo.run import Run, _check_prompts
 from diagevo.selfplay.questions import FIELDS, parse_question
+from tests.cli.program import invoke
 from tests.once import once
 from tests.run.small import Watcher, play, small_config
 
 ROUNDS = 2
+KINDS = [f"/{name}" for name in GROUPS]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,7 @@ def test_every_phase_of_training_records_what_it_measured_of_itself(history: His
         assert found.sampling_gap is not None
         assert max(abs(found.first_kl), found.sampling_gap) < 1e-4
         assert found.reward_lowest < found.reward_highest <= 1
-        assert found.completions == {"challenger": 2 * 4 * 4, "solver": 3 * 6 * 4}[found.stage]
+        assert found.completions == {"challenger": 2 * 4 * 4, "solver": 3 * 3 * 4}[found.stage]
     shown = run_story(history).phases
     assert [(line.round, line.measured) for line in shown] == measured
 
@@ -107,7 +110,7 @@ def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Pa
 def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:
     for number in range(1, ROUNDS + 1):
         scored = of(history, events.CandidateScored, round=number)
-        assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(48))
+        assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(72))
         for c in scored:
             counts = [*sorted((n for _, n in c.votes), reverse=True), 0, 0]
             assert (c.first, c.second) == (counts[0], counts[1])
@@ -257,6 +260,23 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
     measured = [recorded.round for recorded in history.events(events.CheckpointEvaluated)]
     assert measured == [0, 1, 2]
     assert [summary.round for summary in watcher.rounds] == [1, 2]
+
+
+def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploration_wrote(
+    history: History, watcher: Watcher
+) -> None:
+    free = [c for c in of(history, events.CandidateScored) if c.mode == "free" and c.verdict != "invalid"]
+    written = Counter(family(_text(history, c.question)) for c in free)
+    [before] = of(history, events.CheckpointEvaluated, round=0)
+    shown = invoke("runs", "show", "--db", str(history.database.file)).stdout.splitlines()
+    rows = [" ".join(line.split()) for line in shown]
+    cells = [f"{before.metrics[f'{m}{g}']:.3f}" for m in ("mean_at_k", "greedy") for g in ("", *KINDS)]
+    assert f"untouched {' '.join(cells)}" in rows
+    colder = [f"{before.metrics[f'mean_at_k_T0.5{g}']:.3f}" for g in ("", *KINDS)]
+    assert f"untouched, T = 0.5 {' '.join(colder)} – – – –" in rows
+    [(most, count)] = written.most_common(1)
+    [row] = [row for row in rows if row.startswith(f"{most} ")]
+    assert sum(map(int, row.split()[1:])) == count
 
 
 @pytest.mark.slow
