@@ -74,6 +74,8 @@ QUESTIONS = (
 )
 LEARNT = (
     Column("round", align="right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", align="right"),
     Column("labels_true", "labels true", "right"),
     Column("solver_reward", "solver's reward", "right"),
     Column("challenger_reward", "challenger's reward", "right"),
@@ -165,7 +167,8 @@ def show(call: Call, run: Run = None) -> None:
             return
         if story.rounds:
             rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
-            for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, rounds)):
+            before = {"round": 0} | story.before
+            for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, [before, *rounds])):
                 render.text(call, "")
                 print_rows(call, columns, values)
         print_accuracy(call, history)
