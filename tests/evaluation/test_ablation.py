@@ -42,7 +42,8 @@ def test_controls_are_no_variants_of_the_paper() -> None:
     assert controls == ["free-640", "full-160", "no-filter-4-steps", "promotion-3", "promotion-5"]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: v.name)
+# R-Zero is a method: one setting that stands for many.
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v.table != "main"], ids=lambda v: v.name)
 def test_a_variant_changes_what_it_names_and_nothing_else(variant) -> None:
     full = resolve(settings=(), environ={}).config.model_dump(mode="json")
     settings = tuple(f"{key}={value}" for key, value in variant.settings.items())
