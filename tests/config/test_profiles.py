@@ -221,5 +221,5 @@ def test_in_the_arithmetic_world_r_zero_has_the_worlds_scale_and_prompts() -> No
     for (section, key), value in R_ZERO.items():
         if key not in same:
             assert _value(found.config, (section, key)) == value, key
-    assert (found.config.solver_grpo.batch_questions, found.config.round.candidates) == (16, 640)
+    assert (found.config.solver_grpo.batch_questions, found.config.round.candidates) == (16, 320)
     assert (found.config.prompts, found.config.round.boxed_answers) == ("builtin:arithmetic", False)
