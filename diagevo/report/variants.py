@@ -100,21 +100,22 @@ def _where(materials: Sequence[Material]) -> str:
 def _panels(rows: Rows, groups: Mapping[str, Any]) -> Any:
     """A panel a variant, three beside each other on one scale; the full method, if it was played, in grey."""
     alt = altair()
+    arms = list(groups)
     scale = span((row[c] for row in rows for c in ("low", "high")), most=100)
     behind = [row for row in rows if row["series"] == FULL.title]
 
     def panel(arm: str) -> Any:
+        title = "accuracy (%)" if arms.index(arm) % 3 == 0 else None
         own = [row for row in rows if row["series"] == arm]
-        y = alt.Y("accuracy:Q", title=None, scale=scale)
+        y = alt.Y("accuracy:Q", title=title, scale=scale)
         base = alt.Chart(data(own)).encode(x=x_round(), y=y)
         layers = [
             alt.Chart(data(behind)).mark_line(color=GREY, strokeDash=[4, 3]).encode(x=x_round(), y=y),
             base.mark_line(color=SERIES[1], strokeWidth=2),
             base.mark_point(color=SERIES[1], filled=True, size=40, opacity=1),
-            base.mark_rule(color=SERIES[1]).encode(y=alt.Y("low:Q", title=None, scale=scale), y2="high"),
+            base.mark_rule(color=SERIES[1]).encode(y=alt.Y("low:Q", title=title, scale=scale), y2="high"),
         ]
         return alt.layer(*layers).properties(width=170, height=110, title=arm)
 
-    arms = list(groups)
     grid = [alt.hconcat(*map(panel, arms[start : start + 3])) for start in range(0, len(arms), 3)]
     return alt.vconcat(*grid)
