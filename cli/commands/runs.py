@@ -26,16 +26,20 @@ app = options.group(
     "list show diff fork export",
 )
 
-RUNS = (
-    Column("run_id", "run"),
-    Column("rounds", align="right"),
-    Column("now"),
-    Column("events", align="right"),
+FIGURES = (
     Column("failures", "F", "right"),
     Column("z", align="right"),
     Column("epsilon_next", "ε next", "right"),
     Column("active", "Active", "right"),
     Column("mastered", "Mastered", "right"),
+)
+"""Of a committed round."""
+RUNS = (
+    Column("run_id", "run"),
+    Column("rounds", align="right"),
+    Column("now"),
+    Column("events", align="right"),
+    *FIGURES,
     Column("nodes", align="right"),
     Column("last", "last event"),
     Column("from"),
@@ -50,11 +54,7 @@ OUTCOMES = (
 )
 ROUNDS = (
     Column("round", align="right"),
-    Column("failures", "F", "right"),
-    Column("z", align="right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
+    *FIGURES,
     Column("nodes", align="right"),
     Column("promoted", align="right"),
     Column("reactivated", align="right"),

@@ -12,16 +12,12 @@ from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
-from .runs import Run, app
+from .runs import FIGURES, Run, app
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 ADDED = (
     Column("round", align="right"),
-    Column("failures", "F", "right"),
-    Column("z", align="right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
+    *FIGURES,
     Column("labels_true", "labels true", "right"),
     Column("mean_at_k", "mean@k", "right"),
     Column("greedy", align="right"),
