@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from diagevo.evaluation.protocol import colder
+from diagevo.texts import visible
 
 from ..render.console import text
 from ..render.rows import print_rows
@@ -36,7 +37,7 @@ def print_accuracy(call: "Call", history: "History") -> None:
         columns = [
             Column("solver"),
             *(
-                Column(metric + kind, f"{shown}{kind.replace('/', ' ')}", "right")
+                Column(metric + kind, shown + visible(kind.replace("/", " "), one_line=True), "right")
                 for metric, shown in ((_MEAN, "mean@k"), (_GREEDY, "greedy"))
                 for kind in ("", *(f"/{name}" for name in categories))
             ),
