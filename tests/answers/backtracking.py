@@ -119,7 +119,7 @@ class Steps:
         if op in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
             fewest, most, inner = value
             return self.repeat(op, fewest, most, list(inner), at, flags, rest)
-        raise NotImplementedError(op)
+        raise NotImplementedError(op)  # no pattern of ours has any other: add it here
 
     def repeat(
         self, op: Any, fewest: int, most: int, inner: list[Any], at: int, flags: int, rest: Rest

@@ -26,7 +26,7 @@ EFFECTS = [
     ("SELECT pg_switch_wal()", "permission denied for function pg_switch_wal"),
     ("SELECT pg_read_file('/etc/hostname')", "permission denied for function pg_read_file"),
     ("SELECT lo_import('/etc/hostname')", "permission denied for function lo_import"),
-    ("SELECT lo_export(1, '/tmp/never')", "permission denied for function lo_export"),
+    ("SELECT lo_export(1, '{never}')", "permission denied for function lo_export"),
     ("SELECT pg_terminate_backend(pid) FROM pg_stat_activity", "permission denied to terminate process"),
     ("SELECT usename FROM pg_shadow", "permission denied for view pg_shadow"),
     ("SELECT query_to_xml('SELECT pg_reload_conf()', true, true, '')", "permission denied for function"),
@@ -97,15 +97,16 @@ def test_what_is_no_single_reading_is_refused_and_not_run(
 
 @pytest.mark.parametrize(("sql", "said"), EFFECTS)
 def test_functions_with_effects_are_refused_to_a_superuser_too(
-    played_postgres: Store, ask: Callable[..., Any], sql: str, said: str
+    played_postgres: Store, ask: Callable[..., Any], tmp_path: Path, sql: str, said: str
 ) -> None:
     with psycopg.connect(played_postgres.url) as connection:
         assert connection.execute(
             "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
         ).fetchone() == (True,)
     with pytest.raises(ConfigError, match="the database refuses it") as refused:
-        ask(sql)
+        ask(sql.replace("{never}", str(tmp_path / "never")))
     assert said in refused.value.message
+    assert not (tmp_path / "never").exists()
 
 
 def test_a_query_is_the_reading_roles_and_leaves_no_session_behind(

@@ -65,6 +65,22 @@ def wait_until_saved(work: Path, step: int) -> None:
         time.sleep(0.01)
 
 
+def trained(start: Path, folder: Path, **changes: Any) -> TrainingSummary:
+    """The phase in this process, from `start` into `folder`; what is named otherwise than above."""
+    given: dict[str, Any] = {
+        "rows": ROWS,
+        "reward": LetterReward(),
+        "settings": SETTINGS,
+        "sampling": SAMPLING,
+        "output": folder / "final",
+        "work": folder / "work",
+        "seed": SEED,
+        "on_step": lambda step, rollouts, rewards: None,
+        "resume": False,
+    }
+    return train(start, **(given | changes))
+
+
 def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
     folder.mkdir(parents=True, exist_ok=True)
     where, _, number = os.environ.get("KILL", "").partition(":")
@@ -96,18 +112,7 @@ def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
             rotate(work)
 
         checkpoints.rotate = killed_before
-    return train(
-        start,
-        ROWS,
-        LetterReward(),
-        SETTINGS,
-        SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=SEED,
-        on_step=on_step,
-        resume=resume,
-    )
+    return trained(start, folder, on_step=on_step, resume=resume)
 
 
 def steps(folder: Path) -> dict[int, Any]:

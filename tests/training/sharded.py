@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig
-from diagevo.training import grpo
 from diagevo.training.rollouts import TrainingSummary
 from diagevo.training.worker import _let_ranks_load_each_others_files
 from tests.training import phase
@@ -96,19 +95,9 @@ def play(start: Path, folder: Path) -> TrainingSummary:
             phase.wait_until_saved(folder / "work", killed_at)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return grpo.train(
-        start,
-        phase.ROWS,
-        phase.LetterReward(),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=on_step,
-        resume="RESUME" in os.environ,
-        hardware=HardwareConfig(device="cpu", processes=2, threads=1),
-    )
+    hardware = HardwareConfig(device="cpu", processes=2, threads=1)
+    resume = "RESUME" in os.environ
+    return phase.trained(start, folder, on_step=on_step, resume=resume, hardware=hardware)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import WrongTrainingError
-from diagevo.training.grpo import TrainingSummary, train
+from diagevo.training.grpo import TrainingSummary
 from tests.sampling.real_vllm import REAL_VLLM, make_wide_model
 from tests.training import phase
 
@@ -23,19 +23,9 @@ def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def played(start: Path, folder: Path) -> TrainingSummary:
     """Three steps that move the weights far."""
-    return train(
-        start,
-        phase.ROWS,
-        phase.LetterReward(),
-        phase.SETTINGS.model_copy(update={"learning_rate": 0.05}),
-        phase.SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=lambda step, rollouts, rewards: None,
-        resume=False,
-        hardware=HardwareConfig(device="cpu", colocate_vllm=True),
-    )
+    settings = phase.SETTINGS.model_copy(update={"learning_rate": 0.05})
+    hardware = HardwareConfig(device="cpu", colocate_vllm=True)
+    return phase.trained(start, folder, settings=settings, hardware=hardware)
 
 
 def test_its_weights_follow_the_policy_and_the_phase_ends_itself_where_they_do_not(

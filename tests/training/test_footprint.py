@@ -15,7 +15,6 @@ from diagevo.config.models import Config, HardwareConfig
 from diagevo.sampling import decoding
 from diagevo.training.fitting import advice, fitting, shapes_of
 from diagevo.training.footprint import CARDS, Load, _engine, checkpoint, loads, resident, update
-from diagevo.training.grpo import train
 from diagevo.training.shapes import KNOWN, Shape, find_shape, shape_of
 from tests.training import phase
 
@@ -218,17 +217,6 @@ def test_no_more_rows_are_decoded_at_once_than_the_setting_says(
         decode_batch(model, prompts, rows, how)
 
     monkeypatch.setattr(decoding, "_decode_batch", noted)
-    train(
-        tiny_model,
-        phase.ROWS[:2],
-        phase.LetterReward(),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=tmp_path / "final",
-        work=tmp_path / "work",
-        seed=phase.SEED,
-        on_step=lambda step, rollouts, rewards: None,
-        resume=False,
-        hardware=HardwareConfig(device="cpu", rows_at_once=2),
-    )
+    hardware = HardwareConfig(device="cpu", rows_at_once=2)
+    phase.trained(tiny_model, tmp_path, rows=phase.ROWS[:2], hardware=hardware)
     assert sizes == [2, 2, 2]

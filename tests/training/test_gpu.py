@@ -8,7 +8,7 @@ import torch
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.training.grpo import Rollout, train
+from diagevo.training.grpo import Rollout
 from diagevo.training.launch import train_in_processes
 from diagevo.training.launch_spec import RewardSpec
 from tests.training import phase
@@ -48,19 +48,8 @@ def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path:
             raise KeyboardInterrupt
 
     def go(resume: bool) -> None:
-        train(
-            tiny_model,
-            phase.ROWS,
-            phase.LetterReward(),
-            phase.SETTINGS,
-            phase.SAMPLING,
-            output=tmp_path / "final",
-            work=tmp_path / "work",
-            seed=phase.SEED,
-            on_step=on_step,
-            resume=resume,
-            hardware=HardwareConfig(device="cuda"),
-        )
+        hardware = HardwareConfig(device="cuda")
+        phase.trained(tiny_model, tmp_path, on_step=on_step, resume=resume, hardware=hardware)
 
     with pytest.raises(KeyboardInterrupt):
         go(resume=False)

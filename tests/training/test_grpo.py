@@ -17,7 +17,7 @@ from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, S
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
-from diagevo.training.grpo import TrainingRow, TrainingSummary, train
+from diagevo.training.grpo import TrainingRow, TrainingSummary
 from tests.forked import Forked
 from tests.training import phase
 
@@ -170,18 +170,7 @@ def test_a_phase_whose_steps_are_all_saved_only_writes_its_output_again(
 
 
 def attempt(start: Path, folder: Path, **changes: Any) -> Callable[[], TrainingSummary]:
-    values: dict[str, Any] = {
-        "rows": phase.ROWS,
-        "reward": phase.LetterReward(),
-        "settings": phase.SETTINGS,
-        "sampling": phase.SAMPLING,
-        "output": folder / "final",
-        "work": folder / "work",
-        "seed": phase.SEED,
-        "on_step": lambda step, rollouts, rewards: None,
-        "resume": True,
-    }
-    return lambda: train(start, **(values | changes))
+    return lambda: phase.trained(start, folder, **{"resume": True, **changes})
 
 
 def test_a_checkpoint_of_other_rows_is_not_resumed(

@@ -34,19 +34,7 @@ def play(start: Path, folder: Path, training: TrainingConfig, *, resume: bool, s
             phase.wait_until_saved(folder / "work", step - 1)
             raise Stopped
 
-    return grpo.train(
-        start,
-        phase.ROWS,
-        phase.LetterReward(),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=on_step,
-        resume=resume,
-        training=training,
-    )
+    return phase.trained(start, folder, on_step=on_step, resume=resume, training=training)
 
 
 @pytest.fixture(scope="module")

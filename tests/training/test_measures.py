@@ -12,7 +12,7 @@ from diagevo.config.models import SamplingConfig, TrainingConfig
 from diagevo.errors import WrongTrainingError
 from diagevo.training import trainer
 from diagevo.training.checkpoints import find
-from diagevo.training.grpo import Rollout, TrainingSummary, train
+from diagevo.training.grpo import Rollout
 from diagevo.training.measures import (
     COMPLETIONS,
     CUT_OFF,
@@ -34,25 +34,6 @@ class Unmoved:
 
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]:
         return [-1.0 for _ in rollouts]
-
-
-def play(start: Path, folder: Path, **changes: Any) -> TrainingSummary:
-    given: dict[str, Any] = {
-        "reward": phase.LetterReward(),
-        "sampling": phase.SAMPLING,
-        "on_step": lambda step, rollouts, rewards: None,
-    }
-    given |= changes
-    return train(
-        start,
-        phase.ROWS,
-        settings=phase.SETTINGS,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        resume=False,
-        **given,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +65,7 @@ def test_a_reference_with_other_weights_ends_the_phase_at_its_first_step(
         return AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
 
     monkeypatch.setattr("trl.trainer.grpo_trainer.create_model_from_path", load)
-    found = ended(lambda: play(tiny_model, tmp_path), tmp_path)
+    found = ended(lambda: phase.trained(tiny_model, tmp_path), tmp_path)
     assert len(loaded) == 2, "the policy, then the reference"
     assert (found.steps, found.findings) == (1, ("wrong_reference",))
     assert found.first_kl is not None
@@ -104,7 +85,7 @@ def test_a_sampler_with_other_weights_ends_the_phase_at_the_step_where_it_has_th
         return right(model if calls[0] == 1 else stale, *rest)
 
     monkeypatch.setattr(trainer, "draw", draw)
-    found = ended(lambda: play(tiny_model, tmp_path), tmp_path)
+    found = ended(lambda: phase.trained(tiny_model, tmp_path), tmp_path)
     assert (found.steps, found.findings) == (2, ("wrong_sampler",))
     assert found.sampling_gap is not None
     assert found.sampling_gap > 0.5
@@ -115,7 +96,7 @@ def test_a_constant_reward_and_completions_that_are_cut_off_are_found_and_told(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     short = SamplingConfig(max_new_tokens=2, max_prompt_tokens=32)
-    found = play(tiny_model, tmp_path, reward=Unmoved(), sampling=short).measures
+    found = phase.trained(tiny_model, tmp_path, reward=Unmoved(), sampling=short).measures
     assert found.findings == ("constant_reward", "cut_off")
     assert (found.reward_lowest, found.reward_highest, found.completions) == (-1.0, -1.0, 15)
     assert found.cut_off == 15

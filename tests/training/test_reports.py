@@ -8,7 +8,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import MissingDependencyError
 from diagevo.roles import Roles
-from diagevo.training.grpo import train
 from tests.run.small import small_config
 from tests.training import phase
 
@@ -18,17 +17,12 @@ def test_each_step_is_in_tensorboards_file_beside_the_work_folder(
     tiny_model: Path, tmp_path: Path, report_to: tuple[str, ...]
 ) -> None:
     rewards: list[list[float]] = []
-    train(
+    phase.trained(
         tiny_model,
-        phase.ROWS,
-        phase.LetterReward(),
-        phase.SETTINGS,
-        phase.SAMPLING,
+        tmp_path,
         output=tmp_path / "solver",
         work=tmp_path / "solver-work",
-        seed=phase.SEED,
         on_step=lambda step, rollouts, values: rewards.append(values),
-        resume=False,
         hardware=HardwareConfig.model_validate({"device": "cpu", "report_to": report_to}),
     )
     files = [path.parent for path in tmp_path.rglob("events.out.tfevents*")]

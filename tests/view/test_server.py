@@ -1,6 +1,7 @@
 """What the server gives to whom: the token, foreign names, methods, headers, and pages that are not there."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -104,10 +105,7 @@ def test_what_the_run_tells_is_sent_once(client: httpx.Client, folder_of_progres
 
 
 @pytest.fixture
-def folder_of_progress(folder: "object") -> Iterator[str]:
-    from pathlib import Path
-
-    assert isinstance(folder, Path)
+def folder_of_progress(folder: Path) -> Iterator[str]:
     file = folder / "played" / "progress.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text('{"round": 1}', encoding="utf-8")
