@@ -7,7 +7,7 @@ and computes the rewards of its own; rank 0 gathers them and alone writes the me
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
@@ -85,7 +85,7 @@ class Rollout:
 class Captured:
     """A reward function that keeps what it rewarded. Made by `capture`."""
 
-    def __init__(self, reward_func: Callable[..., list[float | None]]) -> None:
+    def __init__(self, reward_func: Callable[..., Sequence[float | None]]) -> None:
         if asyncio.iscoroutinefunction(reward_func):
             raise ConfigError(
                 "an async reward function cannot be captured: the ranks would mix up each other's rollouts",
@@ -97,7 +97,7 @@ class Captured:
         """Of all ranks, on rank 0; nothing elsewhere."""
 
     def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
-        rewards = self.reward_func(prompts=prompts, completions=completions, **columns)
+        rewards = list(self.reward_func(prompts=prompts, completions=completions, **columns))
         draws = columns.get(COLUMN)
         if draws is None:  # an evaluation's questions are nobody's draw
             return rewards
@@ -113,7 +113,7 @@ class Captured:
         return rewards
 
 
-def capture(reward_func: Callable[..., list[float | None]]) -> Captured:
+def capture(reward_func: Callable[..., Sequence[float | None]]) -> Captured:
     """The reward function, remembered: rewards are gathered from every rank. For prompts of `prompts`."""
     return Captured(reward_func)
 
