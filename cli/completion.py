@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -70,7 +70,7 @@ def _typed(ctx: typer.Context) -> "Call":
     """The run and the database that were named so far, before or after the command's name."""
     from .options import Call
 
-    levels: list[typer.Context] = [ctx]
+    levels: list[Any] = [ctx]  # typer has two names for a context
     while (above := levels[-1].parent) is not None:
         levels.append(above)
 

@@ -256,7 +256,7 @@ def command(
 
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
-            from .render.pager import paged
+            from .pager import paged
 
             common = {key: given.pop(key) for key in extra}
             call = replace(_merge(ctx.obj or Call(), common, ctx), schema=schema)

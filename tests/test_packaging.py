@@ -157,3 +157,9 @@ def test_a_class_of_many_fields_is_made_by_keywords() -> None:
                 if name[:1].isupper():
                     found.append(f"{file.relative_to(ROOT)}:{node.lineno} {name}")
     assert found == []
+
+
+def test_the_package_lists_its_public_names_alone() -> None:
+    import diagevo
+
+    assert dir(diagevo) == sorted(diagevo.__all__)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,14 @@ def home(played_home: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _shown(home: Path, *arguments: str, rows: int = 10, code: int = 0, **environment: str) -> str:
+def _shown(
+    home: Path, *arguments: str, rows: int = 10, code: int = 0, env: Mapping[str, str] | None = None
+) -> str:
     path = f"{home}:{os.environ['PATH']}"
     shown, ended = on_terminal(
         [*STARTED, *arguments],
         cwd=home,
-        env={"PATH": path, "DIAGEVO_HOME": str(home), "PAGER": "less", **environment},
+        env={"PATH": path, "DIAGEVO_HOME": str(home), "PAGER": "less", **(env or {})},
         rows=rows,
     )
     assert ended == code, shown
@@ -58,7 +61,7 @@ def test_what_fits_on_the_screen_is_not_paged(home: Path) -> None:
 def test_the_environment_names_the_pager_or_none(
     home: Path, environment: dict[str, str], said: str | None
 ) -> None:
-    shown = _shown(home, *WHY, **environment)
+    shown = _shown(home, *WHY, env=environment)
     assert ("PAGED" in shown) == (said is not None)
     assert shown.startswith(said or "")
     assert "promoted     r4" in shown
@@ -81,7 +84,7 @@ def test_an_option_leaves_the_pager_out(home: Path, option: str) -> None:
 def test_codes_of_colours_reach_only_a_pager_that_obeys_them(
     home: Path, environment: dict[str, str], coloured: bool
 ) -> None:
-    shown = _shown(home, *WHY, **environment)
+    shown = _shown(home, *WHY, env=environment)
     assert "PAGED" in shown
     assert ("\x1b[" in shown) == coloured
 

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from ..options import Call
+if TYPE_CHECKING:
+    from .options import Call
 
 NONE = ([], ["cat"])
 """Pagers that are none."""
@@ -26,7 +27,7 @@ class _Held(io.StringIO):
         self.terminal = terminal
 
     @property
-    def encoding(self) -> str:
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  (StringIO's is fixed)
         return self.terminal.encoding
 
     def isatty(self) -> bool:
@@ -37,7 +38,7 @@ class _Held(io.StringIO):
 
 
 @contextmanager
-def paged(call: Call) -> Iterator[None]:
+def paged(call: "Call") -> Iterator[None]:
     """Around a command that only reads: on a terminal what it prints is shown by `DIAGEVO_PAGER`, else
     `PAGER`, else less, where it is longer than the screen. Not with `--no-pager` or `-q`."""
     pager = _command(os.environ.get("DIAGEVO_PAGER", os.environ.get("PAGER", "less")))
