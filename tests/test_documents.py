@@ -140,6 +140,7 @@ def test_a_link_between_pages_leads_somewhere() -> None:
             assert made or (ROOT / page).parent.joinpath(target).exists(), f"{page}: {target}"
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     arguments = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(tmp_path / "trees"), str(ROOT / "docs")]
     built = subprocess.run(

@@ -24,7 +24,7 @@ from diagevo.diagnosis.spending import spent
 from diagevo.memory.events import FailureDiagnosed
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 PATIENCE_SECONDS = 180
 
 
