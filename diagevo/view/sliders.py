@@ -12,8 +12,9 @@ from typing import Any
 from diagevo.memory.audit.timeline.rounds import Observed
 from diagevo.memory.audit.whatif import Answer, Changes, what_if
 
-STOPS = 200
-"""Stops of the θ slider at most; of more breakpoints, evenly chosen ones. Each is exact."""
+STOPS, ANSWERS = 200, 2_000
+"""Stops of the θ slider at most, and answers by stop and round; of more breakpoints, evenly chosen ones. Each
+is exact."""
 K_STOPS = tuple(Fraction(n, 20) for n in range(1, 61))
 TAU_STOPS = tuple(Fraction(n, 20) for n in range(20, 101))
 SHARE_STOPS = tuple(Fraction(n, 40) for n in range(41))
@@ -43,9 +44,10 @@ def theta_stops(observed: Sequence[Observed]) -> list[Fraction]:
     """Each mean p₁ that occurs is the largest θ_up that it reaches: between two of them nothing changes.
     Above the last nothing is promoted, which 1 stands for where no mean is 1."""
     scores = sorted({tally.score for one in observed for tally in one.scores.values()} | {Fraction(1)})
-    if len(scores) <= STOPS:
+    most = max(10, min(STOPS, ANSWERS // len(observed)))
+    if len(scores) <= most:
         return scores
-    return [scores[round(n * (len(scores) - 1) / (STOPS - 1))] for n in range(STOPS)]
+    return [scores[round(n * (len(scores) - 1) / (most - 1))] for n in range(most)]
 
 
 def _round(one: Observed) -> dict[str, Any]:
