@@ -46,26 +46,28 @@ def _line(shown: Shown, history: History, material: Material, planned: Sequence[
             return _figure(shown.name, shown.title, material, shown.number, labels)
         case "settings":
             command = f"diagevo config show --run {run} --paper"
-            return Line(shown.number, "settings", shown.title, True, None, command, labels)
+            return Line(shown.number, "settings", shown.title, True, None, command, labels=labels)
         case "drawing":
             nothing = "a drawing of the method: nothing in it is measured"
-            return Line(shown.number, "–", shown.title, False, nothing, None, labels)
+            return Line(shown.number, "–", shown.title, False, nothing, None, labels=labels)
         case "table":
             lacking = next(_lacking(shown.name, history, material, planned), None)
             own = f"diagevo report table {shown.name} --run {run}"
             if lacking is None:
-                return Line(shown.number, shown.name, shown.title, True, None, own, labels)
+                return Line(shown.number, shown.name, shown.title, True, None, own, labels=labels)
             missing, command = lacking
-            return Line(shown.number, shown.name, shown.title, missing is None, missing, command, labels)
+            return Line(
+                shown.number, shown.name, shown.title, missing is None, missing, command, labels=labels
+            )
 
 
 def _figure(
     name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
 ) -> Line:
     if (missing := lacking(name, [material])) is not None:
-        return Line(number, name, title, False, missing.reason, missing.command, list(labels))
+        return Line(number, name, title, False, missing.reason, missing.command, labels=list(labels))
     command = f"diagevo report fig {name} --run {material.run_id}"
-    return Line(number, name, title, True, None, command, list(labels))
+    return Line(number, name, title, True, None, command, labels=list(labels))
 
 
 def _lacking(
