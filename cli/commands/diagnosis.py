@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.shown import percent
+
 from .. import options
 from ..opening import app, config_of, opened
 from ..options import Call
 from ..render import console as render
-from ..render import layout as screen
 from ..render.rows import print_rows
 from ..render.table import Column
 
@@ -137,7 +138,7 @@ def _summary(found: "list[Recheck]") -> str:
     from diagevo.diagnosis.recheck import agreement
 
     parts = [
-        f"{line.decision} {line.agreed} of {line.asked} ({screen.percent(line.agreed / line.asked)})"
+        f"{line.decision} {line.agreed} of {line.asked} ({percent(line.agreed / line.asked)})"
         for line in agreement(found)
         if line.asked
     ]

@@ -56,7 +56,9 @@ def test_a_misconception_is_recognised_as_its_kind(family: str, step: str) -> No
 def test_the_wrong_answer_has_the_majority_in_33_of_the_held_out_questions_and_none_of_the_head() -> None:
     strong: Counter[str] = Counter()
     for question, _ in held_out():
-        [part] = parse(question) or ()
+        parts = parse(question)
+        assert parts is not None
+        [part] = parts
         steps = zip(FAMILIES[part.family].procedure(part.numbers), solve(part), strict=True)
         strong[part.family] += any(
             misconception(part.family, instruction.name, right) is not None
