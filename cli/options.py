@@ -44,7 +44,8 @@ class Call:
     format: RowFormat = "table"
     output: Path | None = None
     written: frozenset[str] = frozenset()
-    """Which of `CONFIGURATION` were typed. Variables of the environment are for whoever reads them."""
+    """Which options that some command cannot use were typed. Variables of the environment are for whoever
+    reads them."""
     schema: str = field(default="", compare=False)
     """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
 
@@ -152,8 +153,8 @@ COMMON: dict[str, tuple[Any, Any]] = {
 }
 _ROWS: dict[str, tuple[Any, Any]] = {"format_": (_Format, None), "output_": (_Output, None)}
 
-_CONFIGURING = {"config_": "-c", "set_": "--set", "profile_": "--profile"}
-_EVERYWHERE = "--run, --db, -q, -v, --no-color, --no-pager and --json"
+_NOT_FOR_ALL = {"config_": "-c", "set_": "--set", "profile_": "--profile", "run_": "--run", "db_": "--db"}
+_EVERYWHERE = "-q, -v, --no-color, --no-pager and --json"
 CONFIGURATION = ("-c", "--set", "--profile")
 """The options of a command that reads a configuration."""
 
@@ -186,7 +187,7 @@ def _merge(above: Call, given: dict[str, Any], context: typer.Context) -> Call:
     output = given.get("output_", above.output)
     json = given["json_"] or above.json
     format = _format_of(given, json, output)
-    sources = {option: context.get_parameter_source(name) for name, option in _CONFIGURING.items()}
+    sources = {option: context.get_parameter_source(name) for name, option in _NOT_FOR_ALL.items()}
     typed = {
         option for option, source in sources.items() if source is not None and source.name == "COMMANDLINE"
     }
@@ -235,6 +236,7 @@ def command(
     rows: bool = False,
     pages: bool = False,
     reads: Sequence[str] = (),
+    without: Sequence[str] = (),
     schema: str | None = None,
     data: Callable[[], Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -242,13 +244,15 @@ def command(
 
     `example` ends the help, one command a line. `rows` adds `--format` and `-o`. `pages`: what it
     prints is finished when it ends, and may be shown by a pager. `reads` are those of
-    `CONFIGURATION` that mean something to it; the others are refused. `schema` names the JSON it
+    `CONFIGURATION` that mean something to it; the others are refused, and so is what is in `without`: `--run`
+    where the command is about no run, `--db` where it opens no database. `schema` names the JSON it
     prints (default `diagevo.GROUP.NAME/1`) and `data` returns the Python type of its `data`, for `diagevo
     schema`; it is a callable so that nothing heavy is imported for `--help`.
     """
     path = f"{group} {name}" if group else name
     schema = schema or f"diagevo.{path.replace(' ', '.')}/1"
     SCHEMAS[path] = (schema, data or (lambda: None))
+    taken = [*reads, *(option for option in ("--run", "--db") if option not in without)]
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         extra = _BELOW | (_ROWS if rows else {})
@@ -260,8 +264,8 @@ def command(
 
             common = {key: given.pop(key) for key in extra}
             call = replace(_merge(ctx.obj or Call(), common, ctx), schema=schema)
-            for option in CONFIGURATION:
-                if option in call.written and option not in reads:
+            for option in _NOT_FOR_ALL.values():
+                if option in call.written and option not in taken:
                     raise ConfigError(f"{path} does not take {option}", hint=f"see: diagevo {path} --help")
             try:
                 with paged(call) if pages and not given.get("follow") else nullcontext():
@@ -276,7 +280,7 @@ def command(
 
         del run.__wrapped__  # or inspect would read the signature of the function inside
         _with_signature(run, [*own, *_parameters(extra)])
-        common = ", ".join((*reads, _EVERYWHERE))
+        common = ", ".join((*taken, _EVERYWHERE))
         epilog = f"With these options of `diagevo --help`, before or after its name: {common}.\n\n"
         epilog += "\b\nExample:\n" + "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
         app.command(name, epilog=epilog)(run)

@@ -93,6 +93,7 @@ Name = Annotated[
     group="ablate",
     rows=True,
     data=_planned_lines,
+    without=("--run", "--db"),
     example="""diagevo ablate plan paper --variants all --seeds 0,1,2
     diagevo ablate plan small --variants full,free-only,no-filter --seeds 0,1 --rounds 3
     diagevo ablate plan ks --variants full,k-0.2,k-1.0,k-2.0 --eval "all --data folder-of-jsonl\"""",
@@ -161,6 +162,7 @@ def _measured(arguments: str | None) -> list[str]:
     group="ablate",
     rows=True,
     data=_played,
+    without=("--run",),
     example="""diagevo ablate run small
     diagevo ablate run paper --slurm paper.sbatch""",
 )
@@ -204,6 +206,7 @@ def run(
     rows=True,
     data=_status_lines,
     pages=True,
+    without=("--run",),
     example="diagevo ablate status small",
 )
 def status(call: Call, name: Name = None) -> None:
@@ -231,6 +234,7 @@ def status(call: Call, name: Name = None) -> None:
     group="ablate",
     rows=True,
     data=_compared_lines,
+    without=("--run",),
     example="""diagevo ablate compare small
     diagevo ablate compare paper --against full --metric greedy""",
 )

@@ -110,6 +110,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
     "validate",
     reads=options.CONFIGURATION,
     group="config",
+    without=("--run", "--db"),
     example="""diagevo config validate
     diagevo config validate -c mine.yaml --set filter.tau=2""",
 )
@@ -128,6 +129,7 @@ def validate(call: Call) -> None:
     "schema",
     group="config",
     pages=True,
+    without=("--run", "--db"),
     example="diagevo config schema -o diagevo.schema.json",
     rows=True,
 )

@@ -38,7 +38,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
         database.close()
 
 
-@options.command(app, "current", group="db", example="diagevo db current --json")
+@options.command(app, "current", group="db", without=("--run",), example="diagevo db current --json")
 def current(call: Call) -> None:
     """The database's revision and the one that this version expects; exit 5 where they differ."""
     from diagevo.memory.log.location import shown
@@ -58,6 +58,7 @@ def current(call: Call) -> None:
     app,
     "upgrade",
     group="db",
+    without=("--run",),
     example="""diagevo db upgrade
     diagevo db upgrade --no-backup""",
 )
@@ -99,7 +100,7 @@ def _backup_beside(database: "Database") -> Path:
     return backup(database, folder / f"before-upgrade-{stamp}.db").file
 
 
-@options.command(app, "check", group="db", rows=True, example="diagevo db check")
+@options.command(app, "check", group="db", rows=True, without=("--run",), example="diagevo db check")
 def check(call: Call) -> None:
     """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
     from diagevo.memory.log.check import check as findings
@@ -114,7 +115,7 @@ def check(call: Call) -> None:
         raise typer.Exit(1)
 
 
-@options.command(app, "backup", group="db", example="diagevo db backup runs/monday.db")
+@options.command(app, "backup", group="db", without=("--run",), example="diagevo db backup runs/monday.db")
 def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the database into one SQLite file, also while a run writes to it."""
     from diagevo.memory.transfer.backup import backup as write
@@ -130,6 +131,7 @@ def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help
     app,
     "restore",
     group="db",
+    without=("--run",),
     example="""diagevo db restore runs/monday.db --db runs/again.db
     diagevo db restore runs/monday.db --replace""",
 )

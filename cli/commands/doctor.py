@@ -28,6 +28,7 @@ def register(app: typer.Typer) -> None:
         reads=options.CONFIGURATION,
         rows=True,
         data=_checks,
+        without=("--run",),
         example="""diagevo doctor
         diagevo doctor --for train --profile qwen3-8b""",
     )(doctor)

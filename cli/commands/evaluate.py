@@ -181,6 +181,7 @@ def list_(
     group="eval",
     data=_shown,
     pages=True,
+    without=("--run",),
     example="""diagevo eval show e3f1
     diagevo eval show e3f1 --wrong 5
     diagevo eval show e3f1 --json""",
@@ -230,6 +231,7 @@ def _condition(value: Any) -> str:
     group="eval",
     data=_compared,
     pages=True,
+    without=("--run",),
     example="""diagevo eval compare e3f1 e9a0
     diagevo eval compare e3f1 e9a0 --confidence 0.99 --json""",
 )

@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
         app,
         "init",
         reads=["--profile"],
+        without=("--run",),
         example="""diagevo init
         diagevo init study --template qwen3-8b""",
     )(init)

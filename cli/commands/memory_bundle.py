@@ -138,6 +138,7 @@ def export(
     app,
     "import",
     group="memory",
+    without=("--run",),
     example="""diagevo memory import bundle
     diagevo memory import bundle --name copy
     diagevo memory import bundle --check""",

@@ -128,6 +128,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     group="runs",
     rows=True,
     pages=True,
+    without=("--run",),
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
@@ -220,6 +221,7 @@ def _story_text(story: "RunStory") -> str:
     "diff",
     group="runs",
     pages=True,
+    without=("--run",),
     example="""diagevo runs diff a b
     diagevo runs diff a@3 b@3 --exit-code""",
 )

@@ -15,6 +15,7 @@ def register(app: typer.Typer) -> None:
     options.command(
         app,
         "schema",
+        without=("--run", "--db"),
         example="""diagevo schema memory why
         diagevo schema memory replay""",
     )(schema)
