@@ -175,30 +175,6 @@ class Database:
             connection.info["wal"] = True
         begin(connection)
 
-    @contextmanager
-    def together(self, connection: Connection) -> Generator[None]:
-        """Prepared statements inside go to a server in one message: whoever holds a lock waits for fewer.
-
-        What is wrong with one of them is an error of the block's end. No row is asked for inside: a server
-        that waits for the rest of a message never ends a session that stands still (`holder.IDLE_SECONDS`).
-        """
-        if self.dialect == "sqlite":
-            yield
-            return
-        driver: Any = connection.connection.driver_connection
-        errors: type[Exception] = driver.Error
-        failed: Exception | None = None
-        try:
-            with driver.pipeline():
-                try:
-                    yield
-                except Exception as error:  # raised below: leaving the pipeline would log it as ignored
-                    failed = error
-        except errors as error:
-            failed = failed or DBAPIError.instance(None, None, error, errors)
-        if failed is not None:
-            raise failed
-
     def close(self) -> None:
         self.engine.dispose()
 
@@ -244,11 +220,7 @@ class Prepared:
 
     def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
         """Run it; its first row, if there is one."""
-        return self.first(self(connection, *values))
-
-    def first(self, ran: Any) -> tuple[Any, ...] | None:
-        """The first row of a cursor that ran it, if there is one."""
-        with closing(ran) as cursor:
+        with closing(self(connection, *values)) as cursor:
             try:
                 return cursor.fetchone()
             except self._errors as error:

@@ -128,12 +128,10 @@ class Log:
     def _append(
         self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending], fence: int | None
     ) -> Appended:
+        self.lock(connection)
         ids = [event.event_id for event in events]
         given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
-        with self.database.together(connection):
-            self.lock(connection)
-            asked = self._stand(connection, given, run_id)
-        stand = self._stand.first(asked)
+        stand = self._stand.one(connection, given, run_id)
         if stand is None:
             raise DamagedError("the row that gives the positions is missing")
         last, taken, *stored = stand
@@ -160,13 +158,8 @@ class Log:
             written_at = now()
             rows = _chained(run_id, head, last, new, written_at)
             sequence, hash_ = sequence + len(rows), rows[-1][-1]
-            with self.database.together(connection):
-                self._insert.many(connection, rows)
-                self._move_log(connection, last + len(rows))
-                if stored[0] is not None:  # and whoever appends to a run is seen to be alive (`lease.py`)
-                    self._move_run(connection, sequence, hash_, written_at, run_id)
-            if stored[0] is None:
-                self.create_run(connection, run_id, sequence, hash_)
+            self._insert.many(connection, rows)
+            self._advance(connection, run_id, last + len(rows), sequence, hash_, written_at)
         return Appended(tuple(positions), tuple(fresh), sequence, hash_)
 
     def _all_known(
@@ -201,6 +194,14 @@ class Log:
                     hint=f"recorded: {row.payload[:200]}\ngiven:    {event.payload[:200]}",
                 )
         return {event_id: row.position for event_id, row in stored.items()}
+
+    def _advance(
+        self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str, written_at: str
+    ) -> None:
+        """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
+        self._move_log(connection, position)
+        if self._move_run(connection, sequence, hash_, written_at, run_id).rowcount == 0:
+            self.create_run(connection, run_id, sequence, hash_)
 
     def create_run(
         self,
