@@ -50,7 +50,9 @@ def example() -> None:
 
 
 def test_every_example_is_run_here() -> None:
+    """What is reported by other systems is read by tests/report/test_reported.py."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
+        "reported.csv",
         "round_by_hand.py",
         "trl_steered.py",
         "verl_log.sh",

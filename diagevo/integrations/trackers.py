@@ -135,7 +135,7 @@ def _offline(folder: Path, project: str, run: str) -> Mapping[str, Any] | None:
     """The last row that offline runs have, read by wandb's own reader. They cannot be resumed, so each export
     that adds something is a folder more; `wandb sync` puts them together."""
     for file in sorted(folder.glob(f"offline-run-*-{run}/run-{run}.wandb"), reverse=True):
-        read = [sys.executable, "-m", "wandb", "leet", "inspect", "--summary", "--json", str(file)]
+        read = [sys.executable, "-P", "-m", "wandb", "leet", "inspect", "--summary", "--json", str(file)]
         told = subprocess.run(read, check=True, capture_output=True, text=True).stdout
         found: dict[str, Any] = json.loads(told)
         if found["project"] == project and "round" in found["summary"]:

@@ -46,8 +46,8 @@ def test_every_command_has_an_example_that_its_own_options_accept(path: str) -> 
     assert lines
     for line in lines:
         words = shlex.split(line)
-        if ">>" in words:  # the shell's
-            words = words[: words.index(">>")]
+        for sign in {">>", "<"} & {*words}:  # the shell's
+            words = words[: words.index(sign)]
         start = ["diagevo", *path.split()]
         assert words[: len(start)] == start, line
         command.make_context(path, words[len(start) :])  # raises for an option that is none

@@ -14,7 +14,8 @@ from .variants import MUST, config_of, facts
 
 
 def test_every_variant_has_something_to_show() -> None:
-    assert set(MUST) == {variant.name for variant in VARIANTS}
+    """A control changes an amount of what another variant shows."""
+    assert set(MUST) == {variant.name for variant in VARIANTS if variant.table != "control"}
 
 
 @pytest.mark.slow

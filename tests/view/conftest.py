@@ -90,8 +90,9 @@ def exported(database: Database, folder: Path, tmp_path_factory: pytest.TempPath
     return to
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
+    """Of a module: while Playwright is there, no other test of the process can have an event loop."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: apt-get install chromium")
     from playwright.sync_api import sync_playwright
