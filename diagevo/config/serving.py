@@ -37,7 +37,7 @@ def serving(hardware: HardwareConfig, sampling: SamplingConfig, *, beside_traini
     gpus, training = hardware.serve_gpus, training_gpus(hardware)
     if gpus and not beside_training:
         gpus = tuple(sorted({*gpus, *training}))
-    each = _size(given, "tensor") * _size(given, "pipeline")
+    each = engine_gpus(hardware)
     copies = _size(given, "data") if "--data-parallel-size" in given else max(1, len(gpus) // each)
     shared = beside_training and bool(set(gpus or range(copies * each)) & set(training))
     memory = hardware.serve_memory if shared else ALONE
@@ -55,6 +55,19 @@ def serving(hardware: HardwareConfig, sampling: SamplingConfig, *, beside_traini
         capacity=copies * int(given.get("--max-num-seqs", hardware.rows_at_once)),
         options=(*options, *hardware.serve_options),
     )
+
+
+def engine_gpus(hardware: HardwareConfig) -> int:
+    """GPUs of one engine."""
+    given = options_of(hardware)
+    return _size(given, "tensor") * _size(given, "pipeline") if hardware.serve == "vllm" else 1
+
+
+def engine(hardware: HardwareConfig, sampling: SamplingConfig) -> Serving:
+    """The server of one engine that has its GPUs, whichever they are, to itself."""
+    its_own = {"processes": 1, "train_gpus": (), "serve_gpus": tuple(range(engine_gpus(hardware)))}
+    alone = hardware.model_copy(update=its_own)
+    return serving(alone, sampling, beside_training=False)
 
 
 def options_of(hardware: HardwareConfig) -> dict[str, str]:

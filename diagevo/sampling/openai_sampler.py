@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import resource
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -70,24 +70,26 @@ class OpenAISampler:
         self, answered: Answered, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> None:
         """Ask for the prompts that `answered` lacks. What came before an error stays in it."""
-        if len(answered) == len(prompts):
-            return
-        try:
-            asyncio.run(self._fill(answered, prompts, n, params, seed))
-        except ExceptionGroup as failed:  # of the task group: it ends all workers at the first error
-            raise failed.exceptions[0] from failed.exceptions[0].__cause__
+        for error in fill(answered, [self], prompts, n=n, params=params, seed=seed):
+            raise error
 
     def close(self) -> None:
         """Nothing stays open between two calls."""
 
-    async def _fill(
-        self, answered: Answered, prompts: Sequence[Prompt], n: int, params: SamplingParams, seed: int
+    async def work_off(
+        self,
+        answered: Answered,
+        waiting: Iterator[int],
+        prompts: Sequence[Prompt],
+        n: int,
+        params: SamplingParams,
+        seed: int,
     ) -> None:
+        """Answer the places of `waiting` as room gets free. It may be shared with other samplers."""
         from diagevo.sampling.bounded import async_client
 
-        missing = [place for place in range(len(prompts)) if place not in answered]
-        waiting = iter(missing)
-        workers = _open_files(min(len(missing), self._requests(1 if params.temperature == 0 else n)))
+        missing = len(prompts) - len(answered)
+        workers = _open_files(min(missing, self._requests(1 if params.temperature == 0 else n)))
 
         async def work(client: "AsyncOpenAI") -> None:
             for place in waiting:
@@ -187,6 +189,34 @@ class OpenAISampler:
             Completion(text=text, tokens=tokens, truncated=reason != "stop")
             for (text, reason), tokens in zip(choices, shares, strict=True)
         ]
+
+
+def fill(
+    answered: Answered,
+    samplers: Sequence[OpenAISampler],
+    prompts: Sequence[Prompt],
+    *,
+    n: int,
+    params: SamplingParams,
+    seed: int,
+) -> list[Exception]:
+    """Ask for the prompts that `answered` lacks, each where there is room first. Returns what went wrong.
+
+    A sampler that fails ends; the others go on, and what it had not answered stays missing.
+    """
+    waiting = iter([place for place in range(len(prompts)) if place not in answered])
+
+    async def all_of_them() -> list[Exception]:
+        works = [s.work_off(answered, waiting, prompts, n, params, seed) for s in samplers]
+        ended = await asyncio.gather(*works, return_exceptions=True)
+        return [
+            # A task group ends all workers at the first error.
+            error.exceptions[0] if isinstance(error, ExceptionGroup) else error
+            for error in ended
+            if isinstance(error, Exception)
+        ]
+
+    return asyncio.run(all_of_them()) if len(answered) < len(prompts) else []
 
 
 def _open_files(wanted: int) -> int:

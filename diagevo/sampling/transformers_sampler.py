@@ -56,16 +56,23 @@ class TransformersSampler:
         self._context = getattr(self._model.config, "max_position_embeddings", None)
 
     def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+        before: Sequence[int] = (),
     ) -> list[list[Completion]]:
+        """`before`: of a call that was cut into parts, samples of each prompt's text that precede its own."""
         if self._model is None:
             raise RuntimeError("the sampler is closed")
         prompt_ids = encode_prompts(self._tokenizer, prompts)
         self._refuse_long(prompt_ids, params)
         seen: Counter[tuple[int, ...]] = Counter()
         keys = []
-        for ids in prompt_ids:
-            first = seen[tuple(ids)]
+        for place, ids in enumerate(prompt_ids):
+            first = before[place] if before else seen[tuple(ids)]
             keys.append([row_key(seed, ids, first + g) for g in range(n)])
             seen[tuple(ids)] += n
         ids_P_G = decode(self._model, prompt_ids, keys, self._decoding(params))

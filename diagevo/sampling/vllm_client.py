@@ -1,15 +1,15 @@
-"""How a vLLM server on loopback is asked, by the process that started it or by another one."""
+"""How vLLM servers of ours are asked, by the process that started them or by another one."""
 
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from diagevo.errors import ServiceError
-from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError
-from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError, fill
+from diagevo.sampling.sampler import Address, Completion, Prompt, SamplingParams
 
 SERVED_NAME = "policy"
-# Not through the proxy that a cluster's environment may name: the server is on this machine.
+# Not through the proxy that a cluster's environment may name: the server is on this machine, or beside it.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -22,54 +22,63 @@ def is_healthy(url: str) -> bool:
         return False
 
 
-def sampler_of(url: str, key: str, capacity: int, *, timeout: float) -> OpenAISampler:
+def sampler_of(server: Address, *, timeout: float) -> OpenAISampler:
     """What asks a server of ours, without a proxy in between."""
+    url, key, capacity = server
     return OpenAISampler(
         f"{url}/v1", SERVED_NAME, api_key=key, timeout=timeout, retries=1, capacity=capacity, own=True
     )
 
 
 class VLLMClient:
-    """Implements `Sampler` over a server that another process of ours started and keeps up.
+    """Implements `Sampler` over servers that another process of ours started and keeps up.
 
-    What it had not answered when it died is asked again once it is back.
+    A prompt goes to the server that has room first. What a server had not answered when it died is asked of
+    the others, or of itself once it is back.
     """
 
-    def __init__(self, url: str, key: str, capacity: int, *, timeout: float = 1200.0) -> None:
-        """`url`, `key`, `capacity`: the server's. `timeout`: seconds to wait for the server's return."""
-        self._url = url
+    def __init__(
+        self, servers: Sequence[Address], *, timeout: float = 1200.0, look: Callable[[], None] = lambda: None
+    ) -> None:
+        """`timeout`: seconds to wait for a server's return. `look`: called while none answers; may raise."""
+        self._samplers = {server.url: sampler_of(server, timeout=1800.0) for server in servers}
         self._timeout = timeout
-        self._sampler = sampler_of(url, key, capacity, timeout=1800.0)
+        self._look = look
 
     def sample(
         self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> list[list[Completion]]:
         answered: Answered = {}
-        was_well = False
+        asked, were_well = list(self._samplers), False
         while len(answered) < len(prompts):
             before = len(answered)
-            try:
-                self._sampler.fill(answered, prompts, n=n, params=params, seed=seed)
-            except RefusedError:
-                raise
-            except ServiceError:
+            samplers = [self._samplers[url] for url in asked]
+            errors = fill(answered, samplers, prompts, n=n, params=params, seed=seed)
+            for error in errors:
+                if not isinstance(error, ServiceError) or isinstance(error, RefusedError):
+                    raise error
+            if errors and len(answered) < len(prompts):
+                well = self._wait()
                 # A server that is well after a lost call may have died and come back since; one that was well
-                # before the call too did not lose it, unless it gave some of the answers.
-                if was_well and is_healthy(self._url):
-                    raise
-                self._wait()
-                was_well = len(answered) == before
+                # before the call too did not lose it, unless some of the answers were given.
+                if were_well and len(errors) == len(asked) and well == asked:
+                    raise errors[0]
+                were_well, asked = len(answered) == before, well
         return [answered[place] for place in range(len(prompts))]
 
     def close(self) -> None:
-        self._sampler.close()
+        for sampler in self._samplers.values():
+            sampler.close()
 
-    def _wait(self) -> None:
+    def _wait(self) -> list[str]:
+        """The servers that are well, as soon as there are any."""
         deadline = time.monotonic() + self._timeout
-        while not is_healthy(self._url):
+        while not (well := [url for url in self._samplers if is_healthy(url)]):
+            self._look()
             if time.monotonic() > deadline:
                 raise ServiceError(
-                    f"{self._url} has not answered for {self._timeout:g} s.",
+                    f"{', '.join(self._samplers)} has not answered for {self._timeout:g} s.",
                     hint="The log of the vLLM server, logs/vllm.log in the run's folder, says why.",
                 )
             time.sleep(1.0)
+        return well

@@ -12,7 +12,7 @@ from diagevo.errors import ServiceError
 from diagevo.private import private_folder
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
 from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError
-from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.sampling.sampler import Address, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
 
@@ -49,7 +49,7 @@ class VLLMServer:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
 
         `capacity`: completions that these options let it decode at once, so that it is kept full. `host`: the
-        address that it listens on, loopback unless ranks on other machines ask it too.
+        address that it listens on, loopback unless other machines ask it too.
 
         Raises MissingDependencyError for a folder that is no model, ServiceError where no server comes up.
         """
@@ -57,7 +57,7 @@ class VLLMServer:
         self._log = log
         self._options = tuple(options)
         self._command = tuple(command)
-        self.capacity = capacity
+        self._capacity = capacity
         self._startup_timeout = startup_timeout
         self._request_timeout = request_timeout
         self._restarts_left = restarts
@@ -75,9 +75,9 @@ class VLLMServer:
         return f"http://{self._host}:{self._port}"
 
     @property
-    def key(self) -> str:
-        """What the server must be asked with: others may reach its port."""
-        return self._key
+    def servers(self) -> list[Address]:
+        """Itself; with a key, since others may reach its port."""
+        return [Address(self.url, self._key, self._capacity)]
 
     @property
     def pid(self) -> int | None:
@@ -141,7 +141,8 @@ class VLLMServer:
         except BaseException:
             self.close()
             raise
-        self._sampler = sampler_of(self.url, self._key, self.capacity, timeout=self._request_timeout)
+        [server] = self.servers
+        self._sampler = sampler_of(server, timeout=self._request_timeout)
 
     def _template(self) -> list[str]:
         """The option that gives a model without a chat template the plain one: vLLM has none of its own."""

@@ -15,7 +15,7 @@ def disk_bytes(config: Config) -> int | None:
 
     Weights are float32 whatever they started as, because most updates of a phase are smaller than bfloat16
     can hold. A resumable checkpoint holds what trains and AdamW's two moments; one is written before the
-    oldest is removed.
+    oldest is removed. Sharded ranks write a head that is the embedding under both of its names.
     """
     numbers = _parameters(config)
     if numbers is None:
@@ -25,7 +25,9 @@ def disk_bytes(config: Config) -> int | None:
     kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
     shape, lora = find_shape(config.roles.solver.model), config.training.lora
     trained = numbers if shape is None or lora is None else shape.adapters(lora)
-    return 4 * (numbers * kept + 3 * trained * (KEEP + 1))
+    sharded = config.hardware.accelerate_config is not None
+    again = shape.vocabulary * shape.hidden if sharded and shape is not None and shape.tied else 0
+    return 4 * ((numbers + again) * kept + (3 * trained + again) * (KEEP + 1))
 
 
 def _parameters(config: Config) -> int | None:

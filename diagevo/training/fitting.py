@@ -37,7 +37,7 @@ def advice(config: Config, shapes: tuple[Shape, Shape, Shape | None], card: floa
 def _changes(config: Config) -> Iterator[dict[str, Any]]:
     """What may be changed without changing what is computed, fewest first; adapters and more GPUs last."""
     hardware, lora = config.hardware, config.training.lora
-    alone = hardware.ranks == 1 and hardware.accelerate_config is None
+    alone = hardware.processes == 1 and hardware.accelerate_config is None
     micro = max(config.challenger_grpo.micro_batch, config.solver_grpo.micro_batch)
     ways: dict[str, list[Any]] = {"micro_batch": _halves(micro, 1)}
     if hardware.colocate_vllm:

@@ -3,16 +3,16 @@
 Weights, gradients and AdamW's moments are float32, arithmetic is bfloat16. Under FSDP (or ZeRO-3) every rank
 holds its part of them, a layer at a time is gathered, and gradients are shared out after every micro-batch.
 Gradient checkpointing keeps each layer's input and computes one layer again; the head's logits exist in tiles
-alone. What a token of a layer takes (`_layer_work`) was counted on the CPU, where tests compare it with what
-is allocated.
+alone. Tests compare an update with what is allocated, at the real sizes by tensors that hold no numbers.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlsplit
 
 from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.serving import options_of, serving, training_gpus
+from diagevo.config.serving import engine, engine_gpus, serving, training_gpus
 from diagevo.training.shapes import Shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
@@ -21,6 +21,7 @@ ROOM = 0.95  # of a card; the rest goes to what the allocator cannot use
 _PROCESS = 600_000_000  # CUDA's own, in each process
 _ENGINE = 1_000_000_000  # of vLLM beside weights, cache and work: its process and its graphs
 _CHUNK = 8192  # tokens of one forward pass of vLLM
+_TILE = (4096, 32_768)  # tokens and words whose logits TRL's head has at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,11 @@ class Load:
 
     stage: str
     gpus: tuple[int, ...]
+    """Of one machine; none named where it is another's, or where Ray places it."""
     parts: Mapping[str, int] = field(default_factory=dict)
     engines: tuple[Engine, ...] = ()
+    placed: Literal["", "rank", "engine"] = ""
+    """On a cluster: whose GPU it is; each of them holds the same."""
 
     def peak(self, card: float) -> int:
         return sum(self.parts.values()) + int(sum(engine.share for engine in self.engines) * card)
@@ -62,27 +66,28 @@ class Load:
 def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape | None = None) -> list[Load]:
     """Each stage's fullest moments. `diagnostician`: counted where it is served on this machine."""
     hardware = config.hardware
-    training = training_gpus(hardware)
     found: list[Load] = []
     if config.round.train_challenger:
         beside = _beside(config, solver)
-        found += _phase("challenger", training, config, config.challenger_grpo, challenger, beside)
+        found += _phase("challenger", config, config.challenger_grpo, challenger, beside)
         if hardware.serve == "vllm" and not beside.engines:
             found.append(_server("challenger: votes", config, solver, beside_training=True))
-    found += _phase("solver", training, config, config.solver_grpo, solver, Load("", ()))
+    found += _phase("solver", config, config.solver_grpo, solver, Load("", ()))
     bigger = max(challenger, solver, key=lambda shape: shape.weights)
     if hardware.serve == "vllm":
         found.append(_server("candidates, votes", config, bigger, beside_training=False))
     else:
         parts = {"process": _PROCESS} | _sampler(config, bigger)
-        found.append(Load("candidates, votes", training[:1], parts))
+        if hardware.cluster == "ray":
+            found.append(Load("candidates, votes", (), parts, placed="engine"))
+        else:
+            found.append(Load("candidates, votes", training_gpus(hardware)[:1], parts))
     if not config.diagnosis.enabled:
         return found
     if diagnostician is not None and _is_here(config.roles.diagnostician.base_url):
-        engine = _engine(
-            "diagnostician", 0.9, diagnostician, 256, 8192 + config.roles.diagnostician.max_tokens
-        )
-        found.append(Load("diagnosis, by your server", (), engines=(engine,)))
+        longest = 8192 + config.roles.diagnostician.max_tokens
+        served = _engine("diagnostician", 0.9, diagnostician, 256, longest)
+        found.append(Load("diagnosis, by your server", (), engines=(served,)))
     return found
 
 
@@ -106,17 +111,27 @@ def update(
     parts = resident(shape, ranks=ranks, sharded=sharded, lora=lora, reference=reference)
     split = ranks if sharded else 1
     parts["gradients"] = 4 * trained // split
+    head, whole = shape.vocabulary * shape.hidden, lora is None
     if sharded:
-        parts["gathered"] = number * (shape.outer + 5 * shape.layer)
+        # The head stays gathered; of the layers this one, the next, and gradients on their way.
+        parts["gathered"] = number * (head + 3 * shape.layer)
     elif ranks > 1:
         parts["buckets"] = 4 * trained
     tokens, between = rows * (prompt + new), number if sharded else 4
     kept = tokens * shape.hidden * (shape.layers * between + 8 + between)
-    head = rows * new * shape.hidden * (4 + number) + (
-        4 * shape.vocabulary * shape.hidden if lora is None else 0
-    )
-    casts = number * shape.weights if lora is None and not sharded and number < 4 else 0
-    parts["activations"] = kept + max(_layer_work(shape, tokens, number), head, casts)
+    mask = tokens * (prompt + new) * (1 + number)  # of padding, for torch's own attention
+    tile = number * min(tokens, _TILE[0]) * min(shape.vocabulary, _TILE[1])
+    # The gradient of a head that is the embedding too waits for the embedding's.
+    waiting = between * head if whole and shape.tied else 0
+    added = 0 if whole else number * tokens * shape.intermediate  # by an adapter to a matrix's output
+    layer = _layer_work(shape, tokens, number, between) + waiting + added
+    scores = rows * new * shape.hidden * (4 + number) + tile
+    if whole:
+        scores += (4 + number if sharded and number < 4 else 4) * head
+    if sharded:
+        scores -= 2 * number * shape.layer  # meanwhile one layer is gathered, and not three
+    casts = number * shape.weights + tile if whole and not sharded and number < 4 else 0
+    parts["activations"] = kept + mask + max(layer, scores, casts)
     return parts
 
 
@@ -139,35 +154,34 @@ def checkpoint(shape: Shape, lora: int | None = None) -> int:
     return 12 * (shape.weights if lora is None else shape.adapters(lora))
 
 
-def _phase(
-    role: str, gpus: tuple[int, ...], config: Config, settings: GRPOConfig, shape: Shape, beside: Load
-) -> Iterator[Load]:
+def _phase(role: str, config: Config, settings: GRPOConfig, shape: Shape, beside: Load) -> Iterator[Load]:
     hardware, sampling, lora = config.hardware, config.sampling, config.training.lora
+    gpus, placed = ((), "rank") if hardware.cluster == "ray" else (training_gpus(hardware), "")
     how = {
-        "ranks": hardware.ranks,
+        "ranks": hardware.processes,
         "sharded": hardware.accelerate_config is not None,
         "lora": lora,
         "reference": settings.beta > 0,
     }
     longest = sampling.max_prompt_tokens + sampling.max_new_tokens
-    share = -(-settings.batch_questions * settings.group // hardware.ranks)
+    share = -(-settings.batch_questions * settings.group // hardware.processes)
     others = {"process": _PROCESS} | dict(beside.parts)
     rollouts, engines = others | resident(shape, **how), beside.engines
     if hardware.colocate_vllm:
         own = _engine("rollouts", hardware.vllm_memory, shape, share, longest)
-        yield Load(f"{role}: rollouts", gpus, rollouts, (*engines, own))
+        yield Load(f"{role}: rollouts", gpus, rollouts, (*engines, own), placed)
     else:
         rows = min(share, hardware.rows_at_once)
         # Keys come out of a rotation in float32, values in bfloat16.
         rollouts["cache"] = rows * longest * shape.cached * 3
         rollouts["logits"] = 26 * rows * shape.vocabulary
         rollouts["casts"] = 2 * (shape.weights if lora is None else shape.layer)
-        yield Load(f"{role}: rollouts", gpus, rollouts, engines)
+        yield Load(f"{role}: rollouts", gpus, rollouts, engines, placed)
     rows = min(settings.micro_batch, share)
     parts = update(shape, rows=rows, prompt=sampling.max_prompt_tokens, new=sampling.max_new_tokens, **how)
     if hardware.colocate_vllm:
         others["vLLM asleep"] = _ENGINE
-    yield Load(f"{role}: update", gpus, others | parts, engines)
+    yield Load(f"{role}: update", gpus, others | parts, engines, placed)
 
 
 def _beside(config: Config, solver: Shape) -> Load:
@@ -175,6 +189,8 @@ def _beside(config: Config, solver: Shape) -> Load:
     hardware = config.hardware
     if hardware.serve == "transformers":
         return Load("", (), {f"solver's {name}": size for name, size in _sampler(config, solver).items()})
+    if hardware.cluster == "ray":
+        return Load("", ())  # An engine has its GPUs to itself.
     served = serving(hardware, config.sampling, beside_training=True)
     if not set(served.gpus or range(served.copies)) & set(training_gpus(hardware)):
         return Load("", ())
@@ -182,12 +198,17 @@ def _beside(config: Config, solver: Shape) -> Load:
 
 
 def _server(stage: str, config: Config, shape: Shape, *, beside_training: bool) -> Load:
-    served = serving(config.hardware, config.sampling, beside_training=beside_training)
+    hardware, on_cluster = config.hardware, config.hardware.cluster == "ray"
+    if on_cluster:
+        served = engine(hardware, config.sampling)
+    else:
+        served = serving(hardware, config.sampling, beside_training=beside_training)
     longest = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
-    given = options_of(config.hardware).get("--tensor-parallel-size", "1")
-    split = int(given) if given.isdecimal() else 1
-    engine = _engine("server", served.memory, shape, served.capacity // served.copies, longest, split)
-    return Load(stage, served.gpus or tuple(range(served.copies * split)), engines=(engine,))
+    rows, split = served.capacity // served.copies, engine_gpus(hardware)
+    engines = (_engine("server", served.memory, shape, rows, longest, split),)
+    if on_cluster:
+        return Load(stage, (), engines=engines, placed="engine")
+    return Load(stage, served.gpus or tuple(range(served.used)), engines=engines)
 
 
 def _engine(name: str, share: float, shape: Shape, rows: int, longest: int, split: int = 1) -> Engine:
@@ -203,9 +224,12 @@ def _sampler(config: Config, shape: Shape) -> dict[str, int]:
     return {"weights": 2 * shape.weights, "cache": cache, "logits": 26 * rows * shape.vocabulary}
 
 
-def _layer_work(shape: Shape, tokens: int, number: int) -> int:
-    """Computing a layer again and its gradients: per token, and its weights once more."""
-    narrow = (12.5 + 4 * number) * shape.hidden + (4 + 3 * number) * (shape.query + shape.key)
+def _layer_work(shape: Shape, tokens: int, number: int, between: int) -> int:
+    """Computing a layer again and its gradients: per token, and its weights once more.
+
+    `between`: bytes of one number from layer to layer.
+    """
+    narrow = (8.5 + between + 4 * number) * shape.hidden + (4 + 3 * number) * (shape.query + shape.key)
     return int(tokens * (5.75 * number * shape.intermediate + narrow)) + number * shape.layer
 
 

@@ -20,9 +20,6 @@ from diagevo.training.saving import Saving
 __all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "logs_folder", "train"]
 
 
-_ONE_RANK_READS = ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING")
-
-
 def train(
     start: Path,
     rows: Sequence[TrainingRow],
@@ -51,7 +48,7 @@ def train(
     hardware, training = hardware or HardwareConfig(), training or TrainingConfig()
     check_model_folder(start)
     _check_rows(rows, settings)
-    _refuse_an_empty_reference(settings)
+    _refuse_wrong_sharding(settings)
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
 
@@ -270,14 +267,22 @@ def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
         raise ConfigError("two training rows have the same row_id.", hint="Give every row an id of its own.")
 
 
-def _refuse_an_empty_reference(settings: GRPOConfig) -> None:
-    """With this option of FSDP only rank 0 reads the weights, and only the policy's are sent on."""
-    on = {name: os.environ.get(name, "false").lower() == "true" for name in _ONE_RANK_READS}
-    if all(on.values()) and settings.beta > 0:
+def _refuse_wrong_sharding(settings: GRPOConfig) -> None:
+    """What a file of accelerate may say of FSDP with which a phase would go wrong."""
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() != "true":
+        return
+    # With this only rank 0 reads the weights, and only the policy's are sent on.
+    if os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", "false").lower() == "true" and settings.beta > 0:
         raise ConfigError(
             "fsdp_cpu_ram_efficient_loading is true in the file of accelerate: the KL reference would hold no"
             " weights on any rank but the first.",
             hint="set it to false there, or train without a reference: beta 0",
+        )
+    # The first version gathers its layers at each token, for which all ranks must draw equally long.
+    if os.environ.get("FSDP_VERSION", "1") != "2":
+        raise ConfigError(
+            "the file of accelerate asks for the first version of FSDP, from which no policy is sampled.",
+            hint="set fsdp_version to 2 there",
         )
 
 

@@ -1,8 +1,8 @@
 """A phase in processes of its own: one a GPU, or several on the CPU over gloo; watched until all have ended.
 
 Memory on a GPU is given back because the processes end. A rank that dies or hangs ends the phase with its
-name. FSDP and DeepSpeed go through `accelerate launch` with the configured file. Other machines start ranks
-of their own for the same launch (machines.py): they need the run's folder on a disk that all see.
+name. FSDP and DeepSpeed go through `accelerate launch` with the configured file. On a Ray cluster
+(ray_ranks.py) the run's folder is on a disk that all nodes see.
 """
 
 import queue
@@ -11,21 +11,22 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener
-from multiprocessing.connection import wait as wait_for_any
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
-from diagevo.sampling.supervised import SupervisedProcess, ending
-from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec, free_port
-from diagevo.training.ranks import log_of, start_ranks
+from diagevo.sampling.supervised import ending
+from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec
+from diagevo.training.ranks import Rank, log_of, ranks_for
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
 _RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
 _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
+_SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
 
 
 def train_in_processes(
@@ -45,17 +46,16 @@ def train_in_processes(
     logs: Path,
     keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
-    """As `grpo.train`, in `hardware.ranks` ranks whose output goes to `logs`.
+    """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
     server that the ranks ask. Raises what a rank raised where that is an error of diagevo's, ServiceError
-    with the rank and its log where it died or hung.
+    with the rank and its log where it died or hung, NodeLostError where its node is gone.
     """
-    key, host = secrets.token_bytes(32), hardware.address or "127.0.0.1"
-    spec_file = logs / NAME
-    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder:
-        address = str(Path(folder) / "ranks") if hardware.machines == 1 else (host, 0)
-        with Listener(address, authkey=key) as listener:
+    key, spec_file = secrets.token_bytes(32), logs / NAME
+    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware) as placed:
+        address = str(Path(folder) / "ranks") if placed.listen_at is None else (placed.listen_at, 0)
+        with _Ear(Listener(address, backlog=hardware.processes), key) as ear:
             spec = LaunchSpec(
                 start=start,
                 rows=tuple(rows),
@@ -68,18 +68,74 @@ def train_in_processes(
                 resume=resume,
                 hardware=hardware,
                 training=training,
-                address=listener.address,
-                rendezvous=(host, free_port(host)),
+                address=ear.address,
+                rendezvous=placed.rendezvous,
                 key=key.hex(),
             )
             spec.write(spec_file)
-            ranks = start_ranks(spec_file, spec, machine=0)
+            ranks = placed.start(spec_file, spec)
             try:
-                return _Supervision(listener, ranks, spec_file, hardware, on_step, keep_up).run()
+                return _Supervision(ear, ranks, spec_file, hardware, on_step, keep_up).run()
             finally:
                 spec_file.unlink(missing_ok=True)
                 for rank in ranks:
                     rank.stop()
+
+
+class _Ear:
+    """What the ranks send. Each is read in a thread of its own: one that stops in the middle of a word, or
+    before its first, keeps nobody from hearing the others.
+    """
+
+    def __init__(self, listener: Listener, key: bytes) -> None:
+        self.address = listener.address
+        self._listener = listener
+        self._key = key
+        self._heard: queue.SimpleQueue[tuple[Connection, tuple[Any, ...]]] = queue.SimpleQueue()
+        self._readers: list[threading.Thread] = []
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._over = False
+
+    def __enter__(self) -> Self:
+        self._acceptor.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        with suppress(OSError):
+            Client(self.address).close()  # a thread that accepts does not notice that its socket is closed
+        self._acceptor.join(1.0)
+
+    def hear(self, seconds: float) -> tuple[Connection, tuple[Any, ...]] | None:
+        """The next message, waiting for it so long at most."""
+        try:
+            return self._heard.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def open(self) -> bool:
+        """Whether something may still be heard of those that are connected."""
+        return not self._heard.empty() or any(reader.is_alive() for reader in self._readers)
+
+    def _accept(self) -> None:
+        with self._listener:
+            while True:
+                connection = self._listener.accept()
+                if self._over:
+                    connection.close()
+                    return
+                self._readers.append(threading.Thread(target=self._read, args=[connection], daemon=True))
+                self._readers[-1].start()
+
+    def _read(self, connection: Connection) -> None:
+        with connection:
+            try:
+                deliver_challenge(connection, self._key)
+                answer_challenge(connection, self._key)
+                while True:
+                    self._heard.put((connection, connection.recv()))
+            except (AuthenticationError, EOFError, OSError):
+                return  # not one of our ranks, or it has ended
 
 
 class _Supervision:
@@ -87,31 +143,27 @@ class _Supervision:
 
     def __init__(
         self,
-        listener: Listener,
-        processes: Sequence[SupervisedProcess],
+        ear: _Ear,
+        processes: Sequence[Rank],
         spec_file: Path,
         hardware: HardwareConfig,
         on_step: OnStep,
         keep_up: Callable[[], None],
     ) -> None:
-        self._listener = listener
+        self._ear = ear
         self._processes = processes
         self._job_file = spec_file
         self._hardware = hardware
-        self._ranks = hardware.ranks
+        self._ranks = hardware.processes
         self._on_step = on_step
         self._keep_up = keep_up
-        self._arrivals: queue.SimpleQueue[Connection] = queue.SimpleQueue()
-        self._open: list[Connection] = []
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
         self._errors: dict[int, DiagEvoError | str] = {}
-        self._lost: list[int] = []
-        """Ranks of other machines whose connection ended; of our own we see the processes."""
         self._summary: TrainingSummary | None = None
+        self._heard_at = time.monotonic()
 
     def run(self) -> TrainingSummary:
-        threading.Thread(target=self._accept, daemon=True).start()
         while True:
             self._listen(0.2)
             self._keep_up()
@@ -123,46 +175,23 @@ class _Supervision:
                 if self._errors:
                     self._fail()
                 self._report_dead([process.status() for process in self._processes])
-            if self._lost and self._summary is None:
-                self._listen_for(_ANSWER)
-                if self._errors:
-                    self._fail()
-                if self._summary is None:
-                    self._report_lost(self._lost[0])
             if all(status == 0 for status in statuses):
                 self._listen_for(1.0)
                 if self._summary is None:
                     raise ServiceError("All training ranks ended before the phase was done.", hint=_RESUME)
                 return self._summary
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                self._arrivals.put(self._listener.accept())
-            except (AuthenticationError, EOFError):
-                continue  # Not one of our ranks.
-            except OSError:
-                return  # The phase is over, and the listener with it.
+            if time.monotonic() - self._heard_at > _SILENT * self._hardware.rank_timeout:
+                self._report_silent([rank for rank, status in enumerate(statuses) if status is None])
 
     def _listen_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and (self._open or not self._arrivals.empty()):
+        while (left := deadline - time.monotonic()) > 0 and self._ear.open():
             self._listen(min(left, 0.2))
 
     def _listen(self, seconds: float) -> None:
-        while not self._arrivals.empty():
-            self._open.append(self._arrivals.get())
-        if not self._open:
-            time.sleep(seconds)
-            return
-        for connection in wait_for_any(self._open, timeout=seconds):
-            assert isinstance(connection, Connection)
-            try:
-                self._take(connection, connection.recv())
-            except (EOFError, OSError):
-                self._open.remove(connection)
-                if (rank := self._rank_of.get(connection, 0)) >= self._hardware.processes:
-                    self._lost.append(rank)
+        if (heard := self._ear.hear(seconds)) is not None:
+            self._take(*heard)
+            self._heard_at = time.monotonic()  # from now: a step is also worked on here
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
         match message:
@@ -174,10 +203,11 @@ class _Supervision:
             case ("step", step, rollouts, rewards):
                 try:
                     self._on_step(step, rollouts, rewards)
+                    answer = None
                 except StoppedSafely as stop:
-                    connection.send(stop)  # The ranks save the step before they stop.
-                else:
-                    connection.send(None)
+                    answer = stop  # The ranks save the step before they stop.
+                with suppress(OSError):  # The rank is gone: its status tells.
+                    connection.send(answer)
             case ("done", summary):
                 self._summary = summary
             case ("error", error):
@@ -192,8 +222,6 @@ class _Supervision:
         statuses = [process.status() for process in self._processes]
         if any(status not in (None, 0, 1) for status in statuses):
             self._report_dead(statuses)  # Killed: the others only report that it is gone.
-        if gone := [rank for rank in self._lost if rank not in self._errors]:
-            self._report_lost(gone[0])
         silent = sorted(set(range(self._ranks)) - set(self._errors))
         rank, text = next((rank, str(error)) for rank, error in self._errors.items())
         if silent and ("Timed out" in text or "timeout" in text.lower()):
@@ -222,21 +250,17 @@ class _Supervision:
             hint=_RESUME,
         )
 
-    def _report_lost(self, rank: int) -> None:
-        machine = rank // self._hardware.processes
+    def _report_silent(self, running: Sequence[int]) -> None:
+        """A rank alone has no other that waits for it; one that hangs at the end is waited for by none."""
+        places = "; ".join(f"rank {rank} was {self._where(rank)}" for rank in running)
         raise ServiceError(
-            f"Training rank {rank} of {self._ranks}, on machine {machine}, has ended or cannot be reached; "
-            f"it was {self._where(rank)}. Its log: {self._log(rank)}",
-            hint=_RESUME,
+            f"No training rank has said anything for {_SILENT * self._hardware.rank_timeout:g} s: {places}. "
+            f"Its log: {self._log(running[0])}",
+            hint=f"hardware.rank_timeout is a quarter of that: raise it where a step is so long. {_RESUME}",
         )
 
     def _where(self, rank: int) -> str:
-        if rank in self._place:
-            return self._place[rank]
-        if rank < self._hardware.processes:
-            return "starting"
-        machine = rank // self._hardware.processes
-        return f"not there (on machine {machine} run: diagevo join --machine {machine})"
+        return self._place.get(rank, "starting")
 
     def _log(self, rank: int) -> Path:
         return log_of(self._job_file, self._hardware, rank)

@@ -62,7 +62,7 @@ class LaunchSpec:
     hardware: HardwareConfig
     training: TrainingConfig
     address: str | tuple[str, int]
-    """Where the launcher listens: a socket's path, or host and port where there are several machines."""
+    """Where the launcher listens: a socket's path, or host and port on a cluster."""
     rendezvous: tuple[str, int]
     """Host and port at which the ranks find each other."""
     key: str

@@ -25,8 +25,7 @@ class PhaseMeasures:
     first_kl: float | None
     """KL to the reference at step 1, where both are the same weights. None: no reference, or not a number."""
     sampling_gap: float | None
-    """A step's mean of |Δ log p| between sampler and trainer, the worst. None: the sampler tells none, as
-    transformers' own under FSDP or DeepSpeed, or not a number."""
+    """A step's mean of |Δ log p| between sampler and trainer, the worst. None: not a number."""
     reward_lowest: float
     reward_highest: float
     completions: int

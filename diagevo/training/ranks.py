@@ -1,54 +1,106 @@
-"""The training ranks of one machine: how they are started."""
+"""The training ranks of a phase on this machine: how they are started."""
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
 from diagevo.sampling.supervised import SupervisedProcess, only_gpus
-from diagevo.training.launch_spec import LaunchSpec
+from diagevo.training.launch_spec import LaunchSpec, free_port
+
+_HERE = "127.0.0.1"
 
 
-def start_ranks(spec_file: Path, spec: LaunchSpec, machine: int) -> list[SupervisedProcess]:
-    """The ranks of `machine` (from 0): a process each, or accelerate's launcher as the only one."""
-    hardware = spec.hardware
-    gpus = only_gpus(hardware.train_gpus)
-    if hardware.accelerate_config is not None:
+class Rank(Protocol):
+    """A process that trains. `status` raises NodeLostError where its node is gone."""
+
+    def status(self) -> int | None: ...
+    def tail(self) -> str: ...
+    def stop(self) -> None: ...
+
+
+class Ranks(Protocol):
+    """Where the ranks of a phase are started."""
+
+    @property
+    def listen_at(self) -> str | None:
+        """The host at which the launcher listens to them; None: they reach a socket's path."""
+        ...
+
+    @property
+    def rendezvous(self) -> tuple[str, int]:
+        """Host and port at which they find each other."""
+        ...
+
+    def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
+        """All of them; accelerate's launcher on one machine is the only one."""
+        ...
+
+
+class _Here:
+    listen_at = None
+
+    def __init__(self) -> None:
+        self.rendezvous = (_HERE, free_port(_HERE))
+
+    def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
+        hardware = spec.hardware
+        gpus = only_gpus(hardware.train_gpus)
+        if hardware.accelerate_config is not None:
+            command = accelerate_command(hardware, spec_file, spec.rendezvous)
+            return [SupervisedProcess(command, log=log_of(spec_file, hardware, 0), env=gpus)]
+        threads = hardware.threads or max(1, (os.cpu_count() or 1) // hardware.processes)
         return [
             SupervisedProcess(
-                accelerate_command(hardware, spec_file, machine, spec.rendezvous),
-                log=log_of(spec_file, hardware, machine * hardware.processes),
-                env=gpus,
+                worker_command(spec_file),
+                log=log_of(spec_file, hardware, rank),
+                env={
+                    **gpus,
+                    **rank_environment(spec, rank, threads),
+                    "LOCAL_RANK": str(rank),
+                    "LOCAL_WORLD_SIZE": str(hardware.processes),
+                },
             )
+            for rank in range(hardware.processes)
         ]
+
+
+@contextmanager
+def ranks_for(hardware: HardwareConfig) -> Iterator[Ranks]:
+    """What starts the ranks: this machine, or the cluster, whose places are given back afterwards."""
+    if hardware.cluster == "local":
+        yield _Here()
+        return
+    from diagevo.training.ray_ranks import RayRanks
+
+    ranks = RayRanks(hardware)
+    try:
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str]:
+    """What torch asks the environment for, but for a rank's place on its machine."""
     host, port = spec.rendezvous
-    threads = hardware.threads or max(1, (os.cpu_count() or 1) // hardware.processes)
-    first = machine * hardware.processes
-    return [
-        SupervisedProcess(
-            worker_command(spec_file),
-            log=log_of(spec_file, hardware, first + local),
-            env={
-                **gpus,
-                "RANK": str(first + local),
-                "LOCAL_RANK": str(local),
-                "WORLD_SIZE": str(hardware.ranks),
-                "LOCAL_WORLD_SIZE": str(hardware.processes),
-                "MASTER_ADDR": host,
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": str(threads),
-            },
-        )
-        for local in range(hardware.processes)
-    ]
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(spec.hardware.processes),
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": str(threads),
+    }
 
 
 def log_of(spec_file: Path, hardware: HardwareConfig, rank: int) -> Path:
-    """Where a rank's output goes; under accelerate's launcher, that of all ranks of its machine."""
-    if hardware.accelerate_config is None:
+    """Where a rank's output goes; under accelerate's launcher on this machine, that of all ranks."""
+    if hardware.accelerate_config is None or hardware.cluster == "ray":
         return spec_file.with_name(f"rank-{rank}.log")
-    return spec_file.with_name(f"ranks-of-machine-{rank // hardware.processes}.log")
+    return spec_file.with_name("ranks.log")
 
 
 def accelerate_file(name: Path) -> Path:
@@ -69,16 +121,19 @@ def worker_command(spec_file: Path) -> list[str]:
 
 
 def accelerate_command(
-    hardware: HardwareConfig, spec_file: Path, machine: int, rendezvous: tuple[str, int]
+    hardware: HardwareConfig, spec_file: Path, rendezvous: tuple[str, int], *, rank: int | None = None
 ) -> list[str]:
-    """`accelerate launch` on one machine. What the file says of machines and processes is overruled."""
+    """`accelerate launch` for all ranks on one machine, or for one `rank` in a place of its own.
+
+    What the file says of machines and processes is overruled.
+    """
     assert hardware.accelerate_config is not None
     host, port = rendezvous
     options = {
         "config_file": accelerate_file(hardware.accelerate_config),
-        "num_processes": hardware.ranks,
-        "num_machines": hardware.machines,
-        "machine_rank": machine,
+        "num_processes": hardware.processes,
+        "num_machines": 1 if rank is None else hardware.processes,
+        "machine_rank": rank or 0,
         "main_process_ip": host,
         "main_process_port": port,
     }

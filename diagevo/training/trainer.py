@@ -3,7 +3,7 @@
 What is overridden, and why:
 - the data loader: one pass without repeats and a smaller last batch (plan.py);
 - generation: the loop of sampling/decoding.py, with a generator a row, so that a rollout is the same on one
-  process or several and after a restart; with vLLM, FSDP or DeepSpeed, TRL's own;
+  process or several and after a restart; with vLLM, TRL's own;
 - micro-batches: sorted by length and cut to their longest row, which changes no term of the loss;
 - saving: into a staging folder that is renamed once it is whole, beside the next step (saving.py), without
   the second copy of the weights that FSDP and DeepSpeed would leave in it;
@@ -38,6 +38,7 @@ from diagevo.training.measures import (
 from diagevo.training.plan import PhasePlan
 from diagevo.training.rollouts import OnStep, Reward, Rollout
 from diagevo.training.saving import Saving
+from diagevo.training.sharding import shard_layers, whole
 
 
 class _MicroSteps(Dataset):
@@ -101,7 +102,6 @@ class PhaseTrainer(GRPOTrainer):
         self._new_tokens: int = trl["args"].max_completion_length
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
         self.add_callback(_SavesAndStops(self, check))
-        self._own_loop = not (self.use_vllm or self.is_fsdp_enabled or self.is_deepspeed_enabled)
 
     @property
     def ref_model(self) -> Any:
@@ -112,8 +112,6 @@ class PhaseTrainer(GRPOTrainer):
     def ref_model(self, model: Any) -> None:
         # TRL sets it when it is loaded, and again once it has sharded what is left.
         if model is not None and self.is_fsdp_enabled and not hasattr(self, "_reference"):
-            from diagevo.training.sharding import shard_layers
-
             shard_layers(model, self.accelerator)
         self._reference = model
 
@@ -209,7 +207,7 @@ class PhaseTrainer(GRPOTrainer):
         num_generations: int,
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], Any]:
-        if not self._own_loop:
+        if self.use_vllm:
             return super()._generate_single_turn(
                 prompt_ids, images, multimodal_fields, num_generations, has_tool_images
             )
@@ -234,6 +232,7 @@ class PhaseTrainer(GRPOTrainer):
                 self.accelerator,
                 gradient_checkpointing_kwargs=options.gradient_checkpointing_kwargs,
             ) as model,
+            whole(model),
             self.accelerator.autocast(),
         ):
             training = model.training

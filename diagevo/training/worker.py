@@ -51,10 +51,10 @@ def _play(spec: LaunchSpec, connection: Connection) -> None:
     # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
     state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=spec.hardware.rank_timeout))
     connection.send(("at", "building the trainer"))
-    if state.num_processes != spec.hardware.ranks:
+    if state.num_processes != spec.hardware.processes:
         raise ConfigError(
-            f"{spec.hardware.ranks} training processes were asked for, {state.num_processes} came up.",
-            hint="hardware.processes and hardware.machines say how many; start as many.",
+            f"{spec.hardware.processes} training processes were asked for, {state.num_processes} came up.",
+            hint="hardware.processes says how many; start as many.",
         )
 
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:

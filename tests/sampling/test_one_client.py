@@ -1,12 +1,17 @@
 """Whoever asks a service asks through one kind of client."""
 
 import asyncio
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diagevo.redaction import masked
 from diagevo.sampling.bounded import async_client
+from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.sampler import SamplingParams
+from tests.diagnosis.server import Answer, Server
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,3 +43,26 @@ def test_no_proxy_stands_before_a_server_of_this_machine_or_of_our_own(
     keyless = async_client(url, None, 5.0, retries=0)
     assert keyless.api_key == "none"
     asyncio.run(keyless.close())
+
+
+def test_a_machine_of_ours_that_is_gone_without_a_word_is_noticed_while_it_is_asked() -> None:
+    """The kernel asks after it: timer 2 of a connection in /proc/net/tcp. Nobody asks after a stranger's."""
+    found: list[bool] = []
+
+    def watched() -> bool:
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        port = int(server.url.removesuffix("/v1").rpartition(":")[2])
+        return any(row[2].endswith(f":{port:04X}") and row[5].startswith("02:") for row in rows)
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        deadline = time.monotonic() + (10.0 if not found else 0.5)
+        while not (seen := watched()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        found.append(seen)
+        return Answer("yes")
+
+    with Server(behave) as server:
+        for own in (True, False):
+            sampler = OpenAISampler(server.url, "policy", own=own)
+            sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=SamplingParams(), seed=0)
+    assert found == [True, False]

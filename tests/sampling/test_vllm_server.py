@@ -14,10 +14,12 @@ import pytest
 from diagevo.errors import ServiceError
 from diagevo.sampling import vllm_server
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE
-from diagevo.sampling.sampler import Prompt, SamplingParams
+from diagevo.sampling.openai_sampler import OpenAISampler
+from diagevo.sampling.sampler import Address, Prompt, SamplingParams
 from diagevo.sampling.vllm_client import VLLMClient
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.diagnosis.server import Answer, Server
+from tests.sampling.hostile_proxy import proxied
 from tests.sampling.processes import alive, members, until
 from tests.sampling.tiny_model import make_tiny_model
 
@@ -94,7 +96,7 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-once", str(tmp_path / "died")) as server:
-        before, client = server.pid, VLLMClient(server.url, server.key, server.capacity, timeout=60)
+        before, client = server.pid, VLLMClient(server.servers, timeout=60)
         with ThreadPoolExecutor() as pool:
             call = pool.submit(client.sample, [PROMPT], n=1, params=SamplingParams(), seed=0)
             while not call.done():
@@ -110,7 +112,7 @@ def test_a_call_of_another_process_is_answered_by_the_server_that_is_started_aga
 def test_a_call_that_was_lost_is_made_once_more_where_the_server_is_well_again_by_then() -> None:
     """A call is tried twice, so the server drops it, and then the call that was made once more too."""
     with Server(lambda _, before: Answer("2", manner="drop" if before < 2 else "whole")) as server:
-        client = VLLMClient(server.url.removesuffix("/v1"), "key", 1)
+        client = VLLMClient([Address(server.url.removesuffix("/v1"), "key", 1)])
         [[completion]] = client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         assert (completion.text, len(server.requests)) == ("2", 3)
         server.behave = lambda *_: Answer(manner="drop")
@@ -120,11 +122,21 @@ def test_a_call_that_was_lost_is_made_once_more_where_the_server_is_well_again_b
         client.close()
 
 
+def test_what_one_of_two_servers_drops_is_asked_of_the_other() -> None:
+    with Server(lambda *_: Answer("one")) as one, Server(lambda *_: Answer(manner="drop")) as two:
+        client = VLLMClient([Address(server.url.removesuffix("/v1"), "key", 1) for server in (one, two)])
+        groups = client.sample([PROMPT] * 6, n=1, params=SamplingParams(), seed=0)
+        client.close()
+    assert [completion.text for [completion] in groups] == ["one"] * 6
+    assert len(one.requests) == 6
+    assert two.requests, "both were asked"
+
+
 def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those_who_ask(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     with start(tiny_model, tmp_path, "--die-always", restarts=0) as server:
-        client = VLLMClient(server.url, server.key, server.capacity, timeout=0.5)
+        client = VLLMClient(server.servers, timeout=0.5)
         with pytest.raises(ServiceError, match=r"has not answered for 0\.5 s"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
@@ -134,7 +146,7 @@ def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those
 
 def test_a_server_answers_only_those_who_have_its_key(tiny_model: Path, tmp_path: Path) -> None:
     with start(tiny_model, tmp_path) as server:
-        client = VLLMClient(server.url, "another key", 256)
+        client = VLLMClient([Address(server.url, "another key", 256)])
         with pytest.raises(ServiceError, match="401"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
@@ -144,20 +156,32 @@ def test_a_request_that_is_at_fault_is_not_made_again(tiny_model: Path, tmp_path
     with start(tiny_model, tmp_path) as server, pytest.raises(ServiceError, match="refused a request"):
         server.sample([[]], n=1, params=SamplingParams(), seed=0)
     with Server(lambda *_: Answer(status=400)) as refusing:
-        client = VLLMClient(refusing.url.removesuffix("/v1"), "key", 1)
+        client = VLLMClient([Address(refusing.url.removesuffix("/v1"), "key", 1)])
         with pytest.raises(ServiceError, match="refused a request"):
             client.sample([[]], n=1, params=SamplingParams(), seed=0)
         client.close()
         assert len(refusing.requests) == 1
 
 
-def test_a_proxy_for_the_rest_of_the_world_is_not_asked(
+def test_our_own_server_is_never_reached_through_a_proxy(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with start(tiny_model, tmp_path, startup_timeout=30.0) as server:
+    """Wherever it listens: on a cluster that is no loopback. A service of others at the same address is
+    asked through the proxy, so it stands there."""
+    with (
+        proxied(monkeypatch) as asked,
+        start(tiny_model, tmp_path, startup_timeout=30.0, host="127.0.0.2") as server,
+    ):
         assert state(server)["weights"] == str(tiny_model)
+        client = VLLMClient(server.servers)
+        assert len(client.sample([PROMPT] * 3, n=2, params=SamplingParams(), seed=0)) == 3
+        client.close()
+        server.keep_up()
+        assert asked == []
+        other = OpenAISampler(f"{server.url}/v1", "policy", retries=0)
+        with pytest.raises(ServiceError, match="502"):
+            other.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
+        assert asked == [f"{server.url}/v1/chat/completions"]
 
 
 def test_a_model_without_a_chat_template_is_served_with_the_plain_one(

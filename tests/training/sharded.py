@@ -1,12 +1,14 @@
 """A phase on two ranks of the CPU under FSDP2, which accelerate turns on for GPUs alone.
 
 `main` is one rank, with START and FOLDER as arguments, in torchrun's environment. With SHARDED set it
-plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL as in `phase`.
+plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL is the step after
+which it kills itself, STALE another model's folder that it samples with, LONG how many tokens it may draw.
 """
 
 import os
 import signal
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 from diagevo.config.models import HardwareConfig
 from diagevo.training.rollouts import TrainingSummary
 from diagevo.training.worker import _let_ranks_load_each_others_files
+from tests.sampling.tiny_model import VOCABULARY
 from tests.training import phase
 
 
@@ -60,6 +63,51 @@ def _tell_bytes(trainer: Any) -> None:
     optimizer.register_step_pre_hook(before_step)
 
 
+def _count_updates(trainer: Any) -> list[tuple[int, ...]]:
+    """The most bytes above what is held all the time, of each forward and backward pass, with its sizes."""
+    from tests.training.allocated import Allocated
+
+    loss_of, backward, found = trainer.compute_loss, trainer.accelerator.backward, []
+
+    def counted_loss(model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+        found.append((Allocated(), *inputs["prompt_ids"].shape, inputs["completion_ids"].size(1)))
+        found[-1][0].__enter__()
+        return loss_of(model, inputs, *rest, **named)
+
+    def counted_backward(*given: Any, **named: Any) -> None:
+        backward(*given, **named)
+        found[-1][0].__exit__(None, None, None)
+
+    trainer.compute_loss, trainer.accelerator.backward = counted_loss, counted_backward
+    return found
+
+
+def as_on_a_gpu(put: Callable[[Any, str, Any], None], vocabulary: int) -> None:
+    """Layers are computed again, and the head's tiles are no wider than the vocabulary. `put`: setattr."""
+    import trl.trainer.utils
+
+    from diagevo.training import grpo
+
+    settings = grpo.trl_settings
+
+    def with_checkpointing(*given: Any) -> Any:
+        found = settings(*given)
+        found.gradient_checkpointing = True
+        return found
+
+    put(grpo, "trl_settings", with_checkpointing)
+    put(trl.trainer.utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", vocabulary)
+
+
+def _sample_with(folder: str) -> None:
+    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+    from diagevo.training import trainer
+
+    other, right = AutoModelForCausalLM.from_pretrained(folder, dtype="float32"), trainer.draw
+    trainer.draw = lambda model, *rest: right(other, *rest)
+
+
 def play(start: Path, folder: Path) -> TrainingSummary:
     import torch
     from accelerate import PartialState
@@ -74,21 +122,28 @@ def play(start: Path, folder: Path) -> TrainingSummary:
 
     from diagevo.training import trainer
 
+    as_on_a_gpu(setattr, len(VOCABULARY))
     build = trainer.PhaseTrainer.__init__
     built: list[Any] = []
+    updates: list[Any] = []
 
-    def build_with_trls_sampling(self: Any, **given: Any) -> None:
+    def build_and_tell(self: Any, **given: Any) -> None:
         build(self, **given)
         built.append(self)
-        self._own_loop = False  # as under FSDP, so that both play the same rollouts
+        updates.append(_count_updates(self))
         parts = [module for module in self.ref_model.modules() if isinstance(module, FSDPModule)]
         if os.environ["RANK"] == "0":
             print("PARTS", len(parts), flush=True)
 
-    trainer.PhaseTrainer.__init__ = build_with_trls_sampling
+    trainer.PhaseTrainer.__init__ = build_and_tell
+    if stale := os.environ.get("STALE"):
+        _sample_with(stale)
     killed_at = int(os.environ.get("KILL", "0"))
 
     def on_step(step: int, rollouts: Any, rewards: Any) -> None:
+        if step == 1:
+            lengths = [len(rollout.text) for rollout in rollouts]
+            print("LONGEST", max(lengths[:3]), max(lengths[3:]), flush=True)  # of three on each rank
         if step == 3:  # of rank 0
             _tell_bytes(built[0])
         if killed_at and step > killed_at:
@@ -97,7 +152,15 @@ def play(start: Path, folder: Path) -> TrainingSummary:
 
     hardware = HardwareConfig(device="cpu", processes=2, threads=1)
     resume = "RESUME" in os.environ
-    return phase.trained(start, folder, on_step=on_step, resume=resume, hardware=hardware)
+    longest = int(os.environ.get("LONG", phase.SAMPLING.max_new_tokens))
+    sampling = phase.SAMPLING.model_copy(update={"max_new_tokens": longest})
+    summary = phase.trained(
+        start, folder, on_step=on_step, resume=resume, hardware=hardware, sampling=sampling
+    )
+    if os.environ["RANK"] == "0":
+        counted, *sizes = max(updates[0], key=lambda update: update[0].most)
+        print("UPDATE", counted.most, *sizes, flush=True)
+    return summary
 
 
 def main() -> None:
@@ -105,4 +168,5 @@ def main() -> None:
     if os.environ["RANK"] == "0":
         kls = [entry["kl"] for entry in summary.log]
         print("KL", *kls, flush=True)
+        print("GAP", summary.measures.sampling_gap, flush=True)
     os._exit(0)  # gloo's threads would be waited for

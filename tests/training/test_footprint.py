@@ -1,21 +1,21 @@
-"""What a plan says of a GPU's memory: the weights of models, the table of an 8B, and the bytes of an update
-that were really allocated. What a rank holds under FSDP: test_sharded.py."""
+"""What a plan says of a GPU's memory: the weights of models, the table of an 8B, profiles and cards.
 
-import weakref
+Beside what is really allocated: test_real_sizes.py, and under FSDP on two ranks test_sharded.py.
+"""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from diagevo.config.loading import PROFILES, resolve
 from diagevo.config.models import Config, HardwareConfig
 from diagevo.sampling import decoding
+from diagevo.training.disk import disk_bytes
 from diagevo.training.fitting import advice, fitting, shapes_of
 from diagevo.training.footprint import CARDS, Load, _engine, checkpoint, loads, resident, update
-from diagevo.training.shapes import KNOWN, Shape, find_shape, shape_of
+from diagevo.training.shapes import KNOWN, find_shape, shape_of
 from tests.training import phase
 
 EIGHT_B = KNOWN["Qwen/Qwen3-8B-Base"]
@@ -106,54 +106,56 @@ def test_adapters_train_a_hundredth_and_need_no_reference() -> None:
     assert parts["weights"] == 4 * (EIGHT_B.weights + EIGHT_B.adapters(32))
 
 
-class Allocated(TorchDispatchMode):
-    """Bytes of every storage that lives, and the most there were."""
-
-    def __init__(self, known: Any) -> None:
-        super().__init__()
-        self.now = self.most = 0
-        self._seen = {tensor.untyped_storage()._cdata for tensor in known}
-
-    def _add(self, tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._seen:
-            self._seen.add(key)
-            self.now += size
-            self.most = max(self.most, self.now)
-            weakref.finalize(storage, self._remove, key, size)
-        return tensor
-
-    def _remove(self, key: int, size: int) -> None:
-        self._seen.discard(key)
-        self.now -= size
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return tree_map_only(torch.Tensor, self._add, func(*args, **(kwargs or {})))
+def test_on_a_cluster_ranks_and_engines_have_gpus_of_their_own() -> None:
+    """A rank holds what it holds on one machine. An engine is alone on its GPUs wherever it is, beside
+    training too: of a pair each takes 0.9, half of the weights and half of a token's cache."""
+    here = planned(of("qwen3-8b"))
+    placed = planned(of("qwen3-8b", "hardware.cluster=ray"))
+    assert [(load.stage, load.peak(84.9e9)) for load in placed] == [
+        (load.stage, load.peak(84.9e9)) for load in here
+    ]
+    assert [load.placed for load in placed] == ["rank", "rank", "engine", "rank", "rank", "engine", ""]
+    assert not any(load.gpus for load in placed), "Ray chooses which"
+    pair = "hardware.serve_options=['--tensor-parallel-size', '2']"
+    alone = of(
+        "qwen3-8b", "hardware.cluster=ray", pair, "hardware.serve_gpus=[]", "hardware.serve_memory=0.2"
+    )
+    votes = next(load for load in planned(alone) if load.stage == "challenger: votes")
+    [engine] = votes.engines
+    work = 10**9 + 12 * 1024 * 151_936 + 12 * 8192 * 12_288 // 2
+    assert (engine.share, engine.needed, engine.token) == (0.9, EIGHT_B.weights + work, EIGHT_B.cached)
 
 
-@pytest.mark.parametrize(("hidden", "intermediate"), [(128, 512), (256, 384)])
-def test_an_update_allocates_the_activations_that_the_plan_counts(hidden: int, intermediate: int) -> None:
-    """bfloat16 arithmetic on float32 weights with gradient checkpointing, as on a GPU."""
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+def test_a_head_that_is_the_embedding_is_on_the_disk_twice_where_ranks_are_sharded() -> None:
+    """Ten finished policies, and three checkpoints of weights and two moments. As two real ranks write it:
+    test_sharded.py."""
+    weights, head = 4_022_468_096, 151_936 * 2560
+    assert disk_bytes(of("qwen3-4b")) == 4 * (10 * (weights + head) + 3 * (3 * weights + head))
+    alone = of(
+        "qwen3-4b", "hardware.accelerate_config=null", "hardware.processes=1", "hardware.train_gpus=[0]"
+    )
+    assert disk_bytes(alone) == 4 * (10 + 3 * 3) * weights
 
-    config = Qwen3Config(
-        vocab_size=64, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=3,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=32,
-    )  # fmt: skip
-    model = Qwen3ForCausalLM(config).train()
-    model.gradient_checkpointing_enable({"use_reentrant": False})
-    for value in model.parameters():
-        value.grad = torch.zeros_like(value)
-    known = [t for value in model.parameters() for t in (value, value.grad)]
-    with Allocated(known) as allocated:
-        with torch.autocast("cpu", torch.bfloat16):
-            states = model.model(input_ids=torch.zeros(4, 512, dtype=torch.long)).last_hidden_state
-        states.float().mean().backward()
-    shape = shape_of(config.to_dict())
-    assert isinstance(shape, Shape)
-    counted = update(shape, rows=4, prompt=256, new=256)["activations"]
-    assert counted == pytest.approx(allocated.most, rel=0.15)
+
+def test_without_servers_a_rank_of_a_cluster_holds_the_frozen_solver_and_an_engine_decodes() -> None:
+    settings = ["hardware.cluster=ray", "hardware.serve=transformers", "hardware.colocate_vllm=false"]
+    found = planned(of("qwen3-0.6b-24gb", *settings, "hardware.rows_at_once=8"))
+    assert [(load.stage, load.placed) for load in found] == [
+        ("challenger: rollouts", "rank"),
+        ("challenger: update", "rank"),
+        ("solver: rollouts", "rank"),
+        ("solver: update", "rank"),
+        ("candidates, votes", "engine"),
+    ]
+    assert found[0].parts["solver's weights"] == found[4].parts["weights"] == 2 * 596_049_920
+    assert found[4].parts["cache"] == 2 * 8 * 6144 * 57_344
+
+
+def test_layers_that_are_spread_over_gpus_are_counted_once() -> None:
+    """Two pipeline stages: each GPU has half of the layers, so half of a token's cache."""
+    split = of("qwen3-8b", "hardware.serve_options=['--pipeline-parallel-size', '2']")
+    [engine] = planned(split)[-2].engines
+    assert engine.token == EIGHT_B.cached
 
 
 CARD_OF = {"embedded": None, "qwen3-0.6b-24gb": 24, "qwen3-1.7b-80gb": 80, "qwen3-8b-lora-80gb": 80}

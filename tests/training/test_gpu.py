@@ -1,45 +1,116 @@
-"""The same on a GPU. Skipped where there is none."""
+"""The same on a GPU, what `make bench-gpu` claims with it. Skipped where there is none.
 
+What can be claimed of the CPU too is tested on both, so that the code for a GPU has run.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
+from diagevo.errors import StoppedSafely
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.grpo import Rollout
 from diagevo.training.launch import train_in_processes
 from diagevo.training.launch_spec import RewardSpec
+from tests.benchmarks.gpu_phase import make_start, planned, play
+from tests.benchmarks.gpu_shapes import Shape
+from tests.benchmarks.gpu_work import reset_memory
 from tests.training import phase
+from tests.training.allocated import Allocated
+from tests.training.sharded import as_on_a_gpu
 
-pytestmark = [
+on_gpu = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
 ]
+GPU = pytest.param("cuda", marks=on_gpu)
+SMALL = Shape("small", 256, 512, 2, 8, True, vocabulary=4096, step_rows=16, step_prompt=16, step_tokens=24)
 
 
-def test_greedy_sampling_in_float32_is_that_of_the_cpu(tiny_model: Path) -> None:
+@dataclass
+class Peak:
+    """The most bytes that tensors took within."""
+
+    most: int = 0
+
+
+@contextmanager
+def peak_on(device: str) -> Iterator[Peak]:
+    found = Peak()
+    if device == "cuda":
+        square = torch.ones(8, 8, device=device)
+        _ = square @ square  # cuBLAS takes its workspace, which is no tensor of ours
+        reset_memory(device)
+        held = torch.cuda.memory_allocated()
+        yield found
+        found.most = torch.cuda.max_memory_allocated() - held
+    else:
+        with Allocated() as counted:
+            yield found
+        found.most = counted.most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_phase_measures_its_reference_and_its_sampler_and_takes_the_memory_of_the_plan(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The phase of `make bench-gpu`, of a small shape, stopped after its third step and resumed. The plan
+    reckons with bfloat16, the CPU has float32: it allocates an eighth more than the plan says."""
+    as_on_a_gpu(monkeypatch.setattr, SMALL.vocabulary)
+    make_start(SMALL, device, tmp_path)
+
+    def stop(step: int) -> None:
+        if step == 3:
+            raise StoppedSafely("enough")
+
+    with peak_on(device) as peak, pytest.raises(StoppedSafely):
+        play(SMALL, device, tmp_path, resume=False, on_step=stop)
+    assert 0.8 <= planned(SMALL, device) / peak.most <= 1.3
+
+    found = play(SMALL, device, tmp_path, resume=True, on_step=lambda step: None)
+    assert (found.resumed_from, found.measures.steps) == (3, 4)
+    bounds = TrainingConfig()
+    kl, gap = (1e-6, 1e-5) if device == "cpu" else (bounds.first_kl, bounds.sampling_gap)
+    assert found.measures.first_kl is not None
+    assert abs(found.measures.first_kl) <= kl
+    assert found.measures.sampling_gap is not None
+    assert found.measures.sampling_gap <= gap
+
+
+@pytest.mark.parametrize("device", [GPU])
+def test_greedy_sampling_in_float32_is_that_of_the_cpu(device: str, tiny_model: Path) -> None:
     prompts = [row.prompt for row in phase.ROWS]
     params = SamplingParams(temperature=0.0, max_new_tokens=12)
     found = [
-        TransformersSampler(tiny_model, device=device, dtype="float32").sample(
+        TransformersSampler(tiny_model, device=where, dtype="float32").sample(
             prompts, n=2, params=params, seed=0
         )
-        for device in ("cpu", "cuda")
+        for where in ("cpu", device)
     ]
     assert found[0] == found[1]
 
 
-def test_a_closed_sampler_gives_its_memory_back(tiny_model: Path) -> None:
+@pytest.mark.parametrize("device", [GPU])
+def test_a_closed_sampler_gives_its_memory_back(device: str, tiny_model: Path) -> None:
     before = torch.cuda.memory_reserved()
-    sampler = TransformersSampler(tiny_model, device="cuda")
+    sampler = TransformersSampler(tiny_model, device=device)
     assert torch.cuda.memory_reserved() > before
     sampler.close()
     assert torch.cuda.memory_reserved() == before
 
 
-def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", GPU])
+def test_a_phase_is_played_and_can_be_resumed(
+    device: Literal["cpu", "cuda"], tiny_model: Path, tmp_path: Path
+) -> None:
     played: list[int] = []
 
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
@@ -48,7 +119,7 @@ def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path:
             raise KeyboardInterrupt
 
     def go(resume: bool) -> None:
-        hardware = HardwareConfig(device="cuda")
+        hardware = HardwareConfig(device=device)
         phase.trained(tiny_model, tmp_path, on_step=on_step, resume=resume, hardware=hardware)
 
     with pytest.raises(KeyboardInterrupt):
@@ -60,8 +131,9 @@ def test_a_phase_plays_on_the_gpu_and_can_be_resumed(tiny_model: Path, tmp_path:
     ).read_bytes()
 
 
+@pytest.mark.parametrize("device", [GPU])
 def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    device: Literal["cuda"], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a run plays it."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
@@ -78,7 +150,7 @@ def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
         seed=phase.SEED,
         on_step=lambda step, rollouts, rewards: steps.append(step),
         resume=False,
-        hardware=HardwareConfig(device="cuda", train_gpus=(0,)),
+        hardware=HardwareConfig(device=device, train_gpus=(0,)),
         training=TrainingConfig(),
         logs=tmp_path / "logs",
     )

@@ -4,16 +4,21 @@ Most are forked; tests/run/test_processes.py starts them as the program does.
 """
 
 import os
+import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Client, Connection
 from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import HardwareConfig
+from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout
-from diagevo.training.launch_spec import RewardSpec
+from diagevo.training.launch_spec import LaunchSpec, RewardSpec
+from diagevo.training.rollouts import TrainingRow
+from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
 from tests.training.launched import LOGS, assert_steps_of_one, launch
 
@@ -64,6 +69,48 @@ def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path
     assert "measuring the rollouts of step 2" in caught.value.message
 
 
+@pytest.mark.usefixtures("forked")
+def test_a_rank_alone_that_hangs_ends_the_run_too(tiny_model: Path, tmp_path: Path) -> None:
+    """No other waits for it: four times rank_timeout without a word are the bound."""
+    alone = HardwareConfig(device="cpu", processes=1, threads=1, rank_timeout=5.0)
+    with pytest.raises(ServiceError) as caught:
+        launch(tiny_model, tmp_path, alone, hang=0)
+    assert "anything for 20 s: rank 0 was measuring the rollouts of step 2. Its log:" in caught.value.message
+    assert caught.value.message.endswith("rank-0.log")
+    assert "diagevo train --resume" in (caught.value.hint or "")
+
+
+def says_nothing(spec: LaunchSpec) -> Connection:
+    return Client(spec.address)
+
+
+def stops_in_a_message(spec: LaunchSpec) -> Connection:
+    connection = Client(spec.address, authkey=bytes.fromhex(spec.key))
+    os.write(connection.fileno(), (1000).to_bytes(4, "big") + b"and no more of the thousand bytes")
+    return connection
+
+
+@pytest.mark.parametrize("stranger", [says_nothing, stops_in_a_message])
+def test_one_that_hangs_before_or_in_its_message_keeps_no_rank_from_being_heard(
+    stranger: Callable[[LaunchSpec], Connection],
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    met: list[Connection] = []
+
+    def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> ForkedRank:
+        if not met:
+            met.append(stranger(LaunchSpec.read(Path(argv[-1]))))
+        return ForkedRank(argv, log=log, env=env)
+
+    monkeypatch.setattr("diagevo.training.ranks.SupervisedProcess", start)
+    summary, _ = launch(tiny_model, tmp_path, two())
+    assert summary.steps == 3
+    assert not [thread for thread in threading.enumerate() if "_accept" in thread.name], "it listens no more"
+    met[0].close()
+
+
 def test_a_server_that_cannot_be_kept_up_ends_the_ranks_that_ask_it(tiny_model: Path, tmp_path: Path) -> None:
     calls: list[float] = []
 
@@ -103,3 +150,25 @@ def test_a_reward_that_cannot_be_built_is_an_error_of_the_configuration(
     spec = RewardSpec("tests.training.phase:NoReward")
     with pytest.raises(ConfigError, match=r"no reward 'tests\.training\.phase:NoReward'"):
         spec.build()
+
+
+def test_what_a_phase_is_launched_with_is_for_its_user_alone(tmp_path: Path) -> None:
+    spec = LaunchSpec(
+        start=tmp_path,
+        rows=(TrainingRow("r1.q0", [{"role": "user", "content": "1 + 1 = ?"}]),),
+        reward=RewardSpec("a:b", {"weights": [1, 0.5], "name": None}),
+        settings=phase.SETTINGS,
+        sampling=phase.SAMPLING,
+        output=tmp_path / "solver",
+        work=tmp_path / "work",
+        seed=0,
+        resume=False,
+        hardware=two(),
+        training=TrainingConfig(),
+        address=("node0", 4001),
+        rendezvous=("node0", 4002),
+        key="00",
+    )
+    spec.write(tmp_path / LOGS / "launch.json")
+    assert (tmp_path / LOGS / "launch.json").stat().st_mode & 0o077 == 0, "it holds the key"
+    assert LaunchSpec.read(tmp_path / LOGS / "launch.json") == spec

@@ -16,12 +16,10 @@ from diagevo.training.ranks import accelerate_command, accelerate_file
 SPEC = Path("/shared/runs/a/rounds/001/solver-logs/launch.json")
 
 
-def read(name: str, machine: int) -> Any:
-    """What accelerate makes of our command on one of two machines of eight GPUs."""
-    hardware = HardwareConfig(
-        device="cuda", processes=8, accelerate_config=Path(name), machines=2, address="10.0.0.1"
-    )
-    command = accelerate_command(hardware, SPEC, machine, ("10.0.0.1", 29400))
+def read(name: str, rank: int | None) -> Any:
+    """What accelerate makes of our command for 16 ranks: all on one machine, or one in a place of its own."""
+    hardware = HardwareConfig(device="cuda", processes=16, accelerate_config=Path(name))
+    command = accelerate_command(hardware, SPEC, ("10.0.0.1", 29400), rank=rank)
     assert command[1:3] == ["-m", "accelerate.commands.launch"]
     read: tuple[Any, Any, Any] = _validate_launch_command(launch_command_parser().parse_args(command[3:]))
     arguments, defaults, _ = read
@@ -39,18 +37,23 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.parametrize("machine", [0, 1])
-def test_fsdp_over_two_machines_gives_torchrun_a_rank_a_gpu_and_one_place_to_meet(machine: int) -> None:
-    arguments = read("fsdp", machine)
+@pytest.mark.parametrize("rank", [0, 15])
+def test_fsdp_on_a_cluster_gives_torchrun_a_rank_in_each_place_and_one_place_to_meet(rank: int) -> None:
+    arguments = read("fsdp", rank)
     prepare_multi_gpu_env(arguments)
-    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("2", "8", machine)
+    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("16", "1", rank)
     assert (arguments.rdzv_backend, arguments.rdzv_endpoint) == ("static", "10.0.0.1:29400")
+
+
+def test_fsdp_on_one_machine_starts_a_rank_for_each_of_its_gpus() -> None:
+    arguments = read("fsdp", None)
+    assert (arguments.num_machines, arguments.num_processes) == (1, 16)
 
 
 def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name, value in prepare_multi_gpu_env(read("fsdp", 0)).items():
+    for name, value in prepare_multi_gpu_env(read("fsdp", None)).items():
         if name.startswith(("ACCELERATE_", "FSDP_")):
             monkeypatch.setenv(name, value)
     assert os.environ["ACCELERATE_USE_FSDP"] == "true"
@@ -62,13 +65,13 @@ def test_the_fsdp_file_shards_with_version_two_and_writes_whole_weights(
     assert not plugin.activation_checkpointing
 
 
-def test_the_deepspeed_file_starts_zero_three_with_whole_weights_on_each_machine() -> None:
+def test_the_deepspeed_file_starts_zero_three_with_whole_weights_in_each_place() -> None:
     arguments = read("deepspeed", 1)
     _, environment = prepare_deepspeed_cmd_env(arguments)
     assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "3"
     assert environment["ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"] == "true"
     assert environment["ACCELERATE_MIXED_PRECISION"] == "bf16"
-    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("2", "8", 1)
+    assert (arguments.nnodes, arguments.nproc_per_node, arguments.node_rank) == ("16", "1", 1)
 
 
 def test_a_file_that_is_neither_ours_nor_there_is_refused() -> None:

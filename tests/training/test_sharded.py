@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,9 @@ from tests.training import phase
 from tests.training.forked_ranks import play_ranks
 
 pytestmark = pytest.mark.slow
+LONG = "100"
+"""Tokens that a completion may have: so many that the ranks end at different ones. A policy that is gathered
+at each token then waits for a rank that has ended."""
 
 
 def _as_the_file_says() -> dict[str, str]:
@@ -27,23 +31,41 @@ def _as_the_file_says() -> dict[str, str]:
     return handed | {"ACCELERATE_USE_FSDP": "true", "SHARDED": "1"}
 
 
-def play(start: Path, folder: Path, **more: str) -> list[float]:
-    """How many parts the reference is sharded into, then the KL of each step.
+@dataclass(frozen=True)
+class Played:
+    start: Path
+    folder: Path
+    parts: int
+    """That the reference is sharded into."""
+    kls: list[float]
+    """Of each step."""
+    gap: float
+    """Between the sampler's log-probabilities and the trainer's."""
+    held: dict[str, int]
+    """Bytes that rank 0 held of what it trains."""
+    longest: list[int]
+    """Of the completions of the first step, a rank each; none where it was played before."""
+    update: list[int]
+    """The most bytes of an update above them; its rows, the longest prompt and the longest completion."""
 
-    Raises CalledProcessError where a rank did not end well.
-    """
+
+def play(start: Path, folder: Path, **more: str) -> Played:
+    """Raises CalledProcessError where a rank did not end well."""
     arguments = [str(start), str(folder)]
     printed = play_ranks("tests.training.sharded:main", arguments, {**os.environ, **more})
     lines = [line.split(maxsplit=1) for line in printed.splitlines()]
-    told = {line[0]: line[1] for line in lines if line and line[0] in ("KL", "PARTS", "BYTES")}
-    (folder / "bytes").write_text(told.get("BYTES", ""))
-    return [float(word) for word in [told["PARTS"], *told["KL"].split()]]
-
-
-def held(folder: Path) -> dict[str, int]:
-    """Bytes that rank 0 held of what it trains."""
-    words = (folder / "bytes").read_text().split()
-    return {name: int(size) for name, size in zip(words[::2], words[1::2], strict=True)}
+    told = {line[0]: line[1].split() for line in lines if len(line) == 2}
+    sizes = told["BYTES"]
+    return Played(
+        start=start,
+        folder=folder,
+        parts=int(told["PARTS"][0]),
+        kls=[float(kl) for kl in told["KL"]],
+        gap=float(told["GAP"][0]),
+        longest=[int(length) for length in told.get("LONGEST", [])],
+        update=[int(word) for word in told["UPDATE"]],
+        held={name: int(size) for name, size in zip(sizes[::2], sizes[1::2], strict=True)},
+    )
 
 
 def apart(a: Path, b: Path) -> float:
@@ -57,60 +79,77 @@ def apart(a: Path, b: Path) -> float:
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[float]]:
-    """A model with tied weights, a sharded phase from it, and the phase's KL."""
+@pytest.fixture(scope="module", params=[True, False], ids=["tied", "untied"])
+def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """A sharded phase, whose ranks draw completions of different lengths."""
     folder = tmp_path_factory.mktemp("sharded")
-    start = make_tiny_model(folder / "model")
-    return start, folder / "played", play(start, folder / "played", **_as_the_file_says())
+    start = make_tiny_model(folder / "model", tied=request.param, scale=0.15)
+    return play(start, folder / "played", **_as_the_file_says(), LONG=LONG)
 
 
-def test_the_reference_is_the_starting_weights_on_every_rank(
-    played: tuple[Path, Path, list[float]], tmp_path: Path
+def test_a_sharded_phase_is_the_phase_of_whole_models(played: Played, tmp_path: Path) -> None:
+    """Its reference is the starting weights on every rank, and its sampler is the policy."""
+    alone = play(played.start, tmp_path / "whole", LONG=LONG)
+    assert played.longest[0] != played.longest[1], "else a policy gathered at each token would do too"
+    assert (played.parts, alone.parts) == (3, 0), "two layers and the rest: never the whole reference at once"
+    assert len(played.kls) == len(alone.kls) == 3
+    for phase_ in (played, alone):
+        assert abs(phase_.kls[0]) < 1e-6, "the policy of the first step is its own reference"
+        assert phase_.gap < 1e-5, "measured, and rounding"
+    assert played.kls[2] > 1e-3, "it moved"
+    assert played.kls == pytest.approx(alone.kls, abs=1e-4)
+    assert apart(played.folder, alone.folder) < 1e-6
+
+
+@pytest.mark.parametrize("how", [_as_the_file_says(), {}], ids=["sharded", "whole"])
+def test_a_sampler_with_other_weights_ends_a_phase_of_several_ranks(
+    how: dict[str, str], tiny_model: Path, tmp_path: Path
 ) -> None:
-    start, sharded, (parts, *kls) = played
-    _, *alone = play(start, tmp_path / "whole")
-    assert parts == 3, "two layers and the rest: never the whole reference at once"
-    assert len(kls) == len(alone) == 3
-    assert abs(kls[0]) < 1e-6, "the policy of the first step is its own reference"
-    assert abs(alone[0]) < 1e-6
-    assert kls[2] > 1e-3, "it moved"
-    assert kls == pytest.approx(alone, abs=1e-4)
-    assert apart(sharded, tmp_path / "whole") < 1e-6
+    stale = make_tiny_model(tmp_path / "stale", seed=1)
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        play(tiny_model, tmp_path / "played", **how, STALE=str(stale))
+    assert "WrongTrainingError: the sampler's log-probabilities are" in caught.value.stderr
+    assert not (tmp_path / "played/final").exists()
 
 
-def test_a_rank_holds_the_bytes_that_the_plan_says(played: tuple[Path, Path, list[float]]) -> None:
+def test_a_rank_holds_the_bytes_that_the_plan_says(played: Played) -> None:
     """Half of everything. Of 89 rows of the vocabulary the first rank holds 45."""
-    start, sharded, _ = played
-    shape = find_shape(str(start))
+    shape = find_shape(str(played.start))
     assert shape is not None
     planned = update(shape, rows=1, prompt=1, new=1, ranks=2, sharded=True)
-    found = held(sharded)
-    assert found["weights"] == found["reference"] == found["gradients"] == planned["weights"] + 2 * 32
+    found, halves = played.held, 1 if shape.tied else 2
+    assert found["weights"] == found["reference"] == found["gradients"]
+    assert found["weights"] == planned["weights"] + 2 * 32 * halves
     assert found["Adam"] == 2 * found["weights"]
     assert {name: size / planned[name] for name, size in found.items()} == pytest.approx(
-        dict.fromkeys(found, 1.0), rel=0.002
+        dict.fromkeys(found, 1.0), rel=0.003
     )
 
 
-def test_the_reference_of_a_model_with_a_head_of_its_own_is_right_too(tmp_path: Path) -> None:
-    start = make_tiny_model(tmp_path / "model", tied=False)
-    _, first, *_ = play(start, tmp_path / "sharded", **_as_the_file_says())
-    assert abs(first) < 1e-6
+def test_an_update_takes_no_more_than_the_plan_says_and_not_much_less(played: Played) -> None:
+    """The plan has three layers gathered; on the CPU, where nothing is sent meanwhile, it is one or two."""
+    shape = find_shape(str(played.start))
+    assert shape is not None
+    most, rows, prompt, new = played.update
+    planned = update(shape, rows=rows, prompt=prompt, new=new, ranks=2, sharded=True, number=4)
+    assert 0.97 * most <= planned["gathered"] + planned["activations"] <= 1.25 * most
 
 
-def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(
-    played: tuple[Path, Path, list[float]], tmp_path: Path
-) -> None:
-    start, straight, _ = played
+def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(played: Played, tmp_path: Path) -> None:
+    how = _as_the_file_says() | {"LONG": LONG}
     with pytest.raises(subprocess.CalledProcessError):
-        play(start, tmp_path / "killed", **_as_the_file_says(), KILL="2")
+        play(played.start, tmp_path / "killed", **how, KILL="2")
     assert not (tmp_path / "killed/final").exists()
     saved = tmp_path / "killed/work/checkpoint-2"
     assert (saved / "pytorch_model_fsdp.bin").is_file()
     assert not list(saved.glob("*.safetensors")), "the weights are there once"
-    play(start, tmp_path / "killed", **_as_the_file_says(), RESUME="1")
-    assert apart(tmp_path / "killed", straight) == 0.0
+    shape = find_shape(str(played.start))
+    assert shape is not None
+    written = shape.weights + (shape.vocabulary * shape.hidden if shape.tied else 0)  # disk.py
+    for file in (saved / "pytorch_model_fsdp.bin", played.folder / "final/model.safetensors"):
+        assert 0 < file.stat().st_size - 4 * written < 10_000, "and what the file says of them"
+    play(played.start, tmp_path / "killed", **how, RESUME="1")
+    assert apart(tmp_path / "killed", played.folder) == 0.0
 
 
 def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
@@ -119,4 +158,12 @@ def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
     for name in ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING"):
         monkeypatch.setenv(name, "true")
     with pytest.raises(ConfigError, match="fsdp_cpu_ram_efficient_loading is true"):
+        phase.play(tiny_model, tmp_path, resume=False)
+
+
+def test_a_file_of_accelerate_for_the_first_version_of_fsdp_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ConfigError, match="first version of FSDP"):
         phase.play(tiny_model, tmp_path, resume=False)

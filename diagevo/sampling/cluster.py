@@ -1,0 +1,110 @@
+"""The Ray cluster that a run is played on: reached, looked at, and asked for places on it."""
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diagevo.config.placement import Bundle, Node, nodes_told, told
+from diagevo.errors import ServiceError, extra
+
+_REACH = 10.0  # seconds that a cluster gets to answer
+_LOOK = 5.0  # seconds between two looks at the nodes, while there is no room
+_HINT = "start one (ray start --head, ray up), or name it: RAY_ADDRESS=HOST:6379"
+
+
+def connected() -> Any:
+    """The module ray, connected to the cluster of RAY_ADDRESS, or else to the one of this machine.
+
+    Raises MissingDependencyError without the extra, ServiceError where no cluster answers.
+    """
+    with extra("ray", "hardware.cluster: ray"):
+        import ray
+    if not ray.is_initialized():
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+        in_main = threading.current_thread() is threading.main_thread()
+        handler = signal.getsignal(signal.SIGTERM)
+        try:
+            _reach(address)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ServiceError(f"no Ray cluster answers at {address}: {error}", hint=_HINT) from error
+        finally:
+            if in_main:  # Ray's own would end a run at once that is to stop safely.
+                signal.signal(signal.SIGTERM, handler)
+    return ray
+
+
+def _reach(address: str) -> None:
+    """Ray tries for ten minutes where nobody listens."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
+
+
+def nodes_of(ray: Any) -> list[Node]:
+    """The nodes that are there now and have something to give."""
+    found = [
+        Node(
+            node["NodeManagerAddress"],
+            int(node["Resources"].get("CPU", 0)),
+            int(node["Resources"].get("GPU", 0)),
+        )
+        for node in ray.nodes()
+        if node["Alive"]
+    ]
+    return sorted((node for node in found if node.cpus or node.gpus), key=lambda node: node.address)
+
+
+class Places:
+    """A placement group, and the actors in it. All of them are given back by `close`."""
+
+    def __init__(
+        self,
+        ray: Any,
+        wanted: Callable[[], Sequence[Bundle]],
+        *,
+        strategy: str,
+        name: str,
+        timeout: float,
+    ) -> None:
+        """Wait at most `timeout` seconds for room. `wanted` is asked again meanwhile: a node may have been
+        counted that was lost already. Raises ServiceError where there is none."""
+        self._ray, self._strategy, self._name = ray, strategy, name
+        deadline = time.monotonic() + timeout
+        self._ask(wanted())
+        while not self._group.wait(min(_LOOK, timeout)):
+            if time.monotonic() >= deadline:
+                self.close()
+                raise ServiceError(
+                    f"{name}: the cluster has no room for {told(self.bundles)} after {timeout:g} s;"
+                    f" its nodes: {nodes_told(nodes_of(ray)) or 'none'}",
+                    hint="add nodes or end what else runs there, then: diagevo train --resume",
+                )
+            now = wanted()
+            if now and now != self.bundles:
+                self.close()
+                self._ask(now)
+
+    def _ask(self, bundles: Sequence[Bundle]) -> None:
+        self.bundles = bundles
+        self._group = self._ray.util.placement_group(list(bundles), strategy=self._strategy, name=self._name)
+
+    def actor(self, kind: type, place: int, *arguments: object) -> Any:
+        """An actor of class `kind` in one of the places."""
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        bundle = self.bundles[place]
+        there = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=place)
+        made = self._ray.remote(kind).options(
+            num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=there
+        )
+        return made.remote(*arguments)
+
+    def close(self) -> None:
+        """Give the places back; the actors in them end."""
+        self._ray.util.remove_placement_group(self._group)

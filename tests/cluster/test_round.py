@@ -1,0 +1,101 @@
+"""The round of one process on a Ray cluster of two nodes, whole and with a node lost in each stage."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.events import catalogue as events
+from diagevo.progress import StageProgress
+from diagevo.sampling.ray_sampler import RaySampler
+from diagevo.training.ray_ranks import RayRanks
+from tests.cluster.nodes import Nodes, cluster
+from tests.run.small import ONE_STEP, Watcher, play, small_config
+from tests.run.test_processes import told
+from tests.run.test_round import of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+CONFIG = small_config(
+    **ONE_STEP,
+    hardware={"cluster": "ray", "processes": 2, "device": "cpu", "threads": 1, "rank_timeout": 120},
+    validation={"questions": None},
+)
+
+
+def test_two_nodes_play_the_round_that_one_process_plays(one_step: Path, tmp_path: Path) -> None:
+    with cluster(2):
+        watcher = play(tmp_path, CONFIG, rounds=1)
+    assert [(stage, attempt) for _, stage, attempt in watcher.stages] == [
+        (stage, 1) for stage in ("challenger", "candidates", "votes", "solver", "diagnosis")
+    ]
+    assert told(tmp_path) == told(one_step)
+
+
+class Losing(Watcher):
+    """Loses a node in each stage, with work of that stage on it, and adds another in its place."""
+
+    def __init__(self, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self._nodes = nodes
+        self._left = {"challenger", "candidates", "votes", "solver"}
+        self._rank = 0
+        self._engines: dict[int, int] = {}
+        started, taken = RayRanks.start, RaySampler._take_next
+
+        def start(ranks: RayRanks, *arguments: Any) -> Any:
+            found = started(ranks, *arguments)
+            self._rank = _pid(ranks._ray, ranks._hosts[1])
+            return found
+
+        def take_next(sampler: RaySampler, answered: dict[int, Any]) -> Any:
+            stage = sampler._name.rpartition(" ")[2]
+            if stage in self._left and len(sampler._where) < 2:
+                while len(sampler._where) < 2:
+                    taken(sampler, answered)
+                self._engines = {e.number: _pid(sampler._ray, e.actor) for e in sampler._free}
+                return []
+            again = taken(sampler, answered)
+            if stage in self._left and answered:
+                [(engine, _), *_] = sampler._under_way.values()
+                self._lose(stage, self._engines[engine.number])
+            return again
+
+        monkeypatch.setattr(RayRanks, "start", start)
+        monkeypatch.setattr(RaySampler, "_take_next", take_next)
+
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        """Rank 0 waits meanwhile: the step is observed, and not yet in a checkpoint."""
+        if stage in self._left:
+            self._lose(stage, self._rank)
+
+    def _lose(self, stage: str, process: int) -> None:
+        self._left.remove(stage)
+        self._nodes.lose(process)
+        self._nodes.add()
+
+
+def _pid(ray: Any, actor: Any) -> int:
+    return ray.get(actor.__ray_call__.remote(lambda _: os.getpid()))
+
+
+def test_it_is_the_same_round_when_a_node_is_lost_in_each_stage(
+    one_step: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(2) as nodes:
+        watcher = play(tmp_path, CONFIG, rounds=1, watcher=Losing(nodes, monkeypatch))
+    assert [(stage, attempt) for _, stage, attempt in watcher.stages] == [
+        *[("challenger", 1), ("challenger", 2), ("candidates", 1), ("votes", 1)],
+        *[("solver", 1), ("solver", 2), ("diagnosis", 1)],
+    ]
+    history = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
+    abandoned = of(history, events.StageAbandoned, 1)
+    history.close()
+    assert [event.stage for event in abandoned] == ["challenger", "solver"]
+    # A rank whose node is gone may yet have saved the step before it ended with it.
+    assert all(event.after_step in (0, 1) for event in abandoned)
+    assert all("training rank 1 of 2, on node" in (event.reason or "") for event in abandoned)
+    lost = [line for line in watcher.lines if "is lost with its node" in line]
+    assert len(lost) == 4, lost
+    assert told(tmp_path) == told(one_step)
