@@ -6,35 +6,18 @@ Hyperparameters"); where the paper is silent, the README's fidelity table.
 Long, but one file: two thirds are sentences of the fields, and the pages of settings have its order.
 """
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    PlainSerializer,
-    field_validator,
     model_validator,
 )
 
-from diagevo.exact import fraction
+from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Section
 from diagevo.redaction import holds_secret, is_variable
-
-
-def _to_fraction(value: Any) -> Any:
-    """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 is 7/10, not its nearest double."""
-    if isinstance(value, bool):
-        raise ValueError("a number is needed, not true or false")
-    if isinstance(value, float | int | str):
-        try:
-            return fraction(str(value))
-        except ValueError as error:
-            raise ValueError("a number like 0.7 or a fraction like 7/10 is needed, at most 1e308") from error
-    return value
 
 
 def _each(value: Any) -> Any:
@@ -64,26 +47,6 @@ Endpoint = Annotated[str | None, AfterValidator(_no_credentials)]
 KeyVariable = Annotated[str, AfterValidator(_a_name)]
 """The *name* of an environment variable: secrets never stand in a configuration."""
 
-Ratio = Annotated[
-    Fraction,
-    BeforeValidator(_to_fraction),
-    PlainSerializer(str, return_type=str),
-]
-
-
-class Section(BaseModel):
-    """Base of all sections: frozen, and a misspelt key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
-
-    @field_validator("*")
-    @classmethod
-    def _of_64_bits(cls, value: Any) -> Any:
-        """The log's JSON goes no further."""
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError("an integer of at most 18 digits is needed")
-        return value
-
 
 class RoundConfig(Section):
     rounds: int = Field(
@@ -104,46 +67,15 @@ class RoundConfig(Section):
         description="Newest rounds whose weights stay, beside the best solver; None keeps all.",
     )
     train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
+    true_labels: bool = Field(
+        default=False,
+        description="The solver practises its world's true answers, not its majorities: an upper bound "
+        "(control), only where a world knows them.",
+    )
     boxed_answers: bool = Field(
         default=False,
         description="The challenger must also box an answer of its own, as R-Zero's: it is not used.",
     )
-
-
-class ScheduleConfig(Section):
-    policy: Literal["frequency", "free", "targeted", "fixed"] = Field(
-        default="frequency", description="How ε is set: by Equation 1, or held (ablations)."
-    )
-    k: Ratio = Field(default=Fraction(1, 2), gt=0, description="Balance of the two modes: equal at z = k.")
-    fixed_epsilon: Ratio | None = Field(default=None, ge=0, le=1, description="ε of the `fixed` policy.")
-    stitching: Literal["node", "random", "off"] = Field(
-        default="node", description="Where the Mastered partner comes from: the same node, anywhere, or none."
-    )
-
-    @model_validator(mode="after")
-    def _fixed_needs_epsilon(self) -> "ScheduleConfig":
-        if (self.policy == "fixed") != (self.fixed_epsilon is not None):
-            raise ValueError("schedule.fixed_epsilon is needed with, and only with, schedule.policy: fixed")
-        return self
-
-
-class FilterConfig(Section):
-    variant: Literal["double", "absolute", "none"] = Field(
-        default="double", description="Both confidence constraints, the absolute one alone, or neither."
-    )
-    p_low: Ratio = Field(
-        default=Fraction(1, 4), ge=0, le=1, description="Below this share a question is too hard."
-    )
-    p_high: Ratio = Field(default=Fraction(3, 4), ge=0, le=1, description="Above this share it is too easy.")
-    tau: Ratio = Field(
-        default=Fraction(8, 5), ge=1, description="The majority must lead the second by this ratio."
-    )
-
-    @model_validator(mode="after")
-    def _low_before_high(self) -> "FilterConfig":
-        if self.p_low > self.p_high:
-            raise ValueError("filter.p_low must not be above filter.p_high")
-        return self
 
 
 class RewardConfig(Section):
@@ -152,29 +84,6 @@ class RewardConfig(Section):
     )
     cluster_distance: float = Field(
         default=0.5, gt=0, le=1, description="Questions nearer than this share a cluster."
-    )
-
-
-class MemoryConfig(Section):
-    theta_up: Ratio = Field(
-        default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered."
-    )
-    promotion_questions: int = Field(
-        default=1, ge=1, description="Fewest targeted questions a promotion needs."
-    )
-    state_updates: bool = Field(default=True, description="False keeps every cause Active (ablation).")
-    theta_dup: float = Field(
-        default=0.5, ge=-1, le=1, description="Cosine above which a cause may be a duplicate."
-    )
-    theta_merge: float = Field(
-        default=0.5, ge=-1, le=1, description="Cosine above which two nodes may be one."
-    )
-    shortlist: int = Field(default=5, ge=1, description="K: nodes shown when a cause is assigned.")
-    duplicate_candidates: int = Field(
-        default=20, ge=1, description="Most causes shown when duplicates are judged."
-    )
-    node_embedding: Literal["label", "centroid"] = Field(
-        default="label", description="A node's vector: its label's, or the mean of its causes'."
     )
 
 
@@ -297,16 +206,21 @@ class HardwareConfig(Section):
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="auto", description="auto: a GPU where there is one."
     )
-    processes: int = Field(default=1, ge=1, description="Training processes on a machine, one a GPU.")
-    machines: int = Field(
-        default=1, ge=1, description="Machines that train together; on the others run `diagevo join`."
+    cluster: Literal["local", "ray"] = Field(
+        default="local", description="This machine, or the nodes of a Ray cluster (`ray` extra)."
     )
-    address: str | None = Field(
-        default=None, description="Name or address by which the other machines reach this one."
+    restarts: int = Field(
+        default=3, ge=0, description="How often a stage goes on by itself when a node of the cluster is lost."
+    )
+    processes: int = Field(
+        default=1, ge=1, description="Training processes, one a GPU; under Ray those of all nodes together."
     )
     threads: int | None = Field(default=None, ge=1, description="CPU threads a process; None: torch decides.")
     rank_timeout: float = Field(
-        default=1800.0, gt=0, description="Seconds that a rank waits for the others before the run ends."
+        default=1800.0,
+        gt=0,
+        description="Seconds that a rank waits for the others before the run ends; four times that, where no"
+        " rank says anything. On a cluster also how long an engine may take to answer.",
     )
     accelerate_config: Path | None = Field(
         default=None,
@@ -328,7 +242,8 @@ class HardwareConfig(Section):
         description="Who samples a frozen policy: this process, or a vLLM server of ours.",
     )
     train_gpus: tuple[int, ...] = Field(
-        default=(), description="GPUs that training may use, counted among the visible; none named: all."
+        default=(),
+        description="GPUs that training may use, counted among the visible; none named: all. Not under Ray.",
     )
     serve_gpus: tuple[int, ...] = Field(
         default=(), description="GPUs that the vLLM server may use; as above."
@@ -348,16 +263,9 @@ class HardwareConfig(Section):
 
     @model_validator(mode="after")
     def _a_gpu_each(self) -> "HardwareConfig":
-        if self.train_gpus and len(self.train_gpus) != self.processes:
+        if self.cluster == "local" and self.train_gpus and len(self.train_gpus) != self.processes:
             raise ValueError("hardware.train_gpus must name one GPU for each of hardware.processes")
-        if self.machines > 1 and self.address is None:
-            raise ValueError("hardware.machines needs hardware.address, by which the others reach this one")
         return self
-
-    @property
-    def ranks(self) -> int:
-        """Training processes on all machines together."""
-        return self.machines * self.processes
 
 
 class PolicyRole(Section):
@@ -368,8 +276,8 @@ class PolicyRole(Section):
 
 
 class DiagnosticianRole(Section):
-    engine: Literal["openai", "rules:arithmetic"] = Field(
-        description="A served language model, or the world's rules."
+    engine: Literal["openai", "rules:arithmetic", "rules:placebo"] = Field(
+        description="A served language model, the world's rules, or causes drawn by lot (control)."
     )
     model: str = Field(
         default="Qwen/Qwen3-4B-Instruct-2507", description="Name the endpoint knows the model by."
@@ -467,4 +375,10 @@ class Config(Section):
             raise ValueError(
                 "training.lora keeps a whole model on each GPU: leave out hardware.accelerate_config"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _truth_is_known(self) -> "Config":
+        if self.round.true_labels and self.world is None:
+            raise ValueError("round.true_labels needs a world that knows the truth: world: arithmetic")
         return self

@@ -1,5 +1,5 @@
-"""A run that came from outside: where it sends requests, with which keys and by which commands, is the word
-of whoever wrote the bundle. It counts only when the user says it too."""
+"""A run that came from outside: where it sends requests, with which keys, by which commands and code, is the
+word of whoever wrote the bundle. It counts only when the user says it too."""
 
 import copy
 import shlex
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from diagevo.config.sources import KeyPath, dotted, keys
+from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
 
 REACHING: tuple[KeyPath, ...] = (
@@ -14,10 +15,10 @@ REACHING: tuple[KeyPath, ...] = (
     ("roles", "diagnostician", "api_key_env"),
     ("roles", "embedder", "base_url"),
     ("roles", "embedder", "api_key_env"),
-    ("hardware", "address"),
     ("hardware", "serve_options"),
+    ("schedule", "policy"),
 )
-"""What reaches another machine, a secret of the environment or a command line."""
+"""What reaches another machine, a secret of the environment, a command line or code."""
 
 
 def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any])
             continue
         if path in said:
             section[path[-1]] = said[path]
-        elif path[-1] in section and not _is_default(path, section[path[-1]]):
+        elif path[-1] in section and not harmless(path, section[path[-1]]):
             missing[dotted(path)] = section[path[-1]]
     if missing:
         listed = ", ".join(f"{key} ({value!r})" for key, value in missing.items())
@@ -49,6 +50,9 @@ def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any])
     return values
 
 
-def _is_default(path: KeyPath, value: Any) -> bool:
+def harmless(path: KeyPath, value: Any) -> bool:
+    """Whether a key of `REACHING` reaches nothing with this value: the default, or a policy of our own."""
+    if path == ("schedule", "policy"):
+        return value in BUILT_IN
     default = keys()[path].default
     return value == (list(default) if isinstance(default, tuple) else default)

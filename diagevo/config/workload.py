@@ -32,9 +32,9 @@ class GPUUse:
 
 
 def gpu_schedule(config: Config) -> list[GPUUse]:
-    """Who holds which GPUs, stage by stage; empty where nothing asks for one."""
+    """Who holds which GPUs, stage by stage; empty where nothing asks for one, or where Ray places."""
     hardware = config.hardware
-    if hardware.device != "cuda":
+    if hardware.device != "cuda" or hardware.cluster == "ray":
         return []
     own = "vLLM" if hardware.colocate_vllm else "transformers"
     trains = f"GRPO of the {{}}, rollouts by {own}"
@@ -97,7 +97,9 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
             None,
             0,
             failures * 3 if asked else 0,
-            f"at most {failures} failures: extraction, and for new causes deduplication and a node",
+            f"at most {failures} failures: extraction, and for new causes deduplication and a node"
+            if config.diagnosis.enabled
+            else f"off: at most {failures} failures are recorded, and nobody is asked about them",
         ),
     ]
     return [

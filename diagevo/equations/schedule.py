@@ -5,8 +5,6 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from diagevo.equations.settings import Settings
-
 
 def reference(known: int | None, failures: int) -> int | None:
     """F₁: once known it stays; until then F itself is, where it is above 0. The paper's round 1 is the first
@@ -39,22 +37,6 @@ def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
     """p of the Active causes. Empty where F = 0. The values sum to 1."""
     failures = sum(frequencies.values())
     return {cause: probability(f, failures) for cause, f in frequencies.items() if f}
-
-
-def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fraction:
-    """ε by Equation 1, or what an ablation holds it at. 1 where F = 0, checked first."""
-    if failures == 0:
-        return Fraction(1)
-    match settings.policy:
-        case "frequency":
-            return epsilon(failures, reference, settings.k)
-        case "free":
-            return Fraction(1)
-        case "targeted":
-            return Fraction(0)
-        case "fixed":
-            assert settings.fixed_epsilon is not None
-            return settings.fixed_epsilon
 
 
 def aimed_share(epsilon: Fraction, p: Fraction) -> Fraction:

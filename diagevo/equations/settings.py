@@ -6,7 +6,6 @@ from typing import Literal
 
 import msgspec
 
-Policy = Literal["frequency", "free", "targeted", "fixed"]
 Stitching = Literal["node", "random", "off"]
 Variant = Literal["double", "absolute", "none"]
 
@@ -19,7 +18,8 @@ class Settings(msgspec.Struct, frozen=True):
     """Questions that a promotion needs at least; the paper's |P| > 0 is 1."""
     state_updates: bool
     k: Fraction
-    policy: Policy
+    policy: str
+    """A name of `policy.BUILT_IN`, or the place of a class."""
     fixed_epsilon: Fraction | None
     stitching: Stitching
     seed: int

@@ -24,15 +24,15 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
         return Fraction(self.agreeing, self.responses * self.questions)
 
 
-def tallied(tally: Tally | None, first: int, responses: int) -> Tally:
-    """With another question, of which `first` of the responses agree. A run asks for the same number each
-    time: then it is a sum of integers."""
+def tallied(tally: Tally | None, agreeing: int, responses: int, questions: int = 1) -> Tally:
+    """With further questions of as many responses each, of which `agreeing` agree in all. A run asks for the
+    same number each time: then it is a sum of integers."""
     if tally is None:
-        return Tally(1, first, responses)
+        return Tally(questions, agreeing, responses)
     if responses == tally.responses:
-        return Tally(tally.questions + 1, tally.agreeing + first, responses)
-    total = Fraction(tally.agreeing, tally.responses) + Fraction(first, responses)
-    return Tally(tally.questions + 1, total.numerator, total.denominator)
+        return Tally(tally.questions + questions, tally.agreeing + agreeing, responses)
+    total = Fraction(tally.agreeing, tally.responses) + Fraction(agreeing, responses)
+    return Tally(tally.questions + questions, total.numerator, total.denominator)
 
 
 def reaches(tally: Tally | None, settings: Settings) -> bool:

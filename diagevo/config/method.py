@@ -1,0 +1,126 @@
+"""The sections that an audit reads too, beside what all sections share: who asks a log why need not wait for
+those of training and serving (`models`)."""
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
+
+from diagevo.equations.policy import BUILT_IN
+from diagevo.exact import fraction
+
+
+def _to_fraction(value: Any) -> Any:
+    """Read 1.6, "1.6" and "8/5" as the exact number that was written: 0.7 is 7/10, not its nearest double."""
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not true or false")
+    if isinstance(value, float | int | str):
+        try:
+            return fraction(str(value))
+        except ValueError as error:
+            raise ValueError("a number like 0.7 or a fraction like 7/10 is needed, at most 1e308") from error
+    return value
+
+
+def _a_policy(name: str) -> str:
+    place, _, wanted = name.rpartition(":")
+    if name not in BUILT_IN and not (place and wanted.isidentifier()):
+        raise ValueError(f"one of {', '.join(BUILT_IN)} is needed, or a class: module:Class or file.py:Class")
+    return name
+
+
+Ratio = Annotated[
+    Fraction,
+    BeforeValidator(_to_fraction),
+    PlainSerializer(str, return_type=str),
+]
+
+
+class Section(BaseModel):
+    """Base of all sections: frozen, and a misspelt key is an error."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+        defer_build=True,  # built at first use: most commands read three sections
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _of_64_bits(cls, value: Any) -> Any:
+        """The log's JSON goes no further."""
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError("an integer of at most 18 digits is needed")
+        return value
+
+
+class ScheduleConfig(Section):
+    policy: Annotated[str, AfterValidator(_a_policy)] = Field(
+        default="frequency",
+        description="How ε is set: `frequency` is Equation 1; `free`, `targeted` and `fixed` hold it "
+        "(ablations). `module:Class` or `file.py:Class` is a policy of your own, which draws causes too.",
+    )
+    k: Ratio = Field(default=Fraction(1, 2), gt=0, description="Balance of the two modes: equal at z = k.")
+    fixed_epsilon: Ratio | None = Field(default=None, ge=0, le=1, description="ε of the `fixed` policy.")
+    stitching: Literal["node", "random", "off"] = Field(
+        default="node", description="Where the Mastered partner comes from: the same node, anywhere, or none."
+    )
+
+    @model_validator(mode="after")
+    def _fixed_needs_epsilon(self) -> "ScheduleConfig":
+        if (self.policy == "fixed") != (self.fixed_epsilon is not None):
+            raise ValueError("schedule.fixed_epsilon is needed with, and only with, schedule.policy: fixed")
+        return self
+
+
+class FilterConfig(Section):
+    variant: Literal["double", "absolute", "none"] = Field(
+        default="double", description="Both confidence constraints, the absolute one alone, or neither."
+    )
+    p_low: Ratio = Field(
+        default=Fraction(1, 4), ge=0, le=1, description="Below this share a question is too hard."
+    )
+    p_high: Ratio = Field(default=Fraction(3, 4), ge=0, le=1, description="Above this share it is too easy.")
+    tau: Ratio = Field(
+        default=Fraction(8, 5), ge=1, description="The majority must lead the second by this ratio."
+    )
+
+    @model_validator(mode="after")
+    def _low_before_high(self) -> "FilterConfig":
+        if self.p_low > self.p_high:
+            raise ValueError("filter.p_low must not be above filter.p_high")
+        return self
+
+
+class MemoryConfig(Section):
+    theta_up: Ratio = Field(
+        default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered."
+    )
+    promotion_questions: int = Field(
+        default=1, ge=1, description="Fewest targeted questions a promotion needs."
+    )
+    state_updates: bool = Field(default=True, description="False keeps every cause Active (ablation).")
+    theta_dup: float = Field(
+        default=0.5, ge=-1, le=1, description="Cosine above which a cause may be a duplicate."
+    )
+    theta_merge: float = Field(
+        default=0.5, ge=-1, le=1, description="Cosine above which two nodes may be one."
+    )
+    shortlist: int = Field(default=5, ge=1, description="K: nodes shown when a cause is assigned.")
+    duplicate_candidates: int = Field(
+        default=20, ge=1, description="Most causes shown when duplicates are judged."
+    )
+    node_embedding: Literal["label", "centroid"] = Field(
+        default="label", description="A node's vector: its label's, or the mean of its causes'."
+    )

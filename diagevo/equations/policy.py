@@ -1,0 +1,120 @@
+"""A policy of the schedule: which share is explored freely, and what each other prompt is aimed at. The
+paper's is one of them; another is a class of the same form, named in a configuration.
+
+A policy reads what is committed and nothing else, so that whoever holds the log can ask it again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from random import Random
+from typing import Protocol
+
+from diagevo.equations import schedule
+from diagevo.equations.settings import Settings
+from diagevo.equations.states import Tally
+
+BUILT_IN = ("frequency", "free", "targeted", "fixed")
+"""Names of the paper's policy, and of those of its ablations. Any other name is a class's place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledCause:
+    """A cause as committed in the round before."""
+
+    cause_id: str
+    description: str
+    node_id: str
+    node: str
+    mastered: bool
+    frequency: int
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a policy may read: the memory as committed, and how questions were answered."""
+
+    round: int
+    """The round that is drawn for."""
+    failures: int
+    """F: the sum of f over the Active causes."""
+    reference: int | None
+    """F₁."""
+    k: Fraction
+    active: tuple[ScheduledCause, ...] = ()
+    """In order of number."""
+    votes: tuple[Mapping[str, Tally], ...] = ()
+    """A mapping for each committed round: P_t(e) of the causes that it aimed at, Mastered by now or not. They
+    begin with the first round that such a policy of one's own was named in."""
+
+    @cached_property
+    def edges(self) -> list[int]:
+        """The running sums of the Active causes' frequencies."""
+        return list(accumulate(cause.frequency for cause in self.active))
+
+
+class Policy(Protocol):
+    """Made without arguments, once for each round. Both methods must give the same for the same."""
+
+    def epsilon(self, known: Known) -> Fraction:
+        """The share of free exploration, from 0 to 1. Not asked where F = 0: then it is 1."""
+        ...
+
+    def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
+        """What one prompt aims at: one of `known.active`, or None for free exploration. Not asked where there
+        is no Active cause. `rng` is the only source of chance."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Frequency:
+    """The paper's, Equations 1 and 2: ε by F / F₁, a cause by its share of F."""
+
+    def epsilon(self, known: Known) -> Fraction:
+        return schedule.epsilon(known.failures, known.reference, known.k)
+
+    def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
+        place = schedule.draw(rng, epsilon, known.edges)
+        return None if place is None else known.active[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Held(Frequency):
+    """Of the ablations: ε stays, a cause is drawn as in the paper."""
+
+    at: Fraction
+
+    def epsilon(self, known: Known) -> Fraction:
+        return self.at
+
+
+def built_in(settings: Settings) -> Policy | None:
+    """The policy of this name; None where the name is the place of somebody's class."""
+    match settings.policy:
+        case "frequency":
+            return Frequency()
+        case "free":
+            return Held(Fraction(1))
+        case "targeted":
+            return Held(Fraction(0))
+        case "fixed":
+            assert settings.fixed_epsilon is not None
+            return Held(settings.fixed_epsilon)
+        case _:
+            return None
+
+
+def epsilon_of(policy: Policy, known: Known) -> Fraction:
+    """ε of the next round. 1 where F = 0, checked first."""
+    return policy.epsilon(known) if known.failures else Fraction(1)
+
+
+def next_epsilon(settings: Settings, failures: int, reference: int | None) -> Fraction | None:
+    """ε of the next round by a policy of this program; None where it is somebody's class, whose answer is a
+    fact of the log."""
+    policy = built_in(settings)
+    if failures == 0:
+        return Fraction(1)
+    return None if policy is None else policy.epsilon(Known(0, failures, reference, settings.k))
