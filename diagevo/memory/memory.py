@@ -8,12 +8,15 @@ Long, but one file: it is one class, and each of its verbs is a few lines that c
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
+from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
 from diagevo.errors import (
     ConflictError,
     NotFoundError,
@@ -36,6 +39,7 @@ from diagevo.memory.events import (
     NodesMerged,
     PhaseMeasured,
     RoundCommitted,
+    RoundOpened,
     RunConfigured,
     SimilarCause,
     StageAbandoned,
@@ -48,6 +52,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
 from diagevo.memory.log.vectors import Embed
 from diagevo.memory.nearest.recall import NodeCandidate
+from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.fold import unsettled
 from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node
@@ -84,6 +89,7 @@ class Memory:
         self.artifacts = self._run.artifacts
         self._config = config
         self._embedding = Embedding(self._run, embedder)
+        self._policies = Policies(self.log, run_id, config)
 
     @property
     def state(self) -> MemoryState:
@@ -120,6 +126,7 @@ class Memory:
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
         event = storable_event(event)
+        event = event.model_copy(update={"models": {**event.models, **models_of(event.config)}})
         with self.atomic():
             if self.state.config is None:
                 self._run.append([Item(event)])
@@ -203,12 +210,14 @@ class Memory:
             if state.config is None:
                 unsaid = RunConfigured(
                     config=self._config,
-                    models={},
+                    models=models_of(self._config),
                     embedder=self._embedding.embedder,
                     version=version("diagevo"),
                 )
                 self._run.append([Item(unsaid)])
-            event = decide.opening(self.state, self.state.settings.seed if seed is None else seed)
+            state = self.state
+            told = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
+            event = decide.opening(state, state.settings.seed if seed is None else seed, told)
             self._run.append([Item(event, round=round)])
             return self.schedule(round)
 
@@ -216,33 +225,47 @@ class Memory:
         """The schedule of any opened round, or of the next one."""
         state = self.state
         if state.open is not None and state.open.number == round:
-            schedule = state.open_schedule()
+            schedule = state.open_schedule(self.policy())
             assert schedule is not None
             return schedule
         if state.open is None and round == state.round + 1:
-            return state.next_schedule()
+            policy = self.policy()
+            epsilon = state.epsilon if policy is None else epsilon_of(policy, state.known())
+            return replace(state.next_schedule(policy), epsilon=epsilon)
         if not 1 <= round <= state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {state.round} are committed")
-        return self._before(round).next_schedule()
+        before, opened = self._before(round)
+        return replace(before.next_schedule(self.policy(before)), epsilon=Fraction(opened.epsilon))
+
+    def policy(self, state: MemoryState | None = None) -> Policy | None:
+        """The policy of one's own that the configuration names, now or in `state`; None where it is one of
+        this program. Raises ConfigError where it cannot be loaded or has changed."""
+        return self._policies.of(state or self.state)
+
+    def said(self, policy: str) -> None:
+        """The user's own words name this policy: a run from outside may use it then."""
+        self._policies.said = None if policy in BUILT_IN else policy
 
     def as_of(self, round: int) -> MemoryState:
         """The state right after the commit of a round; round 0 is the empty memory."""
         if not 0 <= round <= self.state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {self.state.round} are committed")
         if round == 0:
-            return self._before(1) if self.state.round or self.state.open else self.state.copy()
+            return self._before(1)[0] if self.state.round or self.state.open else self.state.copy()
         return projection.load(self.log, self.run_id, round=round)
 
-    def _before(self, round: int) -> MemoryState:
-        """The state that an opened round was opened in: as committed, and as configured since."""
+    def _before(self, round: int) -> tuple[MemoryState, RoundOpened]:
+        """The state that an opened round was opened in, committed and configured since, and its schedule."""
         opened = self.log.by_id(self._run.id_of("RoundOpened", "", round))
-        return projection.load(self.log, self.run_id, sequence=opened.sequence - 1)
+        assert isinstance(opened.event, RoundOpened)
+        return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
     def commit(self) -> RoundCommitted:
         """Close the open round: event, projections and snapshot in one transaction. → ε and p of the next."""
         with self.atomic() as _, self.database.write() as connection:
             closed = self._run.opened()
-            event = decide.commitment(self.state)
+            told = None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
+            event = decide.commitment(self.state, told)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             projection.write(connection, self.state, closed, now())
             head = self.log.head(self.run_id, connection)
@@ -308,15 +331,21 @@ class Memory:
             started = self._run.id_of("StageStarted", f"{event.stage}.{event.attempt}")
             self._run.append([Item(event, started)])
 
-    def abandon_stage(self, stage: str, *, after_step: int, seconds: float | None = None) -> None:
+    def abandon_stage(
+        self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
+    ) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed
-        again. `seconds`: how long it ran, where that is known."""
+        again. `seconds`: how long it ran, where that is known; `reason`: what was lost."""
         with self.atomic():
             status = self.stage(stage)
             if status.status != "running":
                 raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
             event = StageAbandoned(
-                stage=stage, attempt=status.attempt, after_step=after_step, seconds=seconds
+                stage=stage,
+                attempt=status.attempt,
+                after_step=after_step,
+                seconds=seconds,
+                reason=reason,
             )
             key = f"{stage}.{status.attempt}"
             self._run.append([Item(event, self._run.id_of("StageStarted", key))])

@@ -29,6 +29,7 @@ UNIMPORTANT: Mapping[tuple[str, str], str] = {
     ("run", "holder"): "who writes now: the lease, not the log",
     ("run", "fence"): "the lease, not the log",
     ("run", "renewed_at"): "the lease, not the log",
+    ("run", "imported_run"): "beside that mark: the run's name elsewhere, which no event has",
     ("run", "imported"): "this database's own mark, which no event has: nothing can be compared with it",
     ("round_summary", "committed_at"): "a time for people; the commit's event has its own, under the hash",
     ("snapshot", "run_id"): "a snapshot that is not found costs time only",

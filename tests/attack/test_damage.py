@@ -1,8 +1,10 @@
 """A bounded, seeded part of the fuzz; all of it is `python -m tests.attack.fuzz`."""
 
 import random
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +23,7 @@ def base() -> Iterator[Base]:
         yield Base(Path(folder), rounds=1)
 
 
+@pytest.mark.slow
 def test_no_damage_crashes_verify_and_none_that_matters_passes_as_written(base: Base) -> None:
     told = list(outcomes(base, sample(base, 80, 60, SEED)))
     assert [f"{outcome.kind}: {case}: {outcome.detail}" for case, outcome in told if outcome.bad] == []
@@ -78,6 +81,21 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
     said = invoke("runs", "show", env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 5
     assert "run played is damaged: round_summary 1 has failures 'x', the events give 4" in said.output
+    assert "hint: see what else is: diagevo memory verify --deep" in said.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [("memory", "show", "r1.q0"), ("memory", "why", "c1", "--full")], ids=" ".join
+)
+def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
+    base: Base, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    file = base.copy(tmp_path)
+    with closing(sqlite3.connect(file)) as opened, opened:
+        assert opened.execute("UPDATE artifact SET content = 'told otherwise'").rowcount > 10
+    said = invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert said.exit_code == 1, said.output
+    assert "error: FAULT: the text " in said.output
     assert "hint: see what else is: diagevo memory verify --deep" in said.output
 
 

@@ -51,7 +51,7 @@ def test_a_supervised_python_and_its_own_children_run_no_module_of_the_current_f
 @pytest.mark.slow
 def test_accelerate_starts_its_ranks_without_the_current_folder(traps: Path) -> None:
     hardware = HardwareConfig(device="cpu", processes=2, accelerate_config=Path("fsdp"))
-    *launcher, module, _ = accelerate_command(hardware, traps / "spec.json", 0, ("127.0.0.1", 29400))
+    *launcher, module, _ = accelerate_command(hardware, traps / "spec.json", ("127.0.0.1", 29400))
     assert module == "diagevo.training.worker"
     cpu = ["--cpu", "--num_processes", "1", "json.tool", "given.json"]
     status, said = finished([*launcher, *cpu], traps)

@@ -69,7 +69,7 @@ ROWS = (
     ("report", "list"),
 )
 ELSEWHERE = {
-    "init, train, join, ingest: write": ("init", "train", "join", "ingest"),
+    "init, train, ingest: write": ("init", "train", "ingest"),
     "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads", "ablate compare"),
     "ask a model as well, or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),

@@ -102,3 +102,31 @@ def test_the_view_of_candidates_says_of_each_version_what_its_votes_are(store: S
             asked = text("SELECT votes_are, drawn_round FROM v_candidate ORDER BY position")
             found = [tuple(row) for row in connection.execute(asked)]
     assert found == [("answers", None), ("answers", None), ("rewards", 2)]
+
+
+def test_a_run_of_several_machines_becomes_one_of_a_cluster_with_as_many_processes() -> None:
+    def read(**hardware: object) -> object:
+        payload = json.loads(
+            next(p for type_, version, p in EXAMPLES if (type_, version) == ("RunConfigured", 2))
+        )
+        payload["config"] = {"hardware": hardware}
+        return upcast.upcast("RunConfigured", 2, payload)["config"]["hardware"]
+
+    old = {"machines": 2, "address": "node0", "processes": 8}
+    assert read(**old) == {"cluster": "ray", "processes": 16}
+    assert read(**old | {"machines": 1, "address": None}) == {"processes": 8}
+    assert read(device="cpu") == {"device": "cpu"}, "of another trainer, or newer"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [None, [], {"hardware": ["machines"]}, {"hardware": {"machines": "9"}}, {"hardware": {"machines": 2}}],
+)
+@pytest.mark.parametrize("processes", [1, "a", None])
+def test_an_old_configuration_of_other_types_is_upcast_without_a_word(config: Any, processes: Any) -> None:
+    if isinstance(config, dict) and isinstance(config["hardware"], dict):
+        config = {"hardware": {**config["hardware"], "processes": processes}}
+    found = upcast.upcast("RunConfigured", 2, {"config": config})
+    whole = config == {"hardware": {"machines": 2, "processes": 1}}
+    told = found["config"]["hardware"] if isinstance(config, dict) else {}
+    assert ("cluster" in told) == whole  # what it is made of is judged where it is decoded

@@ -21,6 +21,7 @@ from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import upgrade
+from tests.benchmarks.long_run import LongRun
 from tests.contracts.databases import PostgresStores
 
 EVENT = pending("a", 1, StageStarted(stage="solver", attempt=1))
@@ -37,11 +38,13 @@ def test_a_session_of_a_replica_changes_no_event_after_the_upgrade(postgres_stor
             connection.rollback()
 
     upgrade(database, "0003")
-    with database.write() as connection:  # today's writer needs what 0005 adds
-        connection.execute(text("ALTER TABLE run ADD COLUMN imported VARCHAR"))
+    with database.write() as connection:  # today's writer needs what 0005 and 0009 add
+        connection.execute(
+            text("ALTER TABLE run ADD COLUMN imported VARCHAR, ADD COLUMN imported_run VARCHAR")
+        )
     Log(database).append("a", 0, [EVENT])
     with database.write() as connection:
-        connection.execute(text("ALTER TABLE run DROP COLUMN imported"))
+        connection.execute(text("ALTER TABLE run DROP COLUMN imported, DROP COLUMN imported_run"))
     for change in CHANGES:
         changed(change)
     [finding] = [f for f in check(database) if f.check == "triggers"]
@@ -176,4 +179,36 @@ def test_a_reader_may_take_its_time(
         assert connection.execute(limit).scalar_one() == "0"
     with database.write() as connection:
         assert connection.execute(limit).scalar_one() == "1s"
+    database.close()
+
+
+def test_a_few_events_of_an_old_run_are_found_without_walking_through_later_runs(
+    postgres_stores: PostgresStores, tmp_path: Path
+) -> None:
+    """Events chosen by type stand all over the log, so a planner expects the first soon; an old run's are all
+    at its beginning."""
+    url = postgres_stores.new(tmp_path).url
+    for run, events in (("old", 2_000), ("new", 20_000)):
+        LongRun(tmp_path, events, per_round=1_000, causes=20, url=url, run=run).close()
+    database = Database(url)
+    log = Log(database)
+
+    def walked() -> int:
+        """Entries of the index of positions that have been read."""
+        with database.write() as connection:
+            connection.execute(text("SELECT pg_stat_force_next_flush()"))
+        with database.read() as connection:
+            query = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'event_pkey'"
+            return connection.execute(text(query)).scalar_one()
+
+    with database.write() as connection:
+        connection.execute(text("ANALYZE event"))
+    before = walked()
+    stages = ["StageStarted", "StageCompleted", "StageAbandoned"]
+    [last] = log.read("old", types=stages, newest_first=True, limit=1)
+    [candidate, _] = log.read("old", types=["CandidateScored"], newest_first=True, limit=2)
+    assert (last.type, candidate.type) == ("StageCompleted", "CandidateScored")
+    streamed = list(log.read("old", types=stages, newest_first=True))
+    assert streamed[0] == last
+    assert walked() - before < 100
     database.close()

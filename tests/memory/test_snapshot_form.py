@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
+from diagevo.equations.states import Tally
 from diagevo.memory.events.decode import UNREADABLE
 from diagevo.memory.log.tables import SnapshotRow, table
 from diagevo.memory.state import projection
@@ -27,6 +28,7 @@ def _state() -> MemoryState:
     state.causes, state.nodes = causes, {"n1": Node("n1", 1, "add", tuple(causes))}
     state.absorbed, state.refused = {"n2": ("n1", "sum")}, {"n1.n3": "f" * 64}
     state.next_cause, state.next_node = 13, 4
+    state.votes, state.policy = ({"c1": Tally(2, 18, 12)}, {}), "d" * 64
     return state
 
 

@@ -13,6 +13,7 @@ from tests.contracts.databases import Store
     [
         ("c2", "cause", "c2"),
         ("n3", "node", "n3"),
+        ("C2", "cause", "c2"),
         ("r3.q0", "question", "r3.q0"),
         ("r3.q3.a1", "failure", "r3.q3.a1"),
         ("MINUS sign", "cause", "c2"),

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from diagevo.errors import ConfigError, ConflictError, DamagedError, InconsistentError, NotFoundError
 from diagevo.memory.audit.compare_runs import diff_runs, learnt
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import list_runs, run_story
+from diagevo.memory.audit.timeline.measured import labels_true
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
 from diagevo.memory.events.records import event_id
@@ -309,6 +311,7 @@ def test_a_round_counts_failures_against_false_labels_and_what_was_learnt(histor
     rounds = run_story(history).rounds
     assert [(r.against_false_labels, r.right) for r in rounds] == [(0, None), (2, 1), (1, None), (0, None)]
     assert [r.labels_true for r in rounds] == [1, 2 / 3, 3 / 4, 1]
+    assert [labels_true(history, r.round) for r in rounds] == [1, 2 / 3, 3 / 4, 1]
     assert [r.solver_reward for r in rounds] == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
     assert [r.mean_at_k for r in rounds] == [None] * 4
 
@@ -345,16 +348,23 @@ def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
     assert heads.read(tmp_path / "forked" / heads.NAME).heads == list(made.heads)
 
 
-def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History, tmp_path: Path) -> None:
+def test_an_imported_run_says_so_with_the_head_of_its_bundle_and_the_name_it_had_there(
+    my_history: History, tmp_path: Path
+) -> None:
     manifest = export_bundle(my_history, my_history.end, tmp_path / "bundle")
     import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
-    lines = {line.run_id: line.imported for line in list_runs(my_history.database)}
-    assert lines == {"brought": manifest.head, my_history.run_id: None}
+    own = my_history.run_id
+    lines = {line.run_id: (line.imported, line.imported_run) for line in list_runs(my_history.database)}
+    assert lines == {"brought": (manifest.head, own), own: (None, None)}
     url = str(my_history.database.file)
     shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
-    assert f"imported       from the bundle that ends in {manifest.head}" in shown.output
+    assert f"imported       from the bundle of run {own} that ends in {manifest.head}" in shown.output
     listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
-    assert f"bundle {manifest.head[:12]}…" in listed.output
+    assert f"bundle {manifest.head[:12]}… of {own}" in listed.output
+    with my_history.database.write() as connection:  # as the upgrade leaves a run that came before it
+        connection.execute(text("UPDATE run SET imported_run = NULL"))
+    shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"imported       from the bundle that ends in {manifest.head}" in shown.output
     assert "imported" not in invoke("runs", "show", my_history.run_id, "--db", url).output
 
 

@@ -30,7 +30,7 @@ from diagevo.redaction import redacted
 
 _VOLATILE: dict[str, tuple[str, ...]] = {
     "StageCompleted": ("seconds", "parts"),
-    "StageAbandoned": ("seconds",),
+    "StageAbandoned": ("seconds", "reason"),
     "CauseReactivated": ("promotion",),
 }
 """Fields that differ between equal runs: wall times, an event's id."""

@@ -1,5 +1,6 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagevo.errors import NotFoundError
@@ -19,7 +20,6 @@ from diagevo.memory.events import (
     NodeAssigned,
     SimilarCause,
     SimilarNode,
-    StageAbandoned,
     SuppliedCause,
 )
 from diagevo.memory.events.records import Recorded
@@ -133,13 +133,24 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
 
 def story_of(history: History, consequence: Recorded, *, full: bool = False) -> FailureStory:
     """The story behind a CauseMatched or CauseCreated: a walk along its causation to where it began."""
+    return stories_of(history, [consequence], full=full)[0]
+
+
+def stories_of(
+    history: History, consequences: Sequence[Recorded], *, full: bool = False
+) -> tuple[FailureStory, ...]:
+    """The story behind each of them."""
+    return tuple(_story_of(history, chain, full) for chain in history.chains(consequences))
+
+
+def _story_of(history: History, chain: Sequence[Recorded], full: bool) -> FailureStory:
     found: dict[str, Recorded] = {}
-    for link in history.chain(consequence):
+    for link in chain:
         found.setdefault(link.type, link)
     observed = found["FailureObserved"].event
     assert isinstance(observed, FailureObserved)
     if "CandidateScored" not in found:
-        scored = history.find(CandidateScored, consequence.round, observed.question_id)
+        scored = history.find(CandidateScored, chain[0].round, observed.question_id)
         if scored is not None:
             found["CandidateScored"] = scored[0]
     return _story(history, found, full)
@@ -209,9 +220,8 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
 
 
 def _void(history: History, recorded: Recorded, observed: FailureObserved) -> bool:
-    key = f"{observed.stage}.{observed.attempt}"
-    abandoned = history.find(StageAbandoned, recorded.round, key)
-    return abandoned is not None and observed.step > abandoned[1].after_step
+    last = history.abandoned.get((recorded.round, observed.stage, observed.attempt))
+    return last is not None and observed.step > last
 
 
 def _texts(

@@ -1,6 +1,6 @@
 """A run as its log tells it, for reading alone: what every question of an audit starts from."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlalchemy import func, select
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError
-from diagevo.memory.events import Event, RoundCommitted, RoundOpened, RunConfigured
+from diagevo.memory.events import Event, RoundCommitted, RoundOpened, RunConfigured, StageAbandoned
 from diagevo.memory.events.records import Recorded, event_id, recorded
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
@@ -92,6 +92,12 @@ class History:
         if last is None:
             raise NotFoundError(f"run {self.run_id} has no events", hint="see the runs: diagevo runs list")
         return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
+
+    @cached_property
+    def abandoned(self) -> dict[tuple[int, str, int], int]:
+        """Attempts that were done again, by round, stage and number: the last step that counts of each."""
+        found = ((r.round, expect(r, StageAbandoned)) for r in self.events(StageAbandoned))
+        return {(number, one.stage, one.attempt): one.after_step for number, one in found}
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
         """After `round` (`after`), at position `at`, or now.
@@ -197,33 +203,27 @@ class History:
         found = recorded(row)
         return found, expect(found, event)
 
-    def find_all(self, event: type[E], round: int, keys: Iterable[str]) -> dict[str, E]:
-        """The events of these business keys that were recorded, by key."""
-        wanted = {event_id(self.run_id, round, event.__name__, key): key for key in keys}
-        found: dict[str, E] = {}
-        ids = list(wanted)
-        with self.database.read() as connection:
-            for start in range(0, len(ids), 500):
-                some = select(*EVENT.c).where(EVENT.c.event_id.in_(ids[start : start + 500]))
-                for row in connection.execute(some):
-                    found[wanted[row.event_id]] = expect(recorded(row), event)
-        return found
-
     def chain(self, last: Recorded) -> list[Recorded]:
         """`last` and what it follows from, back to the first cause: a walk along `causation_id`."""
-        links = [last]
-        while links[-1].causation_id is not None:
-            links.append(self.log.by_id(links[-1].causation_id))
+        return self.chains([last])[0]
+
+    def chains(self, ends: Sequence[Recorded]) -> list[list[Recorded]]:
+        """The chain of each, walked side by side: a question a step, not one an event."""
+        links = [[last] for last in ends]
+        while waiting := {one for of in links if (one := of[-1].causation_id) is not None}:
+            found = self.log.by_ids(waiting)
+            for of in links:
+                if (one := of[-1].causation_id) is not None:
+                    of.append(found[one])
         return links
 
     def text(self, digest: str | None) -> str | None:
         """The artifact of this digest; None where there is none or it was not kept."""
-        if digest is None:
-            return None
-        try:
-            return Artifacts(self.database).get(digest)
-        except NotFoundError:
-            return None
+        return None if digest is None else self.texts([digest]).get(digest)
+
+    def texts(self, digests: Sequence[str]) -> dict[str, str]:
+        """Those of the artifacts that were kept."""
+        return Artifacts(self.database).kept(digests)
 
 
 def expect(recorded: Recorded, event: type[E]) -> E:

@@ -40,12 +40,13 @@ def resolve(history: History, text: str, as_of: AsOf, *kinds: Kind) -> Reference
     """
     wanted: tuple[Kind, ...] = kinds or ("cause", "node", "question", "failure")
     given = text.strip()
+    name = given.lower()
     for kind, form in _FORMS.items():
-        if form.fullmatch(given):
+        if form.fullmatch(name):
             if kind not in wanted:
-                raise ConfigError(f"{given} is a {kind}", hint=f"name a {' or a '.join(wanted)}")
-            _must_exist(history, Reference(kind, given), as_of)
-            return Reference(kind, given)
+                raise ConfigError(f"{name} is a {kind}", hint=f"name a {' or a '.join(wanted)}")
+            _must_exist(history, Reference(kind, name), as_of)
+            return Reference(kind, name)
     return _by_text(history, given, as_of, wanted)
 
 

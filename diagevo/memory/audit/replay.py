@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from diagevo.equations.schedule import aimed_share, next_epsilon, probabilities, z
+from diagevo.equations.policy import next_epsilon
+from diagevo.equations.schedule import aimed_share, probabilities, z
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events import CauseState, number_of
 from diagevo.memory.state.fold import advance
@@ -115,6 +116,7 @@ def describe(state: MemoryState) -> Rebuilt:
     shares = probabilities({c.cause_id: c.frequency for c in state.active()})
     mastered = state.mastered()
     stitching = state.settings.stitching
+    ours = next_epsilon(state.settings, failures, reference)
     causes = tuple(
         CauseLine(
             id=c.cause_id,
@@ -141,7 +143,7 @@ def describe(state: MemoryState) -> Rebuilt:
         z=z(failures, reference),
         k=state.settings.k,
         policy=state.settings.policy,
-        epsilon_next=next_epsilon(state.settings, failures, reference),
+        epsilon_next=state.epsilon if ours is None else ours,
         active=len(causes) - len(mastered),
         mastered=len(mastered),
         nodes=len(state.nodes),

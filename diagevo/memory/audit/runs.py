@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.history import History, expect
-from diagevo.memory.audit.timeline.measured import Measured, measured
+from diagevo.memory.audit.timeline.measured import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
@@ -36,9 +36,13 @@ class RunLine:
     mastered: int
     nodes: int
     profile: str | None
+    world: str | None
+    """That its questions are of; null for open mathematics."""
     origin: Origin | None
     imported: str | None
     """Of a run that came in a bundle: the bundle's head."""
+    imported_run: str | None
+    """And the name it had there, where that was kept."""
     began: str
     last_event: str
     position: int
@@ -55,22 +59,24 @@ class RunLine:
 
 def list_runs(database: Database) -> list[RunLine]:
     """Every run, the one that was written to last first."""
-    lines = [_line(database, run_id) for run_id in Log(database).runs()]
+    with database.view():
+        lines = [_line(database, run_id) for run_id in Log(database).runs()]
     return sorted(lines, key=lambda line: -line.position)
 
 
 def _line(database: Database, run_id: str) -> RunLine:
-    log = Log(database)
+    history = History(database, run_id)
+    log = history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
     commit = next(log.read(run_id, types=["RoundCommitted"], newest_first=True, limit=1), None)
     opened = next(log.read(run_id, types=["RoundOpened"], newest_first=True, limit=1), None)
-    configured = next(log.read(run_id, types=["RunConfigured"], newest_first=True, limit=1), None)
     event = None if commit is None else expect(commit, RoundCommitted)
-    configuration = None if configured is None else expect(configured, RunConfigured)
     running = opened is not None and (commit is None or opened.position > commit.position)
-    history = History(database, run_id)
+    configurations = [one.event for one in history.configurations]
+    configuration = configurations[-1] if configurations else None
+    bundle = log.imported(run_id)
     number = 0 if commit is None else commit.round
-    found = measured(history, number, failures=False).get(number, Measured())
+    found = measured(history, number, candidates=False).get(number, Measured())
     with database.read() as connection:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
     return RunLine(
@@ -88,14 +94,16 @@ def _line(database: Database, run_id: str) -> RunLine:
         mastered=event.mastered if event else 0,
         nodes=event.nodes if event else 0,
         profile=configuration.config.get("profile") if configuration else None,
-        origin=_origin(log, run_id),
-        imported=log.imported(run_id),
+        world=configuration.config.get("world") if configuration else None,
+        origin=next((one.origin for one in reversed(configurations) if one.origin is not None), None),
+        imported=None if bundle is None else bundle.head,
+        imported_run=None if bundle is None else bundle.run_id,
         began=began,
         last_event=last.recorded_at,
         position=last.position,
         mean_at_k=found.validation.get("mean_at_k"),
         greedy=found.validation.get("greedy"),
-        labels_true=found.labels_true,
+        labels_true=labels_true(history, number),
         reward=found.rewards.get("solver"),
         writer=writer(database, run_id),
     )
@@ -107,13 +115,6 @@ def _stage(log: Log, run_id: str, round_: int) -> str | None:
     if last is None or last.type != "StageStarted":
         return None
     return expect(last, StageStarted).stage
-
-
-def _origin(log: Log, run_id: str) -> Origin | None:
-    found = (
-        expect(r, RunConfigured).origin for r in log.read(run_id, types=["RunConfigured"], newest_first=True)
-    )
-    return next((origin for origin in found if origin is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ class RoundLine:
     """Share of the votes' responses that gave no answer; None where no question was asked."""
     undecided: int
     """Pairs of answers that stand apart because comparing them came to no verdict."""
+    verdicts: dict[str, int]
     invalid: dict[str, int]
     """Invalid candidates by reason."""
     labels_true: float | None
@@ -224,6 +226,7 @@ def round_lines(history: History, round: int | None = None, *, counted: bool = T
             committed_at=r.committed_at,
             without_box=found.without_box,
             undecided=found.undecided,
+            verdicts=dict(found.verdicts),
             invalid=dict(found.invalid),
             labels_true=found.labels_true,
             against_false_labels=found.against_false_labels if found.failures else None,

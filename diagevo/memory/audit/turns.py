@@ -144,9 +144,11 @@ class Effect:
     round: int
     """Whose schedule it is."""
     epsilon: Fraction
-    epsilon_without: Fraction
-    """ε had the cause counted no failure."""
+    epsilon_without: Fraction | None
+    """ε had the cause counted no failure; None where a policy of one's own says it and cannot be asked."""
     probability: Fraction
+    notes: tuple[str, ...] = ()
+    """Why it cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,15 @@ differently the answer is *exact*: until then the same schedules drew the same q
 drawn others. What would change the solver's training data (`retention.py`) needs a rerun.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
 import msgspec
 
-from diagevo.equations.schedule import next_epsilon, probabilities, reference, z
+from diagevo.equations.policy import next_epsilon
+from diagevo.equations.schedule import probabilities, reference, z
 from diagevo.equations.settings import Settings
 from diagevo.equations.states import counted, provisional
 from diagevo.memory.audit.timeline.rounds import Observed
@@ -91,7 +92,17 @@ class Answer:
 
 def what_if(observed: Sequence[Observed], changes: Changes) -> Answer:
     """Replay the recorded rounds under `changes`."""
-    as_recorded = _play(observed, Changes())
+    return next(what_ifs(observed, [changes]))
+
+
+def what_ifs(observed: Sequence[Observed], several: Iterable[Changes]) -> Iterator[Answer]:
+    """The answer to each of several changes, beside one replay of what was recorded."""
+    as_recorded = list(_play(observed, Changes()))
+    for changes in several:
+        yield _answer(observed, as_recorded, changes)
+
+
+def _answer(observed: Sequence[Observed], as_recorded: Sequence["_Played"], changes: Changes) -> Answer:
     changed = _play(observed, changes)
     rounds: list[WhatIfRound] = []
     diverges: int | None = None
@@ -175,7 +186,28 @@ def _play(observed: Sequence[Observed], changes: Changes) -> Iterator[_Played]:
             mastered=frozenset(causes.keys() - frequencies.keys()),
             failures=failures,
             reference=first,
-            epsilon=next_epsilon(changes.at(round_.round, round_.following.settings), failures, first),
+            epsilon=_epsilon(round_, changes.at(round_.round, round_.following.settings), frequencies, first),
             promoted=tuple(sorted(promoted, key=number_of)),
             reactivated=tuple(sorted(reactivated, key=number_of)),
         )
+
+
+def _epsilon(
+    round_: Observed, settings: Settings, frequencies: Mapping[str, int], first: int | None
+) -> Fraction:
+    """ε of the next round. A policy of one's own is asked again, about the votes that were recorded; where it
+    cannot be, what it said stands."""
+    failures = sum(frequencies.values())
+    ours = next_epsilon(settings, failures, first)
+    if ours is not None:
+        return ours
+    assert round_.committed is not None
+    recorded = Fraction(round_.committed.epsilon_next)
+    if round_.policy is None or round_.known is None or round_.again is None:
+        return recorded
+    active = tuple(
+        replace(round_.causes[cause], frequency=f, mastered=False) for cause, f in frequencies.items()
+    )
+    known = replace(round_.known, failures=failures, reference=first, k=settings.k, active=active)
+    said = round_.again.said(round_.policy, known)
+    return recorded if said is None else said

@@ -5,13 +5,18 @@ Read from the timeline and the chain of causation behind each failure.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import islice
 
-from diagevo.equations.schedule import next_epsilon, probability
+import msgspec
+
+from diagevo.equations.policy import next_epsilon
+from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
-from diagevo.memory.audit.failures import asked, story_of
+from diagevo.memory.audit.failures import asked, stories_of, story_of
 from diagevo.memory.audit.history import AsOf, History, expect
+from diagevo.memory.audit.policy import Again
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
@@ -35,7 +40,9 @@ from diagevo.memory.events import (
     CausePromoted,
     CauseReactivated,
 )
-from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.decode import reader
+from diagevo.memory.events.records import Recorded, event_id
+from diagevo.memory.state.model import MemoryState
 
 
 @dataclass(slots=True)
@@ -93,6 +100,7 @@ class _Reader:
         self.aimed = aimed(history, as_of, cause_id)
         self.turns: list[Turn] = []
         self.matches = _Matches()
+        self.closed: list[_Matches] = []
         self.promoted_rounds: dict[str, int] = {}
 
     def read(self) -> CauseStory:
@@ -125,6 +133,7 @@ class _Reader:
         self._close_matches(0)
         node_id, label, merges = self._node(created.node_id)
         self.turns += merges
+        self.turns += self._counted()
         self.turns += self._sampled()
         order = (Sampled, Promoted, Created, Counted, Reactivated, Merged)
         self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
@@ -180,22 +189,29 @@ class _Reader:
                 )
 
     def _close_matches(self, following: int) -> None:
-        """Tell the matches of the round that ended: as a reactivation if they undid a promotion."""
-        matches, self.matches = self.matches, _Matches(following)
-        total = matches.via.total()
-        if total == 0:
-            return
-        recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
-        evidence = tuple(story_of(self.history, r, full=self.full) for r in matches.kept)
-        false = _false_labels(self.history, matches.round, matches.questions)
-        told = (total, recurrences, deduplications, matches.frequency, evidence, false)
-        if matches.reactivation is None:
-            self.turns.append(Counted(matches.round, matches.position, *told))
-            return
-        recorded, event = matches.reactivation
-        promoted_round = self.promoted_rounds.get(event.promotion)
-        turn = Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
-        self.turns.append(turn)
+        """The matches of the round that ended."""
+        if self.matches.via.total():
+            self.closed.append(self.matches)
+        self.matches = _Matches(following)
+
+    def _counted(self) -> Iterator[Turn]:
+        """A turn for the matches of each round: a reactivation if they undid a promotion."""
+        stories = iter(stories_of(self.history, [r for m in self.closed for r in m.kept], full=self.full))
+        labels = _labels(self.history, [(m.round, question) for m in self.closed for question in m.questions])
+        for matches in self.closed:
+            recurrences, deduplications = matches.via["recurrence"], matches.via["deduplication"]
+            evidence = tuple(islice(stories, len(matches.kept)))
+            known = [
+                label for q in matches.questions if (label := labels.get((matches.round, q))) is not None
+            ]
+            false = known.count(False) if known else None
+            told = (matches.via.total(), recurrences, deduplications, matches.frequency, evidence, false)
+            if matches.reactivation is None:
+                yield Counted(matches.round, matches.position, *told)
+                continue
+            recorded, event = matches.reactivation
+            promoted_round = self.promoted_rounds.get(event.promotion)
+            yield Reactivated(recorded.round, recorded.position, *told, event.promotion, promoted_round)
 
     def _node(self, node_id: str) -> tuple[str, str, list[Turn]]:
         """Node and label now, and the merges on the way."""
@@ -259,19 +275,45 @@ class _Reader:
         reference = commit.reference_failures
         if commit.reference_round == number and reference is not None:
             reference -= cause.frequency
+        again = Again(self.history.log, self.history.run_id)
         return Effect(
             number + 1,
             state.epsilon,
-            next_epsilon(state.settings, without, reference),
+            self._epsilon(again, state, without, reference),
             probability(cause.frequency, commit.failures),
+            tuple(again.notes),
         )
 
+    def _epsilon(
+        self, again: Again, state: MemoryState, failures: int, reference: int | None
+    ) -> Fraction | None:
+        """ε of the next round without the cause's failures; None where it is the word of a policy of one's
+        own that cannot be asked here."""
+        ours = next_epsilon(state.settings, failures, reference)
+        policy = again.of(state) if ours is None else None
+        if policy is None:
+            return ours
+        known = state.known()
+        active = tuple(c for c in known.active if c.cause_id != self.cause_id)
+        return again.said(policy, replace(known, failures=failures, reference=reference, active=active))
 
-def _false_labels(history: History, round: int, questions: Sequence[str]) -> int | None:
-    """How many of these failures, by their questions, failed against a false label."""
-    asked = history.find_all(CandidateScored, round, set(questions))
-    known = {question: found.label_true for question, found in asked.items() if found.label_true is not None}
-    return sum(known.get(question) is False for question in questions) if known else None
+
+class _Label(msgspec.Struct, frozen=True, gc=False):
+    """What is read of a CandidateScored: a busy cause has thousands."""
+
+    label_true: bool | None = None
+
+
+_label = reader(_Label, "CandidateScored")
+
+
+def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bool | None]:
+    """Whether the label of each question, by round and id, is true; None where that is not known."""
+    ids = {
+        event_id(history.run_id, n, "CandidateScored", question): (n, question) for n, question in questions
+    }
+    found = history.log.known(ids)
+    return {ids[key]: _label(one.schema_version, one.payload).label_true for key, one in found.items()}
 
 
 def chosen(turns: tuple[Turn, ...], events: Collection[str], round: int | None = None) -> tuple[Turn, ...]:

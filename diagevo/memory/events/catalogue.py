@@ -60,6 +60,10 @@ class Origin(Value):
     position: int
 
 
+HASHING = "hashing"
+"""The name of the embedder that needs no model: its vectors are made wherever they are asked for."""
+
+
 class Embedder(Value):
     """The embedding model that the vectors of a run belong to."""
 
@@ -123,7 +127,7 @@ class Event(Value):
 class RunConfigured(Event):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
@@ -189,7 +193,7 @@ class StageCompleted(Event):
 class StageAbandoned(Event):
     """The attempt is given up; what it observed after a step will be observed again."""
 
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
@@ -197,6 +201,8 @@ class StageAbandoned(Event):
     """Observations of this attempt past this step are void."""
     seconds: float | None = None
     """From its start to the last event that it left: at least so long it ran."""
+    reason: str | None = None
+    """What was lost, where the run went on by itself; None where its process ended."""
 
     def key(self) -> str:
         return f"{self.stage}.{self.attempt}"
@@ -215,8 +221,8 @@ class PhaseMeasured(Event):
     """KL to the reference at the first step, where both are the same weights. Null: no reference, or no
     number."""
     sampling_gap: float | None
-    """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: this
-    sampler tells none, or no number."""
+    """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: no
+    number, or a sampler that told none (FSDP without vLLM, in runs of before)."""
     reward_lowest: float
     reward_highest: float
     completions: int

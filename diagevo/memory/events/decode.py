@@ -45,7 +45,7 @@ UNREAD = {
     "NodePairJudged": {"call", "flags"},
     "FailureObserved": {"right"},
     "RunConfigured": {"version", "prompts"},
-    "StageAbandoned": {"seconds"},
+    "StageAbandoned": {"seconds", "reason"},
     "StageCompleted": {"parts", "reward"},
     "PhaseMeasured": {
         "steps",
@@ -140,6 +140,25 @@ def light(type_: str, version: int, payload: str) -> Any:
         return msgspec.convert(upcast(type_, version, msgspec.json.decode(payload)), STRUCTS[type_])
     except UNREADABLE as error:
         raise _unreadable(type_, error) from error
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def reader(kind: type[S], type_: str) -> Callable[[int, str], S]:
+    """Reads some fields of an event's payload, by its version: an audit has thousands, and a model takes
+    long to validate. Raises DamagedError where the payload does not fit."""
+    decode = msgspec.json.Decoder(kind).decode
+
+    def read(version: int, payload: str) -> S:
+        try:
+            if version == CURRENT[type_]:
+                return decode(payload)
+            return msgspec.convert(upcast(type_, version, msgspec.json.decode(payload)), kind)
+        except UNREADABLE as error:
+            raise _unreadable(type_, error) from error
+
+    return read
 
 
 def facts(rows: Iterable[FactRow]) -> Iterator[Fact[Event]]:

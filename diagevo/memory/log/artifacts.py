@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Executable, select
 
-from diagevo.errors import DamagedError, NotFoundError
+from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
 from diagevo.texts import utf8
@@ -92,12 +92,19 @@ class Artifacts:
         return found
 
     def get(self, digest: str) -> str:
-        """The text of a digest. Raises NotFoundError; DamagedError where the stored bytes are not the
+        """The text of a digest. Raises NotFoundError; ChangedTextError where the stored bytes are not the
         text's."""
         return self.get_many([digest])[digest]
 
     def get_many(self, digests: Sequence[str]) -> dict[str, str]:
         """Texts by digest, read together. Raises as `get` does."""
+        found = self.kept(digests)
+        if missing := next((digest for digest in digests if digest not in found), None):
+            raise NotFoundError(f"no text with digest {missing}")
+        return found
+
+    def kept(self, digests: Sequence[str]) -> dict[str, str]:
+        """Those of the texts that are there, read together. Raises ChangedTextError as `get` does."""
         wanted = list(dict.fromkeys(digests))
         found: dict[str, Any] = {}
         with self._database.read() as connection:
@@ -105,11 +112,9 @@ class Artifacts:
                 query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
                 query = query.where(ARTIFACT.c.digest.in_(wanted[start : start + 500]))
                 found |= {row.digest: row.content for row in connection.execute(query)}
-        for digest in wanted:
-            if digest not in found:
-                raise NotFoundError(f"no text with digest {digest}")
-            if not is_text(found[digest], digest):
-                raise DamagedError(f"the text {digest} was changed")
+        for digest, content in found.items():
+            if not is_text(content, digest):
+                raise ChangedTextError(digest)
         return {digest: content.decode() for digest, content in found.items()}
 
     def recall_reply(self, model: str, request: str) -> Reply | None:

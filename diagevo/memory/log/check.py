@@ -111,6 +111,6 @@ def _counts(connection: Connection) -> Iterator[Finding]:
     ]
     runs = scalar("SELECT count(*) FROM run WHERE sequence > 0")
     detail = (
-        f"{runs} run(s) end where their last event is" if not wrong else f"not at the last event: {wrong}"
+        f"checked {runs}: each ends at its last event" if not wrong else f"not at the last event: {wrong}"
     )
     yield Finding("heads", not wrong, detail)

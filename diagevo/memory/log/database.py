@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -72,8 +72,8 @@ def _is_frozen(file: Path) -> bool:
 _CURSORS = count(1)
 
 
-_FLUSHED_LATER = "SET LOCAL synchronous_commit = off"
-_FLUSH = "SELECT pg_logical_emit_message(true, 'diagevo', '')"
+_FLUSHED_LATER = "BEGIN; SET LOCAL synchronous_commit = off"
+_FLUSHED = "COMMIT; SELECT pg_logical_emit_message(true, 'diagevo', '')"
 """PostgreSQL keeps the row that writers queue on locked until the disk has the commit: each run would wait
 for the disk of every other one. So a commit leaves the queue first; then an empty message is committed as
 the server is set to, and what was written before it is on the disk with it. A write returns after that."""
@@ -94,14 +94,18 @@ class Database:
         self.url = database_url(location)
         self.dialect = self.url.get_backend_name()
         self._joined = _Joined()
+        self._commit: Prepared | None = None
         if self.dialect == "sqlite":
-            self.engine = self._readers = _sqlite(self.url, synchronous)
+            self.engine = self._readers = self._writers = _sqlite(self.url, synchronous)
             self._begin = {how: Prepared(self, text(how), ()) for how in ("BEGIN", "BEGIN IMMEDIATE")}
             self._wal = Prepared(self, text("PRAGMA journal_mode = WAL"), ())
         else:
             self.engine = _postgres(self.url)
             self._readers = self.engine.execution_options(isolation_level="REPEATABLE READ")
-            self._begin = {}  # psycopg begins by itself
+            # psycopg would begin by itself, with a message to the server of its own.
+            self._writers = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            self._begin = {"BEGIN IMMEDIATE": Prepared(self, text(_FLUSHED_LATER), ())}
+            self._commit = Prepared(self, text(_FLUSHED), ())
 
     @property
     def file(self) -> Path | None:
@@ -153,27 +157,18 @@ class Database:
                 raise RuntimeError("a write inside a view")
             yield joined
             return
-        with _explained(self), self.engine.connect() as connection:
-            with connection.begin():
-                self._begin_write(connection)
-                self._joined.connection = connection
-                try:
-                    yield connection
-                finally:
-                    self._joined.connection = None
-            if self.dialect == "postgresql":
-                with connection.begin():
-                    connection.exec_driver_sql(_FLUSH)
-
-    def _begin_write(self, connection: Connection) -> None:
-        begin = self._begin.get("BEGIN IMMEDIATE")
-        if begin is None:
-            connection.exec_driver_sql(_FLUSHED_LATER)
-            return
-        if "wal" not in connection.info:  # once a connection of the pool
-            self._wal(connection).close()
-            connection.info["wal"] = True
-        begin(connection)
+        with _explained(self), self._writers.connect() as connection, connection.begin():
+            if self.dialect == "sqlite" and "wal" not in connection.info:  # once a connection of the pool
+                self._wal(connection).close()
+                connection.info["wal"] = True
+            self._begin["BEGIN IMMEDIATE"](connection)
+            self._joined.connection = connection
+            try:
+                yield connection
+            finally:
+                self._joined.connection = None
+            if self._commit:
+                self._commit(connection)
 
     def close(self) -> None:
         self.engine.dispose()
@@ -206,16 +201,18 @@ class Prepared:
             raise ValueError(f"the statement takes {order}, not {list(names)}")
         self._literals = tuple(compiled.params[name] for name in order[len(names) :])
         self._sql = str(compiled)
+        self._dialect = dialect
         self._errors: type[Exception] = dialect.loaded_dbapi.Error
         self._named = database.dialect == "postgresql"
+        self._none = None if self._named else ()  # without values psycopg sends several statements at once
 
     def __call__(self, connection: Connection, *values: Any) -> Any:
         """Run it; the driver's cursor."""
         cursor = connection.connection.cursor()
         try:
-            cursor.execute(self._sql, values + self._literals)
+            cursor.execute(self._sql, values + self._literals or self._none)
         except self._errors as error:
-            raise self._wrapped(error) from error
+            raise self._wrapped(connection, error) from error
         return cursor
 
     def one(self, connection: Connection, *values: Any) -> tuple[Any, ...] | None:
@@ -224,7 +221,7 @@ class Prepared:
             try:
                 return cursor.fetchone()
             except self._errors as error:
-                raise self._wrapped(error) from error
+                raise self._wrapped(connection, error) from error
 
     def stream(self, connection: Connection, *values: Any) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Run it; its rows a page at a time, each fetched when it is asked for."""
@@ -236,7 +233,7 @@ class Prepared:
             while rows := cursor.fetchmany(PAGE):
                 yield rows
         except self._errors as error:
-            raise self._wrapped(error) from error
+            raise self._wrapped(connection, error) from error
         finally:
             with suppress(self._errors):  # a stream that an error left behind may outlive its connection
                 cursor.close()
@@ -250,9 +247,11 @@ class Prepared:
         try:
             cursor.executemany(self._sql, rows)
         except self._errors as error:
-            raise self._wrapped(error) from error
+            raise self._wrapped(connection, error) from error
 
-    def _wrapped(self, error: Exception) -> Exception:
+    def _wrapped(self, connection: Connection, error: Exception) -> Exception:
+        if self._dialect.is_disconnect(cast(Any, error), connection.connection.dbapi_connection, None):
+            connection.invalidate(error)  # else its rollback fails too, and that error is told
         return DBAPIError.instance(self._sql, None, error, self._errors)
 
 

@@ -49,10 +49,12 @@ def session(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def bound(connection: Any) -> None:
-    """Give a new session its limits."""
+    """Give a new session its limits. Its cursors are planned to be read to their end, as ours are: for a
+    quick first row the server would walk through the events of every later run."""
     connection.autocommit = True  # what is set in a transaction ends with it
     connection.execute(
-        f"SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'"
+        f"SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s';"
+        " SET cursor_tuple_fraction = 1"
     )
     connection.autocommit = False
 

@@ -35,7 +35,10 @@ def database_url(location: str) -> URL:
         )
     if "://" not in location:
         if re.match(r"(sqlite|postgres)[\w+]*:", location):
-            raise ConfigError(f"not a database: {_told(location)}", hint="a URL has :// after its kind")
+            raise ConfigError(
+                f"not a database: {_told(location)}",
+                hint="a URL has :// after its first word, as in sqlite:///FILE",
+            )
         return _file(URL.create("sqlite", database=location), location)
     try:
         url = make_url(location)

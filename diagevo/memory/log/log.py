@@ -5,52 +5,60 @@ SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idemp
 linked to the run's last event by its hash.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.json import encode
-from sqlalchemy import (
-    ARRAY,
-    BindParameter,
-    ColumnClause,
-    Connection,
-    Integer,
-    Text,
-    bindparam,
-    exists,
-    func,
-    insert,
-    literal_column,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, facts
-from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, recorded
+from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, damage, recorded
 from diagevo.memory.log.database import PAGE, Database, Prepared
-from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
+from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
 
-EVENT = table(EventRow)
-LOG = table(LogRow)
-RUN = table(RunRow)
-ONE: ColumnClause[int] = literal_column("1", Integer)
-INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
-"""Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
-_COLUMNS = tuple(EVENT.c)
 _FOUND = EVENT.alias("found")
 _FACT_COLUMNS = tuple(
     EVENT.c[name]
     for name in ("type", "round", "event_id", "sequence", "position", "schema_version", "payload")
 )
-_NAMES = tuple(c.name for c in _COLUMNS)
 LATEST = "latest"
 """In place of a run's name: the run that was written to last."""
+
+
+class Payload(NamedTuple):
+    """What an event says, with where it stands."""
+
+    position: int
+    round: int
+    type: str
+    schema_version: int
+    payload: str
+
+
+_KINDS = tuple(Payload.__annotations__.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a run came in."""
+
+    head: str
+    run_id: str | None
+    """The run's name there; None where it was imported before that was kept."""
+
+
+def mark(bundle: Bundle | None) -> dict[str, str | None]:
+    """The columns of `run` that say where it comes from."""
+    if bundle is None:
+        return {"imported": None, "imported_run": None}
+    return {"imported": bundle.head, "imported_run": bundle.run_id}
 
 
 def now() -> str:
@@ -83,29 +91,20 @@ class Log:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._insert = Prepared(database, INSERT, _NAMES)
-        self._queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
-        of_run = RUN.c.run_id == bindparam("run")
-        head = (RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
-        self._head = Prepared(database, select(*head).where(of_run), ["run"])
-        given: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-        if database.dialect == "postgresql":
-            given = func.any(bindparam("ids", type_=ARRAY(Text)))
-            known = EVENT.c.event_id == given
-        else:
-            known = EVENT.c.event_id.in_(given)
-        taken = exists(select(ONE).where(known))
-        stand = select(LOG.c.position, taken, *head).select_from(LOG.outerjoin(RUN, of_run))
-        self._stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
-        moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
-        self._move_log = Prepared(database, moved, ["position"])
-        new: dict[str, BindParameter[Any]] = {
-            name: bindparam(name) for name in ("sequence", "hash", "renewed_at")
-        }
-        self._move_run = Prepared(database, update(RUN).where(of_run).values(new), [*new, "run"])
+
+    @cached_property
+    def _write(self) -> Statements:
+        return Statements(self.database)
+
+    @cached_property
+    def _head(self) -> Prepared:
+        return Prepared(self.database, select(*HEAD).where(RUN.c.run_id == bindparam("run")), ["run"])
+
+    @cached_property
+    def _facts(self) -> Prepared:
         bounds = (EVENT.c.sequence > bindparam("after"), EVENT.c.sequence <= bindparam("until"))
         rows = select(*_FACT_COLUMNS).where(EVENT.c.run_id == bindparam("run"), *bounds)
-        self._facts = Prepared(database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
+        return Prepared(self.database, rows.order_by(EVENT.c.sequence), ["run", "after", "until"])
 
     def append(
         self,
@@ -131,7 +130,7 @@ class Log:
         self.lock(connection)
         ids = [event.event_id for event in events]
         given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
-        stand = self._stand.one(connection, given, run_id)
+        stand = self._write.stand.one(connection, given, run_id)
         if stand is None:
             raise DamagedError("the row that gives the positions is missing")
         last, taken, *stored = stand
@@ -158,8 +157,9 @@ class Log:
             written_at = now()
             rows = _chained(run_id, head, last, new, written_at)
             sequence, hash_ = sequence + len(rows), rows[-1][-1]
-            self._insert.many(connection, rows)
-            self._advance(connection, run_id, last + len(rows), sequence, hash_, written_at)
+            if stored[0] is None:
+                self.create_run(connection, run_id)
+            self._record(connection, rows)
         return Appended(tuple(positions), tuple(fresh), sequence, hash_)
 
     def _all_known(
@@ -184,7 +184,7 @@ class Log:
         ids = list(given)
         stored: dict[str, Any] = {}
         for start in range(0, len(ids), 500):
-            query = select(*_COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
+            query = select(*COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
             stored |= {row.event_id: row for row in connection.execute(query)}
         for event_id, row in stored.items():
             event = given[event_id]
@@ -195,13 +195,16 @@ class Log:
                 )
         return {event_id: row.position for event_id, row in stored.items()}
 
-    def _advance(
-        self, connection: Connection, run_id: str, position: int, sequence: int, hash_: str, written_at: str
-    ) -> None:
-        """Move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
-        self._move_log(connection, position)
-        if self._move_run(connection, sequence, hash_, written_at, run_id).rowcount == 0:
-            self.create_run(connection, run_id, sequence, hash_)
+    def _record(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert the rows and move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
+        position, _, run_id, sequence, *_, written_at, _, hash_ = rows[-1]
+        if self._write.insert_and_move is not None:  # one message to the server, which others wait for
+            columns = map(list, zip(*rows, strict=True))
+            self._write.insert_and_move(connection, position, sequence, hash_, written_at, run_id, *columns)
+            return
+        self._write.insert.many(connection, rows)
+        self._write.move_log(connection, position)
+        self._write.move_run(connection, sequence, hash_, written_at, run_id)
 
     def create_run(
         self,
@@ -209,11 +212,11 @@ class Log:
         run_id: str,
         sequence: int = 0,
         hash_: str = GENESIS,
-        imported: str | None = None,
+        imported: Bundle | None = None,
     ) -> None:
         """The run's row. Under the writers' lock."""
         row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
-        connection.execute(insert(RUN), row | {"imported": imported})
+        connection.execute(insert(RUN), row | mark(imported))
 
     def lock(self, connection: Connection) -> None:
         """Wait for the writers' lock. (On SQLite BEGIN IMMEDIATE has it already.)
@@ -221,7 +224,7 @@ class Log:
         What PostgreSQL reads in one statement with the lock may be older than the lock: read after it.
         """
         if self.database.dialect == "postgresql":
-            self._queue(connection)
+            self._write.queue(connection)
 
     def head(self, run_id: str, connection: Connection | None = None) -> Head:
         """Where the run's chain ends; sequence 0 for a run without events."""
@@ -233,11 +236,12 @@ class Log:
             raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
         return Head(*row)
 
-    def imported(self, run_id: str) -> str | None:
-        """The head of the bundle that the run came in; None for a run of one's own."""
+    def imported(self, run_id: str) -> Bundle | None:
+        """The bundle that the run came in; None for a run of one's own."""
         with self.database.read() as connection:
-            query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
-            return connection.execute(query).scalar_one_or_none()
+            query = select(RUN.c.imported, RUN.c.imported_run).where(RUN.c.run_id == run_id)
+            row = connection.execute(query).one_or_none()
+        return None if row is None or row[0] is None else Bundle(*row)
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""
@@ -285,18 +289,45 @@ class Log:
         # Within a run sequence and position rise together, and the index on run and sequence gives its order;
         # asked for by position, SQLite would sort the run.
         key = EVENT.c.position if run_id is None else EVENT.c.sequence
-        query = select(*_COLUMNS).where(*bounds)
+
+        def first(query: Select[Any], order: ColumnElement[int]) -> Select[Any]:
+            ordered = query.order_by(order.desc() if newest_first else order)
+            return ordered.limit(limit).offset(skip or None)
+
+        query = first(select(*COLUMNS).where(*bounds), key)
         if chosen:
             # Positions first, from an index that holds them. Asked at once for the events in order, SQLite
-            # walks the whole run: it cannot know how few are chosen.
+            # walks the whole run: it cannot know how few are chosen. Nor can PostgreSQL, which for a few
+            # would walk the positions of every later run, were it not for a sum that no index is ordered by.
             places = select(EVENT.c.position).where(*bounds, *chosen)
+            if limit is not None or skip:
+                places = first(places, EVENT.c.position + 0)
             key = _FOUND.c.position
-            query = select(_FOUND).where(key.in_(places))
-        query = query.order_by(key.desc() if newest_first else key).limit(limit).offset(skip or None)
+            query = select(_FOUND).where(key.in_(places)).order_by(key.desc() if newest_first else key)
+        few = limit is not None and limit <= PAGE  # and need no cursor, which takes PostgreSQL three messages
+        with self.database.read() as connection:
+            found = connection.execute(query, execution_options={} if few else {"yield_per": PAGE})
+            for page in found.partitions(PAGE):
+                for row in page:
+                    yield recorded(row)
+
+    def payloads(
+        self, run_id: str, types: Sequence[str], rounds: tuple[int, int] | None = None
+    ) -> Iterator[Payload]:
+        """Stream what a count over many events needs of them: those of a run, by type and round, in order."""
+        chosen = [EVENT.c.run_id == run_id, EVENT.c.type.in_(list(types))]
+        if rounds is not None:
+            chosen.append(EVENT.c.round.between(*rounds))
+        places = select(EVENT.c.position).where(*chosen)
+        columns = [_FOUND.c[name] for name in Payload._fields]
+        query = select(*columns).where(_FOUND.c.position.in_(places)).order_by(_FOUND.c.position)
         with self.database.read() as connection:
             for page in connection.execute(query, execution_options={"yield_per": PAGE}).partitions():
                 for row in page:
-                    yield recorded(row)
+                    found = Payload._make(row)
+                    if tuple(map(type, found)) != _KINDS:  # SQLite keeps whatever is put into its file
+                        raise damage(found.position, Payload.__annotations__, found)
+                    yield found
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact[Event]]:
         """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
@@ -304,13 +335,25 @@ class Log:
             pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
             yield from facts(chain.from_iterable(pages))
 
+    def known(self, ids: Iterable[str]) -> dict[str, Recorded]:
+        """Those of the events that are recorded."""
+        wanted, found = list(ids), dict[str, Recorded]()
+        with self.database.read() as connection:
+            for start in range(0, len(wanted), 500):
+                some = select(*COLUMNS).where(EVENT.c.event_id.in_(wanted[start : start + 500]))
+                found |= {row.event_id: recorded(row) for row in connection.execute(some)}
+        return found
+
+    def by_ids(self, ids: Collection[str]) -> dict[str, Recorded]:
+        """Those events. Raises NotFoundError where one is missing."""
+        found = self.known(ids)
+        if missing := next((one for one in ids if one not in found), None):
+            raise NotFoundError(f"no event {missing}")
+        return found
+
     def by_id(self, event_id: str) -> Recorded:
         """One event. Raises NotFoundError."""
-        with self.database.read() as connection:
-            found = connection.execute(select(*_COLUMNS).where(EVENT.c.event_id == event_id)).one_or_none()
-        if found is None:
-            raise NotFoundError(f"no event {event_id}")
-        return recorded(found)
+        return self.by_ids([event_id])[event_id]
 
     def last_position(self) -> int:
         """The last position given in the database."""

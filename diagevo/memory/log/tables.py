@@ -67,6 +67,8 @@ class RunRow(SQLModel, table=True):
     renewed_at: str | None = None
     imported: str | None = None
     """Of a run that came from outside: the head of its bundle. Its endpoints are somebody else's word."""
+    imported_run: str | None = Field(default=None, sa_type=ForeignString)
+    """Which run it was in the bundle."""
 
 
 class EventRow(SQLModel, table=True):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from diagevo.config.models import FilterConfig, MemoryConfig, ScheduleConfig
+from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig
 from diagevo.equations.settings import Filter, Settings
 from diagevo.errors import DamagedError
 from diagevo.exact import fraction

@@ -1,7 +1,9 @@
 """What follows from the facts: pure decisions, state in, events out. The fold makes them again at every
 replay. The arithmetic is in `diagevo.equations`."""
 
-from diagevo.equations.schedule import next_epsilon
+from fractions import Fraction
+
+from diagevo.equations.policy import next_epsilon
 from diagevo.equations.states import provisional
 from diagevo.memory.events import (
     CauseCreated,
@@ -19,10 +21,12 @@ from diagevo.memory.events import (
 from diagevo.memory.state.model import MemoryState
 
 
-def opening(state: MemoryState, seed: int) -> RoundOpened:
-    """The next round with its schedule, as committed in the round before."""
+def opening(state: MemoryState, seed: int, told: Fraction | None = None) -> RoundOpened:
+    """The next round with its schedule, as committed in the round before. `told` is ε by a policy of one's
+    own, and counts under none of ours: it may have been named since that commit."""
+    ours = next_epsilon(state.settings, state.failures, state.reference_failures)
     return RoundOpened(
-        epsilon=str(state.epsilon),
+        epsilon=str(state.epsilon if ours is not None or told is None else told),
         failures=state.failures,
         reference_failures=state.reference_failures,
         k=str(state.settings.k),
@@ -102,18 +106,22 @@ def _match(
     return [matched, CauseReactivated(cause_id=cause_id, failure_id=failure_id, promotion=cause.promotion)]
 
 
-def commitment(state: MemoryState) -> RoundCommitted:
-    """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state."""
+def commitment(state: MemoryState, told: Fraction | None = None) -> RoundCommitted:
+    """The commit of the open round: F, the reference, the next ε, the counts and the hash of the state.
+    `told` is ε by a policy of one's own, and counts under none of ours."""
     now = state.open
     assert now is not None
     failures = state.current_failures
     reference_round, reference_failures = state.reference(failures)
     active = len(state.active())
+    ours = next_epsilon(state.settings, failures, reference_failures)
+    epsilon = told if ours is None else ours
+    assert epsilon is not None
     return RoundCommitted(
         failures=failures,
         reference_round=reference_round,
         reference_failures=reference_failures,
-        epsilon_next=str(next_epsilon(state.settings, failures, reference_failures)),
+        epsilon_next=str(epsilon),
         active=active,
         mastered=len(state.causes) - active,
         nodes=len(state.nodes),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.policy import built_in, next_epsilon
 from diagevo.equations.states import reaches
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
@@ -125,15 +125,19 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     state.config = event.config
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number
+    own = event.models.get("policy")
+    state.policy = None if own is None else own.revision
     state.settings = settings_of(event.config)
-    state.epsilon = next_epsilon(state.settings, state.failures, state.reference_failures)
+    ours = next_epsilon(state.settings, state.failures, state.reference_failures)
+    state.epsilon = state.epsilon if ours is None else ours
 
 
 def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     _between(state)
     event = fact.event
     require(fact.round == state.round + 1, f"round {state.round} is the last committed one")
-    expected = decide.opening(state, event.seed)
+    told = _told(event.epsilon)
+    expected = decide.opening(state, event.seed, told)
     given = [(w.cause_id, w.frequency) for w in event.weights]
     require(
         given == [(w.cause_id, w.frequency) for w in expected.weights], "its weights are not those committed"
@@ -143,9 +147,17 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         == (expected.epsilon, expected.failures, expected.reference_failures, expected.k),
         f"ε is {event.epsilon}, committed was {expected.epsilon}",
     )
+    state.epsilon = told
     state.open = Round(
         fact.round, state.epsilon, event.seed, fact.sequence, state.causes.copy(), state.nodes.copy()
     )
+
+
+def _told(epsilon: str) -> Fraction:
+    """ε as recorded: what a policy of one's own said is a fact, whose bounds alone are checked here."""
+    told = Fraction(epsilon)
+    require(0 <= told <= 1, f"ε is {epsilon}")
+    return told
 
 
 def _between(state: MemoryState) -> None:
@@ -211,7 +223,7 @@ def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> No
     for cause in state.causes.values():
         right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
         require(right, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
-    expected = decide.commitment(state)
+    expected = decide.commitment(state, _told(event.epsilon_next))
     for name in type(expected).model_fields:
         given, right = getattr(event, name, None), getattr(expected, name)
         require(name == "type" or given == right, f"{name} is {given}, the events give {right}")
@@ -219,6 +231,8 @@ def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> No
     state.failures = expected.failures
     state.reference_round, state.reference_failures = expected.reference_round, expected.reference_failures
     state.epsilon = Fraction(expected.epsilon_next)
+    if built_in(state.settings) is None:
+        state.votes = (*state.votes, now.tallies)
     state.open = None
 
 

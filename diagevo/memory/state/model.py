@@ -5,18 +5,20 @@ Values are frozen and replaced, so that copying a state copies only its dictiona
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Literal
 
 import msgspec
 
+from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in
 from diagevo.equations.schedule import reference
-from diagevo.equations.settings import Settings, Stitching
+from diagevo.equations.settings import Settings
 from diagevo.equations.states import Tally
 from diagevo.memory.events import CauseState, Mode
 from diagevo.memory.state.configured import settings_of
-from diagevo.memory.state.schedule import Schedule, ScheduledCause
+from diagevo.memory.state.schedule import PAPER, Schedule
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -175,6 +177,10 @@ class MemoryState:
     next_cause: int = 1
     next_node: int = 1
     open: Round | None = None
+    votes: tuple[dict[str, Tally], ...] = ()
+    """Under a policy of one's own, P_t(e) of every committed round: it may ask for them."""
+    policy: str | None = None
+    """Digest of that policy's source."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
@@ -203,16 +209,45 @@ class MemoryState:
             return self.reference_round, found
         return (self.open.number if self.open else self.round), found
 
-    def next_schedule(self) -> Schedule:
-        """The schedule of the round after the last committed one."""
-        return schedule_of(self.round + 1, self.epsilon, self.causes, self.nodes, self.settings.stitching)
+    def next_schedule(self, policy: Policy | None = None) -> Schedule:
+        """The schedule of the round after the last committed one, drawn by `policy`: one's own, where the
+        configuration names it."""
+        return self._schedule(self.round + 1, self.epsilon, self.causes, self.nodes, policy)
 
-    def open_schedule(self) -> Schedule | None:
+    def open_schedule(self, policy: Policy | None = None) -> Schedule | None:
         """The schedule of the open round, with the memory as committed before it."""
-        if self.open is None:
+        if (now := self.open) is None:
             return None
-        now = self.open
-        return schedule_of(now.number, now.epsilon, now.causes, now.nodes, self.settings.stitching)
+        return self._schedule(now.number, now.epsilon, now.causes, now.nodes, policy)
+
+    def _schedule(
+        self,
+        round_: int,
+        epsilon: Fraction,
+        causes: Mapping[str, Cause],
+        nodes: Mapping[str, Node],
+        policy: Policy | None,
+    ) -> Schedule:
+        return Schedule(
+            round_,
+            epsilon,
+            _scheduled(causes, nodes),
+            self.settings.stitching,
+            policy=policy or built_in(self.settings) or PAPER,
+            reference=self.reference_failures,
+            k=self.settings.k,
+            votes=self.votes,
+        )
+
+    def known(self) -> Known:
+        """What the policy of the next round may read, were the open round committed now."""
+        failures = self.current_failures
+        _, first = self.reference(failures)
+        active = tuple(c for c in _scheduled(self.causes, self.nodes) if not c.mastered)
+        number, votes = self.round + 1, self.votes
+        if self.open is not None:
+            number, votes = self.open.number + 1, (*votes, self.open.tallies)
+        return Known(number, failures, first, self.settings.k, active, votes)
 
     def hash(self, reference_round: int | None, reference_failures: int | None) -> str:
         """SHA-256 over causes, nodes and the reference: equal exactly where the memories are equal."""
@@ -234,13 +269,10 @@ class MemoryState:
         return hashlib.sha256(_json.encode(content)).hexdigest()
 
 
-def schedule_of(
-    round_: int, epsilon: Fraction, causes: dict[str, Cause], nodes: dict[str, Node], stitching: Stitching
-) -> Schedule:
-    scheduled = tuple(
+def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:
+    return tuple(
         ScheduledCause(
             c.cause_id, c.description, c.node_id, nodes[c.node_id].label, c.state == "mastered", c.frequency
         )
         for c in causes.values()
     )
-    return Schedule(round_, epsilon, scheduled, stitching)

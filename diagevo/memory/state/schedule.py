@@ -5,14 +5,17 @@ gives the same draws, and a longer draw begins with the shorter one.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
 
 from diagevo.equations import schedule as equations
+from diagevo.equations.policy import Frequency, Known, Policy, ScheduledCause
 from diagevo.equations.settings import Stitching
+from diagevo.equations.states import Tally
 from diagevo.memory.events import Mode
+
+PAPER = Frequency()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +32,6 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduledCause:
-    """A cause as committed in the round before."""
-
-    cause_id: str
-    description: str
-    node_id: str
-    node: str
-    mastered: bool
-    frequency: int
-
-
-@dataclass(frozen=True, slots=True)
 class Schedule:
     """ε and p of one round, with the memory as committed in the round before."""
 
@@ -48,6 +39,12 @@ class Schedule:
     epsilon: Fraction
     causes: tuple[ScheduledCause, ...]
     stitching: Stitching = "node"
+    policy: Policy = PAPER
+    """Whose draws these are."""
+    reference: int | None = None
+    """F₁, k and the votes of the rounds before: for a policy that asks for them."""
+    k: Fraction = Fraction(1, 2)
+    votes: tuple[Mapping[str, Tally], ...] = ()
 
     @property
     def frequencies(self) -> dict[str, int]:
@@ -58,6 +55,11 @@ class Schedule:
     def failures(self) -> int:
         """F: the sum of the Active causes' frequencies."""
         return sum(self.frequencies.values())
+
+    @property
+    def known(self) -> Known:
+        active = tuple(cause for cause in self.causes if not cause.mastered)
+        return Known(self.round, self.failures, self.reference, self.k, active, self.votes)
 
     @property
     def probabilities(self) -> dict[str, Fraction]:
@@ -74,16 +76,14 @@ class Schedule:
         """n independent draws of a mode and its causes, one a prompt. Pure: the same seed gives the same
         list."""
         rng = random.Random(f"{seed}.{self.round}")
-        active = [c for c in self.causes if not c.mastered]
-        edges = list(accumulate(c.frequency for c in active))
+        known = self.known
         partners: dict[str, Sequence[ScheduledCause]] = {}
         draws: list[Draw] = []
         for index in range(n):
-            place = equations.draw(rng, self.epsilon, edges)
-            if place is None:
+            cause = self.policy.draw(rng, self.epsilon, known) if known.active else None
+            if cause is None:
                 draws.append(Draw(index, "free"))
                 continue
-            cause = active[place]
             if cause.cause_id not in partners:
                 partners[cause.cause_id] = self.partners(cause)
             others = partners[cause.cause_id]

@@ -22,7 +22,7 @@ from diagevo.memory.log.lease import Holder
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.log import LOG, RUN, Log
 from diagevo.memory.log.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
-from diagevo.memory.opening import runs_folder
+from diagevo.memory.places import runs_folder
 from diagevo.private import private_file, private_folder
 
 PAGE = 1000

@@ -23,11 +23,11 @@ from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events.records import GENESIS
 from diagevo.memory.log.artifacts import REPLY, put_right
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.log import Log
+from diagevo.memory.log.log import Bundle, Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
-from diagevo.memory.opening import check_name, check_place, runs_folder
+from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, FORMATS, Form, Writer, writer
 from diagevo.memory.transfer.bundle_rows import ROWS, Count, digest_of_file, open_regular
@@ -195,7 +195,7 @@ def _take(
                 f"the bundle {folder} tells what cannot have happened: {error.message}", hint=EXPORT_AGAIN
             ) from error
         _check_end(folder, manifest, contents)
-        written = transcript.finish(imported=manifest.head)
+        written = transcript.finish(imported=Bundle(manifest.head, manifest.run_id))
         if place is not None:
             refuse_other_heads(place, written)
         for add, taken in (

@@ -15,7 +15,8 @@ from diagevo.memory.events import Origin, RunConfigured, StageCompleted
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
-from diagevo.memory.opening import check_name, check_place, runs_folder
+from diagevo.memory.places import check_name, check_place, runs_folder
+from diagevo.memory.policy import ROLE, models_of
 from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
 from diagevo.private import private_folder
 
@@ -72,6 +73,9 @@ def fork(
         "number": number,
         "prompts": before.prompts if same else dict(prompts or {}),
     }
+    if "schedule.policy" in changed:
+        others = {role: model for role, model in before.models.items() if role != ROLE}
+        changes["models"] = others | models_of(values)
     configured = before.model_copy(update=changes)
     folder = runs_folder(history.database, root)
     check_place(history.database, folder / name)

@@ -1,11 +1,14 @@
 """Projections and the vector index made again: they are disposable, the log is not."""
 
+import shlex
 from dataclasses import dataclass
 
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 
 from diagevo.memory.audit.history import History
 from diagevo.memory.events import Embedder
+from diagevo.memory.log.check import Finding
+from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
@@ -23,6 +26,19 @@ class Rebuilding:
     """The model whose vectors the run has."""
     indexed: int
     """Causes in the vector index; 0 where so few need none."""
+
+
+def snapshots(database: Database) -> Finding:
+    """Whose snapshots are of another version's form: such are passed over, and a long run is read from its
+    first event until they are made again."""
+    old = select(SNAPSHOT.c.run_id).where(SNAPSHOT.c.version != projection.VERSION).distinct()
+    with database.read() as connection:
+        runs = sorted(connection.execute(old).scalars())
+    if not runs:
+        return Finding("snapshots", True, "of the form that this version reads")
+    detail = f"of an older form, and passed over, in {len(runs)} run{'s' * (len(runs) > 1)}: reads are slow"
+    more = f" (then {', '.join(runs[1:4])}{', …' * (len(runs) > 4)})" if len(runs) > 1 else ""
+    return Finding("snapshots", True, detail, f"diagevo memory rebuild --run {shlex.quote(runs[0])}{more}")
 
 
 def rebuild(memory: Memory) -> Rebuilding:

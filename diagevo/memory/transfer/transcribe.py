@@ -19,7 +19,8 @@ from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, light
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
-from diagevo.memory.log.log import INSERT, LOG, RUN, Log, now
+from diagevo.memory.log.log import LOG, RUN, Bundle, Log, mark, now
+from diagevo.memory.log.statements import INSERT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
@@ -144,14 +145,14 @@ class Transcript:
             self.connection.execute(INSERT, self._rows)
             self._rows.clear()
 
-    def finish(self, imported: str | None = None) -> Written:
+    def finish(self, imported: Bundle | None = None) -> Written:
         """Move the heads. After the transaction, `keep_heads` puts them outside the database.
 
-        `imported` is the head of the bundle, where the events came from outside.
+        `imported` is the bundle, where the events came from outside.
         """
         self._flush()
         self.connection.execute(update(LOG).where(LOG.c.id == 1).values(position=self.position))
-        head = {"sequence": self.state.sequence, "hash": self.hash, "imported": imported}
+        head = {"sequence": self.state.sequence, "hash": self.hash} | mark(imported)
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)

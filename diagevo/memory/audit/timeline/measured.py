@@ -2,18 +2,14 @@
 failures, the solver's scores and rewards."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
 
 import msgspec
 
-from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.history import History
 from diagevo.memory.events import CheckpointEvaluated, StageCompleted
-from diagevo.memory.events.records import Recorded
-from diagevo.memory.events.upcast import CURRENT, upcast
-
-S = TypeVar("S", bound=msgspec.Struct)
+from diagevo.memory.events.decode import full, reader
 
 
 class _Scored(msgspec.Struct, frozen=True, gc=False):
@@ -25,6 +21,11 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
     invalid_reason: str | None = None
     undecided: int = 0
     votes_are: str = "answers"
+
+
+class _Label(msgspec.Struct, frozen=True, gc=False):
+    verdict: str
+    label_true: bool | None = None
 
 
 class _Failed(msgspec.Struct, frozen=True, gc=False):
@@ -41,21 +42,10 @@ class _Abandoned(msgspec.Struct, frozen=True, gc=False):
     after_step: int
 
 
-def _reader(kind: type[S], type_: str) -> Callable[[Recorded], S]:
-    decode = msgspec.json.Decoder(kind).decode
-
-    def read(recorded: Recorded) -> S:
-        if recorded.schema_version == CURRENT[type_]:
-            return decode(recorded.payload)
-        payload: dict[str, Any] = msgspec.json.decode(recorded.payload)
-        return msgspec.convert(upcast(type_, recorded.schema_version, payload), kind)
-
-    return read
-
-
-_scored = _reader(_Scored, "CandidateScored")
-_failed = _reader(_Failed, "FailureObserved")
-_abandoned = _reader(_Abandoned, "StageAbandoned")
+_scored = reader(_Scored, "CandidateScored")
+_label = reader(_Label, "CandidateScored")
+_failed = reader(_Failed, "FailureObserved")
+_abandoned = reader(_Abandoned, "StageAbandoned")
 
 
 @dataclass(slots=True)
@@ -106,24 +96,26 @@ def measured(
     labels: dict[str, bool | None] = {}
     observed: list[tuple[int, _Failed]] = []
     last_valid: dict[tuple[int, str, int], int] = {}
-    for recorded in history.log.read(history.run_id, types=types, rounds=rounds):
-        now = found.setdefault(recorded.round, Measured())
-        match recorded.type:
+    for _, number, type_, version, payload in history.log.payloads(history.run_id, types, rounds):
+        now = found.setdefault(number, Measured())
+        match type_:
             case "CandidateScored":
-                scored = _scored(recorded)
+                scored = _scored(version, payload)
                 labels[scored.question_id] = scored.label_true
                 _count(now, scored)
             case "FailureObserved":
-                observed.append((recorded.round, _failed(recorded)))
+                observed.append((number, _failed(version, payload)))
             case "StageAbandoned":
-                event = _abandoned(recorded)
-                last_valid[recorded.round, event.stage, event.attempt] = event.after_step
+                event = _abandoned(version, payload)
+                last_valid[number, event.stage, event.attempt] = event.after_step
             case "StageCompleted":
-                done = expect(recorded, StageCompleted)
+                done = full(type_, version, payload)
+                assert isinstance(done, StageCompleted)
                 if done.reward is not None:
                     now.rewards[done.stage] = done.reward
             case _:
-                evaluated = expect(recorded, CheckpointEvaluated)
+                evaluated = full(type_, version, payload)
+                assert isinstance(evaluated, CheckpointEvaluated)
                 if evaluated.benchmark == "validation" and evaluated.role == "solver":
                     now.validation = evaluated.metrics
     for number, failed in observed:
@@ -136,6 +128,15 @@ def measured(
             if failed.right is not None:
                 now.right = (now.right or 0) + failed.right
     return found
+
+
+def labels_true(history: History, round: int) -> float | None:
+    """The share of a round's kept labels that are true, as `Measured` has it. A list of runs asks each of
+    them, so nothing else of a candidate is read."""
+    found = history.log.payloads(history.run_id, ["CandidateScored"], (round, round))
+    labels = [_label(scored.schema_version, scored.payload) for scored in found]
+    known = [label.label_true for label in labels if label.verdict == "kept" and label.label_true is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _count(now: Measured, scored: _Scored) -> None:

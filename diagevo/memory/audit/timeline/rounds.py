@@ -1,20 +1,27 @@
 """Rounds as they were played: the configuration in force, the schedule, the votes, the failures."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import starmap
 from typing import Any
 
 import msgspec
+from sqlalchemy import bindparam, func, select
 
-from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in, next_epsilon
 from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import Tally, tallied
+from diagevo.errors import DamagedError
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, RoundCommitted, RoundOpened
+from diagevo.memory.audit.policy import Again
+from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
+from diagevo.memory.events.decode import UNREADABLE, reader
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.events.upcast import CURRENT, upcast
+from diagevo.memory.events.upcast import CURRENT
+from diagevo.memory.log.database import Prepared
+from diagevo.memory.log.log import EVENT
 from diagevo.memory.state.configured import Configured
 
 
@@ -60,7 +67,8 @@ def epsilon_after(history: History, round: int, failures: int, reference: int | 
     found = history.find(RoundOpened, round + 1, "")
     if found is not None:
         return Fraction(found[1].epsilon)
-    return next_epsilon(history.in_force().settings, failures, reference)
+    ours = next_epsilon(history.in_force().settings, failures, reference)
+    return Fraction(history.commit(round).event.epsilon_next) if ours is None else ours
 
 
 class _Votes(msgspec.Struct, frozen=True, gc=False):
@@ -77,10 +85,10 @@ class _Votes(msgspec.Struct, frozen=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Votes).decode
+_read = reader(_Votes, "CandidateScored")
 
 
-@dataclass(frozen=True, slots=True)
-class VoteKind:
+class VoteKind(msgspec.Struct, frozen=True, gc=False):
     """Questions with the same figures: N, c1, c2, whether a label and a question are there, its verdict."""
 
     responses: int
@@ -124,6 +132,12 @@ class Observed:
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     committed: RoundCommitted | None = None
     position: int = 0
+    policy: Policy | None = None
+    """One's own, of the following round, where it can be asked again, and what it knew, with all causes;
+    the notes of `again` say why not."""
+    known: Known | None = None
+    causes: Mapping[str, ScheduledCause] = field(default_factory=dict[str, ScheduledCause])
+    again: Again | None = None
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -139,10 +153,18 @@ class Observed:
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
-    """One streaming pass: every committed round by then, in order."""
+    """Every committed round by then, in order. What a run has by the hundred thousand, its votes and matches,
+    is counted a round at a time and never held."""
     found: list[Observed] = []
     now: Observed | None = None
-    types = ["RoundOpened", "CandidateScored", "CauseMatched", "CauseCreated", "RoundCommitted"]
+    created: set[str] = set()
+    votes = select(EVENT.c.schema_version, EVENT.c.payload).where(
+        EVENT.c.run_id == bindparam("run"),
+        EVENT.c.round == bindparam("round"),
+        EVENT.c.type == "CandidateScored",
+    )
+    asked = Prepared(history.database, votes, ["run", "round"])
+    types = ["RoundOpened", "CauseCreated", "RoundCommitted"]
     for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
         if recorded.type == "RoundOpened":
             configured = history.in_force(recorded.position)
@@ -151,31 +173,66 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
             now = Observed(recorded.round, configured, configured)
             continue
         assert now is not None
-        match recorded.type:
-            case "CandidateScored":
-                _scored(now, recorded)
-            case "CauseMatched":
-                now.failures[expect(recorded, CauseMatched).cause_id] += 1
-            case "CauseCreated":
-                cause_id = expect(recorded, CauseCreated).cause_id
-                now.created.append(cause_id)
-                now.failures[cause_id] += 1
-            case _:
-                now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
-                found.append(now)
+        if recorded.type == "CauseCreated":
+            now.created.append(expect(recorded, CauseCreated).cause_id)
+            continue
+        created |= set(now.created)
+        now.failures = _matched(history, now, created)
+        for one, count in _votes(history, asked, now.round).items():
+            _scored(now, one, count)
+        now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
+        found.append(now)
     if found and now is found[-1]:
         found[-1].following = history.in_force(as_of.position)
+    _name_policies(history, found)
     return found
 
 
-def _scored(now: Observed, recorded: Recorded) -> None:
-    if recorded.schema_version == CURRENT["CandidateScored"]:
-        votes = _decode(recorded.payload)
-    else:
-        payload = msgspec.json.decode(recorded.payload)
-        votes = msgspec.convert(upcast(recorded.type, recorded.schema_version, payload), _Votes)
+def _name_policies(history: History, found: Sequence[Observed]) -> None:
+    again = Again(history.log, history.run_id)
+    for one in found:
+        if built_in(one.following.settings) is None:
+            state = history.state(history.after(one.round))
+            one.policy, one.known = again.of(state), state.known()
+            one.causes = {cause.cause_id: cause for cause in state.next_schedule().causes}
+            one.again = again
+
+
+def _matched(history: History, now: Observed, created: Collection[str]) -> Counter[str]:
+    """Δ of a round. Raises DamagedError where a failure is put down to a cause that nothing created."""
+    query = (
+        select(EVENT.c.cause_id, func.count())
+        .where(EVENT.c.run_id == history.run_id, EVENT.c.type == "CauseMatched", EVENT.c.round == now.round)
+        .group_by(EVENT.c.cause_id)
+    )
+    with history.database.read() as connection:
+        counts = Counter({row[0]: row[1] for row in connection.execute(query)})
+    if unknown := counts.keys() - created:
+        cause = min(map(str, unknown))
+        raise DamagedError(f"round {now.round} counts a failure under {cause}, which nothing created")
+    counts.update(now.created)
+    return counts
+
+
+def _votes(history: History, asked: Prepared, round: int) -> Counter[_Votes]:
+    """The questions of a round with the same figures and the same aim."""
+    counts: Counter[_Votes] = Counter()
+    current = CURRENT["CandidateScored"]
+    with history.database.read() as connection:
+        for page in asked.stream(connection, history.run_id, round):
+            try:
+                # Decoded and counted by C: a loop over a run of a million events takes seconds.
+                counts.update(map(_decode, (text for version, text in page if version == current)))
+            except UNREADABLE:  # told by what reads them one by one
+                counts.update(starmap(_read, page))
+            else:
+                counts.update(starmap(_read, (row for row in page if row[0] != current)))
+    return counts
+
+
+def _scored(now: Observed, votes: _Votes, count: int) -> None:
     kind = kind_of(votes)
-    now.votes[kind] += 1
+    now.votes[kind] += count
     if votes.cause_id is not None and kind.valid:
         tally = now.scores.get(votes.cause_id)
-        now.scores[votes.cause_id] = tallied(tally, votes.first, votes.responses)
+        now.scores[votes.cause_id] = tallied(tally, count * votes.first, votes.responses, count)

@@ -1,0 +1,48 @@
+"""What a run may be called, and the folder that it has."""
+
+import os
+import re
+from pathlib import Path
+
+from diagevo.errors import ConfigError
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import LATEST
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def check_name(run: str) -> None:
+    """Raises ConfigError where a run cannot have this name."""
+    if RUN_ID.fullmatch(run) is None:
+        raise ConfigError(
+            f"{run!r} cannot name a run", hint="use letters, digits, dots, dashes and underscores"
+        )
+    if run == LATEST:
+        raise ConfigError(
+            f"{run!r} cannot name a run: it means the one that was written to last",
+            hint="give it another name",
+        )
+
+
+def check_place(database: Database, folder: Path) -> None:
+    """Raises ConfigError where a run's folder cannot be made, or would lie where the database is."""
+    file = database.file
+    ends = () if file is None else ("", "-wal", "-shm", "-journal")
+    if os.path.abspath(folder) in [os.path.abspath(f"{file}{end}") for end in ends]:
+        what = "is a place of the database"
+    elif os.path.lexists(folder) and not folder.is_dir():
+        what = "is no folder"
+    else:
+        return
+    raise ConfigError(
+        f"{folder.name!r} cannot name a run here: {folder} {what}", hint="give the run another name"
+    )
+
+
+def runs_folder(database: Database, root: Path | None = None) -> Path:
+    """The folder that holds a folder a run: `root`, or the SQLite file's, or $DIAGEVO_HOME, or ./runs."""
+    if root is not None:
+        return root
+    if database.file is not None:
+        return database.file.parent
+    return Path(os.environ.get("DIAGEVO_HOME", "runs"))
