@@ -5,11 +5,18 @@ a schedule can matter: free exploration mostly writes what the model knows alrea
 believes wrongly is of one step of one family each (`misconceptions`).
 """
 
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from diagevo.arithmetic.diagnostician import RuleDiagnostician
-from diagevo.arithmetic.heldout import held_out, is_held_out
-from diagevo.arithmetic.truth import answer
+if TYPE_CHECKING:
+    from diagevo.arithmetic.diagnostician import RuleDiagnostician
+    from diagevo.arithmetic.heldout import held_out, is_held_out
+    from diagevo.arithmetic.truth import answer
+
+WRITES = "free exploration mostly writes the families of the head, which the solver nearly knows"
+PREMISE = f"arithmetic world: {WRITES}"
+"""Named wherever a result of this world is shown."""
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Hugging Face folder of the shipped model: challenger and solver both start from it."""
@@ -17,4 +24,26 @@ WEIGHTS = Path(__file__).parent / "weights"
 PROMPTS = Path(__file__).parent / "prompts"
 """The world's short prompts, a folder of templates like any user's."""
 
-__all__ = ["PROMPTS", "WEIGHTS", "RuleDiagnostician", "answer", "held_out", "is_held_out"]
+__all__ = [
+    "PREMISE",
+    "PROMPTS",
+    "WEIGHTS",
+    "WRITES",
+    "RuleDiagnostician",
+    "answer",
+    "held_out",
+    "is_held_out",
+]
+_HOMES = {
+    "RuleDiagnostician": "diagevo.arithmetic.diagnostician",
+    "held_out": "diagevo.arithmetic.heldout",
+    "is_held_out": "diagevo.arithmetic.heldout",
+    "answer": "diagevo.arithmetic.truth",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded at first use: most readers of this package want a sentence or a folder.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

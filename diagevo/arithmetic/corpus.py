@@ -31,6 +31,8 @@ from diagevo.selfplay.questions import PromptTemplates
 CHALLENGER_SHARE = 0.2
 _FREE, _TARGETED = 0.35, 0.4
 """Shares of the challenger's documents; the rest are stitched."""
+_JOINED = 0.1
+"""Share of the solver's documents that join two questions."""
 _DROP = (0.0, 0.0, 0.15, 0.3)
 """Chances of dropping a word of a cause or label, one chosen a text."""
 
@@ -110,13 +112,12 @@ def documents(
     seed: int,
     scale: float,
     weights: Mapping[str, float] = ALIKE,
-    joins: float = 0.1,
     free: Mapping[str, float] = FREE_WEIGHTS,
 ) -> Iterator[tuple[Prompt, str]]:
     """Endless prompts with completions; the solver's mistakes come at `scale` times their chances.
 
     `weights` gives families a larger or smaller part in the solver's documents of one question, `free` in the
-    challenger's of free exploration; `joins` is the share of the solver's documents that join two questions.
+    challenger's of free exploration.
     """
     rng = Random(seed)
     shares = [weights[name] for name in _NAMES]
@@ -127,7 +128,7 @@ def documents(
             draw, question = challenger_draw(rng, index, free)
             yield templates.challenger(draw), f"<question> {question} </question>"
         else:
-            joined = rng.random() < joins
+            joined = rng.random() < _JOINED
             name = rng.choices(_NAMES, shares)[0]
             parts = _pair(rng) if joined else (draw_seen(rng, name),)
             question = _join(rng, parts) if len(parts) == 2 else _sentence(rng, parts[0])

@@ -6,9 +6,10 @@ counts as right, true or not, as the paper's diagnostician must take it.
 
 from collections.abc import Sequence
 from hashlib import sha256
+from random import Random
 
 from diagevo.arithmetic.grammar import FAMILIES, JOIN, Instruction, Part, Step, parse, read_steps, right_step
-from diagevo.arithmetic.slips import Kind, recognise
+from diagevo.arithmetic.slips import KINDS, Kind, recognise
 from diagevo.arithmetic.wordings import CAUSES, LABELS, kind_of, skill, skill_of
 from diagevo.diagnosis.diagnostician import (
     DuplicateJudgement,
@@ -83,6 +84,11 @@ def earliest_slip(question: str, agreeing: str, disagreeing: str) -> Kind | None
     return None
 
 
+def by_rules(engine: str, seed: int) -> "RuleDiagnostician":
+    """The diagnostician of an engine that asks no model."""
+    return PlaceboDiagnostician(seed) if engine == PlaceboDiagnostician.name else RuleDiagnostician()
+
+
 class RuleDiagnostician:
     """Implements `Diagnostician` for the arithmetic world: no state, no calls. Unknown texts match none."""
 
@@ -90,9 +96,13 @@ class RuleDiagnostician:
     revision = "1"
     workers = 1
 
+    def kind(self, pair: FailurePair) -> Kind | None:
+        """What went wrong; None where no kind of slip is seen."""
+        return earliest_slip(pair.question, pair.agreeing, pair.disagreeing)
+
     def extract(self, pair: FailurePair) -> Extraction:
         """A recurrence where a supplied cause is of the kind, else a new cause; a slip where none is seen."""
-        kind = earliest_slip(pair.question, pair.agreeing, pair.disagreeing)
+        kind = self.kind(pair)
         if kind is None:
             return Extraction(verdict="slip")
         for cause in pair.known:
@@ -123,3 +133,19 @@ class RuleDiagnostician:
         """Two nodes are one where their labels name one skill; the merged node keeps the first's label."""
         merge = skill_of(a.label) is not None and skill_of(a.label) == skill_of(b.label)
         return PairJudgement(merge=merge, label=a.label if merge else None)
+
+
+class PlaceboDiagnostician(RuleDiagnostician):
+    """A control: as many causes as the rules see, each named by lot. What is gained with it is gained by a
+    memory that grows, and not by what it says."""
+
+    name = "rules:placebo"
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def kind(self, pair: FailurePair) -> Kind | None:
+        if super().kind(pair) is None:
+            return None
+        texts = (str(self._seed), pair.question, pair.agreeing, pair.disagreeing)
+        return Random("\x1f".join(texts)).choice(KINDS)

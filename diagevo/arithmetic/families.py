@@ -7,10 +7,6 @@ free exploration leaves out.
 
 from diagevo.arithmetic.grammar import parse
 
-PREMISE = (
-    "arithmetic world: free exploration mostly writes the families of the head, which the solver nearly knows"
-)
-"""Named wherever a result of this world is shown."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "head": ("boxes", "mirror", "coins", "fence", "pattern"),
     "middle": ("doubling", "quotient", "lift", "square"),

@@ -160,9 +160,9 @@ def alternatives(type_: str, step: Step) -> list[Step | None]:
                 return results([left])
             return [_recomputed(right, op, left)] if left != right else []
         case "operation":
-            others = {"+": "-", "-": "+", "*": "+"}
-            wrong = _recomputed(left, others[op], right)
-            return [wrong] if wrong.result != result else []
+            other = {"+": "-", "-": "+", "*": "+"}.get(op)  # a reference may have any step at this place
+            wrong = None if other is None else _recomputed(left, other, right)
+            return [wrong] if wrong is not None and wrong.result != result else []
         case "count":
             if op == "*":
                 return [_recomputed(left + d, op, right) for d in (-1, 1)]

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from diagevo.config.models import EmbedderRole
 from diagevo.diagnosis.endpoint import Backoff, BrokenAnswer, Endpoint, RequestRefused
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError, extra
 from diagevo.memory.events import catalogue as events
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    from diagevo.config.models import EmbedderRole
 
 LARGEST_BATCH = 64
 """Texts of one request, until a service refuses so many."""
@@ -76,7 +77,7 @@ class HashingEmbedder:
     free text (paraphrases came out at cosines of 0.00 to 0.29).
     """
 
-    name = "hashing"
+    name = events.HASHING
     revision = "words-bigrams-1"
 
     def __init__(self, dimension: int) -> None:
@@ -98,7 +99,7 @@ class OpenAIEmbedder:
 
     revision = "served"
 
-    def __init__(self, role: EmbedderRole, *, backoff: Backoff | None = None) -> None:
+    def __init__(self, role: "EmbedderRole", *, backoff: Backoff | None = None) -> None:
         self.name = role.model
         self.dimension = role.dimension
         self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, 4, backoff)
@@ -153,7 +154,7 @@ class OpenAIEmbedder:
 class SentenceTransformersEmbedder:
     """Vectors from a local sentence-transformers folder (extra `local-embedder`), on the CPU or a GPU."""
 
-    def __init__(self, role: EmbedderRole) -> None:
+    def __init__(self, role: "EmbedderRole") -> None:
         folder = Path(role.model)
         if not (folder / "modules.json").is_file():
             raise MissingDependencyError(
@@ -182,7 +183,7 @@ class SentenceTransformersEmbedder:
         return unit_rows(self._model.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
 
 
-def embedder_for(role: EmbedderRole) -> Embedder:
+def embedder_for(role: "EmbedderRole") -> Embedder:
     """The embedder that a role names. Raises MissingDependencyError, ConfigError."""
     match role.engine:
         case "hashing":

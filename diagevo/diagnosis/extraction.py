@@ -84,6 +84,9 @@ class Diagnoser:
         self._recorded_at = 0.0
         self._texts = _Texts(memory)
         self._error: BaseException | None = None
+        """Ends the recording."""
+        self._refusal: BaseException | None = None
+        """Ends the asking; what was answered before it is still recorded."""
         self.recorded = 0
         self.verdicts: Counter[str] = Counter()
         self.waited = 0.0
@@ -149,8 +152,14 @@ class Diagnoser:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
-        pair = self._texts.pair(failure)
-        return diagnosed(failure, pair, self._diagnostician.extract(pair))
+        if self._refusal is not None:
+            raise self._refusal
+        try:
+            pair = self._texts.pair(failure)
+            return diagnosed(failure, pair, self._diagnostician.extract(pair))
+        except BaseException as error:
+            self._refusal = self._refusal or error
+            raise
 
     def _record(self, _: "Future[FailureDiagnosed]") -> None:
         """Append the answered head of the queue. One thread at a time does it, for all that came

@@ -20,7 +20,7 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
 )
 from diagevo.diagnosis.spending import DECISIONS
-from diagevo.equations.schedule import next_epsilon
+from diagevo.equations.policy import next_epsilon
 from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
@@ -56,7 +56,8 @@ class Recheck:
     """F with the new answer."""
     epsilon: Fraction
     """ε of the next round as recorded."""
-    epsilon_then: Fraction
+    epsilon_then: Fraction | None
+    """None under a policy of one's own, which is asked at a commit alone."""
     effect: str
     """What would differ, in words; empty where nothing would."""
 

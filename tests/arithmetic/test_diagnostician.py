@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from diagevo.arithmetic import RuleDiagnostician
-from diagevo.arithmetic.diagnostician import earliest_slip
+from diagevo.arithmetic.diagnostician import PlaceboDiagnostician, by_rules, earliest_slip
 from diagevo.arithmetic.doing import do_all
 from diagevo.arithmetic.grammar import FAMILIES, draw_part, word, word_joined, write_solution
-from diagevo.arithmetic.slips import Kind
+from diagevo.arithmetic.slips import KINDS, Kind
 from diagevo.arithmetic.wordings import CAUSES, LABELS, kind_of, skill
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
 
@@ -171,3 +171,23 @@ def test_a_false_label_is_taken_as_right() -> None:
     wrong_majority = "7*6=48;4*6=24;48+24=72;\\boxed{72}"
     pair = FailurePair("r1.q0.a0", BOXES, "72", wrong_majority, RIGHT)
     assert kind_of(RuleDiagnostician().extract(pair).description or "") == ROW
+
+
+def test_a_placebo_sees_what_the_rules_see_and_names_it_by_lot() -> None:
+    placebo = by_rules("rules:placebo", seed=3)
+    assert isinstance(placebo, PlaceboDiagnostician)
+    assert placebo.extract(_pair(RIGHT)).verdict == "slip"  # nothing differs
+    wrong = _pair("7*6=48;4*6=24;48+24=72;\\boxed{72}")
+    drawn = {PlaceboDiagnostician(seed).extract(wrong).description for seed in range(300)}
+    named = {kind_of(str(description)) for description in drawn}
+    assert len(named) > len(KINDS) / 2  # the rules name one
+    assert None not in named
+
+
+def test_a_placebo_draws_by_its_seed_alone() -> None:
+    wrong = _pair("7*6=48;4*6=24;48+24=72;\\boxed{72}")
+    one, again = PlaceboDiagnostician(3), PlaceboDiagnostician(3)
+    assert one.extract(wrong) == again.extract(wrong)
+    assert len({PlaceboDiagnostician(seed).kind(wrong) for seed in range(40)}) > 20
+    known = _cause("c9", one.kind(wrong) or ROW)
+    assert one.extract(_pair("7*6=48;4*6=24;48+24=72;\\boxed{72}", (known,))).cause_id == "c9"

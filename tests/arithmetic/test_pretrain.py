@@ -13,7 +13,7 @@ from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, 
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
-TINY = (Phase(0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2), Phase(1.0, BATCH_TOKENS, 4e-3, 0.0))
+TINY = (Phase(2, 0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2), Phase(1, 1.0, BATCH_TOKENS, 4e-3, 0.0))
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_a_seed_gives_one_set_of_weights_and_a_folder_that_samples(tmp_path: Pat
 def test_the_last_phase_from_stored_weights_is_the_last_phase_of_the_whole(tmp_path: Path) -> None:
     whole, tokenizer = pretrain(TINY, seed=5)
     begun = build_model(tokenizer, seed=5)
-    train_phase(begun, tokenizer, TINY[0], seed=5002)  # the second from the end
+    train_phase(begun, tokenizer, TINY[0], seed=5002)
     save(begun, tokenizer, tmp_path)
     tuned, _ = pretrain(TINY[1:], seed=5, start=tmp_path)
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), tuned.parameters(), strict=True))
@@ -46,7 +46,7 @@ def test_the_last_phase_from_stored_weights_is_the_last_phase_of_the_whole(tmp_p
 def test_prompts_and_padding_are_no_targets() -> None:
     tokenizer = build_tokenizer()
     mark = tokenizer.convert_tokens_to_ids("<|assistant|>")
-    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, Phase(1.0, 0, 0.0, 0.0)), 5):
+    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, Phase(1, 1.0, 0, 0.0, 0.0)), 5):
         assert ids_B_T.numel() <= BATCH_TOKENS
         for ids, targets in zip(ids_B_T.tolist(), targets_B_T.tolist(), strict=True):
             start = ids.index(mark) + 1

@@ -1,6 +1,7 @@
 """Kinds of mistake: rates, and that what a kind does is recognised as that kind."""
 
 from collections import defaultdict
+from itertools import product
 from random import Random
 
 import pytest
@@ -88,3 +89,12 @@ def test_every_kind_can_happen_and_what_it_offers_is_its_own(kind: Kind) -> None
             assert all(wrong != step for step in named for wrong in offers(kind, step))
             return
     pytest.fail(f"{kind} never applies")
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "r"])
+def test_every_type_of_slip_can_be_asked_of_every_step_that_a_model_can_write(op: str) -> None:
+    """A majority may have agreed on a step that its place does not ask for."""
+    numbers = (0, 1, 9, 10, 34, 99, 123, 1000, -1, -45)
+    for type_ in {kind.type for kind in KINDS}:
+        for left, right, result in product(numbers, repeat=3):
+            assert Step(left, op, right, result) not in alternatives(type_, Step(left, op, right, result))

@@ -52,7 +52,7 @@ def test_calibrate_proposes_from_the_runs_own_pairs(home: Path):
     assert (dup["threshold"], dup["same"], dup["different"], dup["enough"]) == ("theta_dup", 2, 0, False)
     assert 0.5 < dup["proposed"] < 1
     assert (merge["threshold"], merge["proposed"]) == ("theta_merge", None)
-    assert "2 pairs judged the same are too few" in found.stderr
+    assert "2 pairs judged the same: too few to rely on" in found.stderr
     table = invoke("memory", "calibrate", env={"DIAGEVO_HOME": str(home)})
     assert "theta_dup" in table.stdout
     assert "hashing" in table.stdout

@@ -163,6 +163,27 @@ def test_an_error_of_a_worker_is_raised_and_what_came_before_it_is_kept(tmp_path
         assert report.verdicts == {"slip": 2}
 
 
+def test_after_an_error_nobody_else_is_asked_though_nobody_waits_yet(tmp_path):
+    """A request that begins after the service refused one would be broken off, and paid for again."""
+
+    def refusing(pair: FailurePair) -> Extraction:
+        if pair.failure_id == "r1.q0.a3":
+            raise ServiceError("wrong key")
+        return by_text(pair)
+
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, [Question(["slip"] * 12)])
+        asked = Scripted(refusing)
+        with Diagnoser(memory, asked, SETTINGS) as diagnoser:
+            diagnoser.submit(failures)
+            while diagnoser._queue and not all(future.done() for future in diagnoser._queue):
+                time.sleep(0.01)
+            with pytest.raises(ServiceError, match="wrong key"):
+                diagnoser.drain()
+        assert asked.asked == {"extract": 4}
+        assert [f.failure_id for f in memory.undiagnosed()] == [f"r1.q0.a{i}" for i in range(3, 12)]
+
+
 @pytest.mark.parametrize("phase", ["extract", "duplicate", "assign"])
 def test_stopped_anywhere_it_goes_on_and_ends_with_the_same_events(tmp_path, phase: str):
     texts = [f"{word} mistake in step {i}" for word in ("sign", "carry") for i in range(4)]

@@ -68,7 +68,7 @@ def test_the_cost_is_told_before_anything_is_asked(home: Path) -> None:
     [plan] = json.loads(planned.stdout)["data"]
     assert (plan["rounds"], plan["failures"], plan["calls"], plan["model"]) == (1, 12, 36, "asked")
     assert plan["input_tokens"] > 12 * 700
-    assert "12 failures in 1 rounds, asked of asked: up to about 36 calls" in told[0]
+    assert "12 failures in 1 round, asked of asked: up to about 36 calls" in told[0]
     assert len(told) == 12
 
 

@@ -68,5 +68,8 @@ def test_the_pages_say_it_and_their_sliders_move_no_question(home: Path, tmp_pat
     assert "Rewards of 4 responses" in page
     [round_] = [file for file in tmp_path.rglob("1.html") if "rounds" in file.parts]
     assert "the share of rollouts that passed their trainer's own check" in round_.read_text("utf-8")
-    [sliders] = tmp_path.rglob("what-if*.html")
-    assert '"rewards": true' in sliders.read_text("utf-8").replace('"rewards":true', '"rewards": true')
+    [sliders] = tmp_path.rglob("what-if.js")
+    told = json.loads(sliders.read_text("utf-8").partition(" = ")[2].rstrip().removesuffix(";"))
+    votes = [vote for round_ in told["rounds"] for vote in round_["votes"]]
+    assert votes
+    assert all(vote[4] for vote in votes)  # first, second, responses, valid, rewards
