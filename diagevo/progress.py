@@ -6,11 +6,31 @@ run's main thread and from rank 0 alone.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Protocol
+
+_playing: ContextVar[str] = ContextVar("playing", default="sampling")
+
+
+@contextmanager
+def playing(name: str) -> Iterator[None]:
+    """For the length of a block: what is played, as a cluster's own views are to name it."""
+    token = _playing.set(name)
+    try:
+        yield
+    finally:
+        _playing.reset(token)
+
+
+def now_playing() -> str:
+    """What was named last with `playing`."""
+    return _playing.get()
+
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of a round, in order."""
@@ -63,6 +83,16 @@ class RoundSummary:
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """`done` of `total` units of a stage; `detail`: one short line; `reward`: the mean of a training step."""
+
+    done: int
+    total: int | None
+    detail: str = ""
+    reward: float | None = None
+
+
 class Observer(Protocol):
     """Told what a run does, as it does it."""
 
@@ -74,8 +104,8 @@ class Observer(Protocol):
         """A stage begins or is tried again; `total`: its units of work (steps, questions, …) if known."""
         ...
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        """`done` of `total` units; `detail` is one short line, e.g. the mean reward of a step."""
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        """How far it is now."""
         ...
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
@@ -98,7 +128,7 @@ class Unobserved:
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         pass
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         pass
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:

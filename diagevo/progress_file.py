@@ -8,15 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.private import private
-from diagevo.progress import Observer, RoundSummary
+from diagevo.progress import Observer, RoundSummary, StageProgress
 from diagevo.redaction import masked
 from diagevo.texts import json_text
 
 PROGRESS = "progress.json"
 SECONDS = 0.5
-"""Between two writes for the steps of a stage."""
+"""Between two writes for the replies of a stage; a training step is written at once."""
 TOLD = 50
 """The last messages that are kept."""
+
+
+POINTS = 200
+"""Rewards of a stage at most: of more steps every second one, and so on."""
+
+
+def _begun(stage: str, attempt: int, total: int | None) -> dict[str, Any]:
+    now = {"stage": stage, "attempt": attempt, "done": 0, "total": total, "detail": ""}
+    return {**now, "rewards": [], "seconds": None}
 
 
 class Kept:
@@ -43,17 +52,20 @@ class Kept:
         self.observer.round_started(round, rounds, epsilon, failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        self._now["stages"].append(
-            {"stage": stage, "attempt": attempt, "done": 0, "total": total, "detail": "", "seconds": None}
-        )
+        self._now["stages"].append(_begun(stage, attempt, total))
         self._write()
         self.observer.stage_started(round, stage, attempt, total)
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        self._stage(stage).update(done=done, total=total, detail=detail)
-        if time.monotonic() - self._written > SECONDS:
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        now = self._stage(stage)
+        now.update(done=progress.done, total=progress.total, detail=progress.detail)
+        if progress.reward is not None:
+            now["rewards"].append((progress.done, float(f"{progress.reward:.4g}")))
+            if len(now["rewards"]) > POINTS:
+                now["rewards"] = now["rewards"][::-2][::-1]  # the last one stays
+        if progress.reward is not None or time.monotonic() - self._written > SECONDS:
             self._write()
-        self.observer.stage_progress(round, stage, done, total, detail)
+        self.observer.stage_progress(round, stage, progress)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         said = ", ".join(f"{name} {value}" for name, value in summary.items())
@@ -86,7 +98,7 @@ class Kept:
         """The attempt under way; a stage that was told of before this process began has a row of its own."""
         found = next((one for one in reversed(self._now["stages"]) if one["stage"] == stage), None)
         if found is None:
-            found = {"stage": stage, "attempt": 1, "done": 0, "total": None, "detail": "", "seconds": None}
+            found = _begun(stage, 1, None)
             self._now["stages"].append(found)
         return found
 

@@ -3,9 +3,8 @@ them every figure with its data and every table in its formats."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from diagevo.diagnosis.embedder import Embedder
 from diagevo.memory.log.database import Database
 from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
@@ -16,6 +15,9 @@ from diagevo.report.table_text import FORMATS, cells
 from diagevo.report.tables import Table, TableName
 from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
+
+if TYPE_CHECKING:
+    from diagevo.diagnosis.embedder import Embedder
 
 SUFFIXES = {"md": "md", "csv": "csv", "latex": "tex"}
 PAGES = 500
@@ -43,7 +45,7 @@ def build(
     folder: Path,
     *,
     tables: Mapping[TableName, Table] | None = None,
-    embedder: Embedder | None = None,
+    embedder: "Embedder | None" = None,
     arms: Sequence[Material] = (),
     pages: int = PAGES,
     on_figure: Callable[[str], None] = lambda name: None,

@@ -1,8 +1,8 @@
 """The figures of the report, in the order they are shown."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import NotFoundError
 from diagevo.report.case import case_study
 from diagevo.report.causes import reactivations, top_causes
@@ -15,6 +15,9 @@ from diagevo.report.selection import filtering, retention, time_by_stage
 from diagevo.report.style import Drawable, asking
 from diagevo.report.variants import by_variant
 from diagevo.report.wording import pair_diversity, question_coverage, question_length
+
+if TYPE_CHECKING:
+    from diagevo.diagnosis.embedder import Embedder
 
 FIGURES: tuple[Entry, ...] = (
     Entry("intro", "Question length and accuracy", length_and_accuracy),
@@ -46,7 +49,7 @@ def entry(name: str) -> Entry:
 def draw(
     name: str,
     materials: Sequence[Material],
-    embedder: Embedder | None = None,
+    embedder: "Embedder | None" = None,
     arms: Sequence[Material] = (),
 ) -> Figure | Missing:
     """A figure by name. `embedder` gives the coverage figure its vectors where the run's cannot be made;

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import select
 
 from diagevo.answers.equivalence import AnswerChecker
+from diagevo.arithmetic import WRITES
 from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
@@ -125,8 +126,6 @@ class Material:
     reactivations: tuple[Reactivation, ...] = ()
     seconds: tuple[tuple[int, str, float], ...] = ()
     """Round, what the time went to (`selection.COMPONENTS`), and how much."""
-    phases: tuple[tuple[int, events.PhaseMeasured], ...] = ()
-    """Round, and what a phase of training measured of itself."""
     validations: tuple[Validation, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     labels: tuple[LabelAccuracy, ...] = ()
@@ -152,10 +151,7 @@ class Material:
     def setting(self) -> str:
         """Where the figures were measured, for captions."""
         if self.world is not None:
-            return (
-                f"Run {self.run_id}, {self.world} world (a small laboratory model; free exploration mostly"
-                " writes what it nearly knows)."
-            )
+            return f"Run {self.run_id}, {self.world} world (a small laboratory: {WRITES})."
         models = {} if self.configuration is None else self.configuration.models
         return (
             f"Run {self.run_id}, solver {models['solver'].name}."
@@ -180,7 +176,6 @@ def gather(history: History) -> Material:
     created: dict[int, int] = defaultdict(int)
     origins: dict[str, str] = {}
     seconds: dict[tuple[int, str], float] = defaultdict(float)
-    phases: list[tuple[int, events.PhaseMeasured]] = []
     validations: list[Validation] = []
     in_force: dict[int, Configured] = {}
     for recorded in history.events(
@@ -192,7 +187,6 @@ def gather(history: History) -> Material:
         events.CauseCreated,
         events.StageCompleted,
         events.StageAbandoned,
-        events.PhaseMeasured,
         events.CheckpointEvaluated,
     ):
         number = recorded.round
@@ -222,8 +216,6 @@ def gather(history: History) -> Material:
                     seconds[number, part] += spent
             case events.StageAbandoned(seconds=float(spent)):
                 seconds[number, "abandoned"] += spent
-            case events.PhaseMeasured() as event:
-                phases.append((number, event))
             case events.CheckpointEvaluated() as event if event.role == "solver":
                 validations.append(
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
@@ -255,7 +247,6 @@ def gather(history: History) -> Material:
             _reactivation(number, event, promoted, matched, after) for number, event in reactivated
         ),
         seconds=tuple((number, stage, spent) for (number, stage), spent in seconds.items()),
-        phases=tuple(phases),
         validations=tuple(validations),
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),

@@ -10,7 +10,6 @@ from diagevo.memory.audit.history import History
 from diagevo.report.figures import FIGURES, lacking
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, Shown
-from diagevo.report.style import undrawn
 from diagevo.report.tables import results, table
 
 
@@ -32,11 +31,10 @@ class Line:
 def standing(history: History, material: Material, home: Path) -> list[Line]:
     """The paper's figures and tables in its order, then DiagEvo's own figures."""
     planned = [load_plan(home, name) for name in plans(home)]
-    with undrawn():
-        lines = [_line(shown, history, material, planned) for shown in PAPER]
-        known = {shown.name for shown in PAPER}
-        own = (entry for entry in FIGURES if entry.name not in known)
-        return lines + [_figure(entry.name, entry.title, material) for entry in own]
+    lines = [_line(shown, history, material, planned) for shown in PAPER]
+    known = {shown.name for shown in PAPER}
+    own = (entry for entry in FIGURES if entry.name not in known)
+    return lines + [_figure(entry.name, entry.title, material) for entry in own]
 
 
 def _line(shown: Shown, history: History, material: Material, planned: Sequence[Plan]) -> Line:

@@ -61,37 +61,8 @@ def asking() -> Iterator[None]:
         _asking.reset(token)
 
 
-class _Nothing:
-    """Stands for the drawing library and all that it makes, where nobody looks at the drawing."""
-
-    def __getattr__(self, name: str) -> "_Nothing":
-        return self
-
-    def __call__(self, *arguments: Any, **named: Any) -> "_Nothing":
-        return self
-
-    def __iter__(self) -> "Iterator[_Nothing]":
-        return iter(())
-
-
-_UNDRAWN = ContextVar("_UNDRAWN", default=False)
-
-
-@contextmanager
-def undrawn() -> Iterator[None]:
-    """Figures made inside have their rows and captions, and no chart: the drawing library takes most of
-    their time."""
-    before = _UNDRAWN.set(True)
-    try:
-        yield
-    finally:
-        _UNDRAWN.reset(before)
-
-
 def altair() -> Any:
     """The drawing library, of the extra `report`."""
-    if _UNDRAWN.get():
-        return _Nothing()
     if _asking.get():
         raise Drawable
     with extra("report", "a figure"):

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from diagevo.arithmetic import WRITES
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
@@ -204,7 +205,9 @@ def _note(
     if by:
         note += f" Judge behind the rule: {'; '.join(by)}."
     if world is not None:
-        note += f" Measured in the {world} world, a small laboratory: no figure of a language model."
+        note += (
+            f" Measured in the {world} world, a small laboratory: {WRITES}. No figure of a language model."
+        )
     return note
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diagevo.arithmetic import WRITES
 from diagevo.evaluation.ablation import FULL
 from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import Figure, Missing, Rows, by_order, data, lines, percent, sized, span, x_round
@@ -94,7 +95,7 @@ def _named(arm: str, names: Sequence[str]) -> str:
 
 def _where(materials: Sequence[Material]) -> str:
     worlds = sorted({material.world for material in materials if material.world})
-    return f"Measured in the {' and '.join(worlds)} world, a small laboratory model." if worlds else ""
+    return f"Measured in the {' and '.join(worlds)} world, a small laboratory: {WRITES}." if worlds else ""
 
 
 def _panels(rows: Rows, groups: Mapping[str, Any]) -> Any:

@@ -4,11 +4,10 @@ import random
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from diagevo.diagnosis.embedder import Embedder, HashingEmbedder
 from diagevo.evaluation.protocol import estimate
+from diagevo.memory.events.catalogue import HASHING
 from diagevo.report.figure import (
     Figure,
     Missing,
@@ -23,6 +22,11 @@ from diagevo.report.figure import (
 )
 from diagevo.report.material import Candidate, Material
 from diagevo.report.style import INK, MODES, altair, colours
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from diagevo.diagnosis.embedder import Embedder
 
 POINTS = 600
 """Most questions a round in the coverage figure; more hide one another."""
@@ -73,13 +77,15 @@ def distinct_pairs(questions: Sequence[str]) -> float:
     return 100 * len(set(pairs)) / len(pairs) if pairs else 0.0
 
 
-def principal_axes(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def principal_axes(vectors: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
     """Vectors (n, d) in the plane of their two principal components, (n, 2) float64 and centred, and the
     share of the variance on each, in percent.
 
     A component's sign is arbitrary; here its entry of largest magnitude is positive, so that a figure does
     not flip from one run or library to the next. A component that does not exist (n = 1, d = 1) is zero.
     """
+    import numpy as np
+
     points = np.asarray(vectors, dtype=np.float64)
     plane, shares = np.zeros((len(points), 2)), np.zeros(2)
     centred = points - points.mean(axis=0)
@@ -119,18 +125,10 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
     return Figure(sized(chart), rows, caption)
 
 
-def question_coverage(materials: Sequence[Material], embedder: Embedder | None = None) -> Figure | Missing:
+def question_coverage(materials: Sequence[Material], embedder: "Embedder | None" = None) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
         return no_rounds(material)
-    if embedder is None:
-        known = None if material.configuration is None else material.configuration.embedder
-        if known is None or known.name != HashingEmbedder.name:
-            return Missing(
-                f"the questions have no {known.name if known else 'embedding'} vectors yet",
-                f"diagevo report build --run {material.run_id} --embed",
-            )
-        embedder = HashingEmbedder(known.dimension)
     chosen: list[Candidate] = []
     for facts in material.rounds[-SHOWN_ROUNDS:]:
         questions = material.questions(facts.round)
@@ -139,6 +137,17 @@ def question_coverage(materials: Sequence[Material], embedder: Embedder | None =
         return Missing(
             "fewer than three readable questions", f"diagevo train --run {material.run_id} --resume"
         )
+    known = None if material.configuration is None else material.configuration.embedder
+    if embedder is None:
+        if known is None or known.name != HASHING:
+            return Missing(
+                f"the questions have no {known.name if known else 'embedding'} vectors yet",
+                f"diagevo report build --run {material.run_id} --embed",
+            )
+        altair()  # whoever only asks has the answer here, and no vectors are made
+        from diagevo.diagnosis.embedder import HashingEmbedder
+
+        embedder = HashingEmbedder(known.dimension)
     alt = altair()
     points, explained = principal_axes(embedder.embed([c.text for c in chosen]))
     rows = [

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 640, 220
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
+STYLES = 4
+"""Lines of a picture that look different, in grey too: `s1` to `s4` of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,18 @@
 """The pages that hold a run against what it is not: other settings, or another run."""
 
-from diagevo.errors import MissingDependencyError, NotFoundError
+from diagevo.errors import MissingDependencyError
 from diagevo.memory.audit.compare_runs import diff_runs
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.runs import round_lines
-from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.view.page import Page, Site
-from diagevo.view.pages import below
-from diagevo.view.sliders import sliders
+from diagevo.view.pages import below, is_counted
 
 
 def what_if_page(history: History, site: Site) -> Page:
-    """Sliders for k, τ, θ_up, p_low and p_high; each value is what `memory what-if` says."""
-    observed = observations(history, history.end)
-    if not observed:
-        raise NotFoundError(f"run {history.run_id} has no committed round to ask about")
-    data = {"sliders": sliders(observed), "rounds": [one.round for one in observed]}
-    return Page("whatif.html", "what if", data, below(history.run_id))
+    """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
+    over. Each value is what `memory what-if` says."""
+    lines = list(round_lines(history, counted=is_counted(history)))
+    return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
 
 
 def runs_page(history: History, site: Site, other: str) -> Page:

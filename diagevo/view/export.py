@@ -54,7 +54,7 @@ def export(
     if to.is_dir() and any(to.iterdir()) and not ours.is_file():
         raise ConfigError(f"{to} holds something else than pages of an export", hint="name a new folder")
     chosen = _Chosen(most)
-    view = View(Site(database, folder, live=False, only=runs, drawn=drawn), chosen.keep)
+    view = View(Site(database, folder, live=False, only=runs, drawn=drawn), chosen.keep, most)
     chosen.keep("index.html")
     to.mkdir(parents=True, exist_ok=True)
     for old in to.rglob("*.html"):
@@ -71,4 +71,7 @@ def export(
             target = to / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
+            if target.name == "what-if.html":
+                beside = view.sliders(path.partition("/")[0])
+                target.with_suffix(".js").write_text(beside, encoding="utf-8")
     return len(chosen.known), len(chosen.left_out)

@@ -9,7 +9,7 @@ from diagevo.errors import NotFoundError
 from diagevo.memory.audit.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Head, Log
-from diagevo.memory.opening import runs_folder
+from diagevo.memory.places import runs_folder
 from diagevo.view.checked import Checks
 
 TEXT = 200_000

@@ -5,15 +5,18 @@ from collections.abc import Iterator
 from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.matrix import count_causes, matrix
-from diagevo.memory.audit.runs import RunStory, list_runs, run_story
+from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
 from diagevo.memory.events import GroupIngested
 from diagevo.view.charts import Chart, Line, chart
 from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
 from diagevo.view.page import Page, Site, part_of
+from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
 COUNTED = 50_000
 """Events up to which an overview reads every candidate and failure; in a longer run a round's page does."""
+REACTIVATED = 12
+"""Reactivations on the live page, the last ones."""
 Trail = tuple[tuple[str, str], ...]
 
 
@@ -35,9 +38,14 @@ def ingested(history: History) -> str | None:
     return None if group is None else expect(group, GroupIngested).source
 
 
+def is_counted(history: History) -> bool:
+    """Whether a page of the run can afford to read its candidates and failures."""
+    return history.end.sequence <= COUNTED
+
+
 def overview(history: History, site: Site) -> Page:
     """What the run reached, its figures, its rounds."""
-    counted = history.end.sequence <= COUNTED
+    counted = is_counted(history)
     story = run_story(history, counted=counted)
     lines = story.rounds
     rounds = [line.round for line in lines]
@@ -49,6 +57,11 @@ def overview(history: History, site: Site) -> Page:
         "drawn": (drawn := site.drawn_of(history.run_id)),
         "beside": site.only[1:] if drawn else (),
         "charts": [one for one in _charts(story, rounds) if one is not None],
+        "scores": (scores := score_rows(history)),
+        "score_names": score_names(scores),
+        "free": (free := free_questions(history) if counted else {}),
+        "families": families_in(free),
+        "premise": premise(history),
         "others": [one for one in site.runs() if one != history.run_id],
     }
     return Page("overview.html", history.run_id, data)
@@ -106,7 +119,11 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 def live(history: History, site: Site) -> Page:
     line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
-    return Page("live.html", "live", {"line": line}, below(history.run_id))
+    last = next(round_lines(history, line.rounds), None) if line.rounds else None
+    read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
+    reactivated = [(recorded.round, recorded.cause_id) for recorded in read]
+    data = {"line": line, "committed": last, "reactivated": reactivated}
+    return Page("live.html", "live", data, below(history.run_id))
 
 
 def verified(history: History, site: Site) -> Page:

@@ -6,7 +6,8 @@ from diagevo.errors import NotFoundError
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.replay import describe, next_schedule
 from diagevo.memory.audit.runs import round_lines
-from diagevo.memory.events import EVENT_TYPES, CandidateScored
+from diagevo.memory.audit.timeline.measured import Measured, measured
+from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
 from diagevo.redaction import redacted
 from diagevo.view.page import ROWS, Page, Site, part_of
@@ -18,30 +19,33 @@ SHOWN_SCHEDULE = 20
 def round_(history: History, site: Site, number: str, part: str | None = None) -> Page:
     """A round: how it came out, what it drew from, and each question with its verdict."""
     wanted = int(number)
-    scored = [expect(r, CandidateScored) for r in history.events(CandidateScored, round=wanted)]
-    if not scored and not next(history.log.read(history.run_id, rounds=(wanted, wanted), limit=1), None):
-        raise NotFoundError(
-            f"run {history.run_id} has no round {wanted}", hint="the overview lists its rounds"
-        )
+    run = history.run_id
+    if history.find(RoundOpened, wanted, "") is None:
+        raise NotFoundError(f"run {run} has no round {wanted}", hint="the overview lists its rounds")
     line = next(round_lines(history, wanted), None)
     schedule = None
     if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
         schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None
-    page = part_of(len(scored), part)
-    shown = scored[page.start : page.start + ROWS]
-    verdicts: dict[str, int] = {}
-    for one in scored:
-        verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
-    run = history.run_id
+    if line is not None:
+        verdicts = line.verdicts
+    else:
+        verdicts = measured(history, wanted, failures=False).get(wanted, Measured()).verdicts
+    total = sum(verdicts.values())
+    page = part_of(total, part)
+    read = history.log.read(
+        run, types=["CandidateScored"], rounds=(wanted, wanted), skip=page.start, limit=ROWS
+    )
+    shown = [expect(recorded, CandidateScored) for recorded in read]
+    texts = history.texts([one.question for one in shown])
     data = {
         "number": wanted,
         "line": line,
         "schedule": schedule,
         "shown_schedule": SHOWN_SCHEDULE,
-        "rows": [(one, history.text(one.question)) for one in shown],
+        "rows": [(one, texts.get(one.question)) for one in shown],
         "verdicts": verdicts,
-        "total": len(scored),
-        "has_next": any(True for _ in history.log.read(run, rounds=(wanted + 1, wanted + 1), limit=1)),
+        "total": total,
+        "has_next": history.find(RoundOpened, wanted + 1, "") is not None,
         "part": page,
         "base": f"{run}/rounds/{wanted}",
         "commands": [f"diagevo memory replay --round {wanted} --run {run}"],

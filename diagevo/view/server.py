@@ -83,6 +83,12 @@ def application(database: Database, folder: Path | None, *, host: str, token: st
         except DiagEvoError as error:
             return HTMLResponse(view.error(path, error.message, error.hint), 409)
 
+    def sliders(request: Request) -> Response:
+        try:
+            return Response(view.sliders(request.path_params["run"]), media_type="text/javascript")
+        except DiagEvoError as error:
+            return Response(error.message, 404 if isinstance(error, NotFoundError) else 500)
+
     def progress(request: Request) -> Response:
         """What the run last told; 304 where nothing is new, 204 where nothing was told yet."""
         run = request.path_params["run"]
@@ -102,6 +108,7 @@ def application(database: Database, folder: Path | None, *, host: str, token: st
     routes = [
         Mount("/static", static),
         Route("/{run}/progress.json", progress, methods=["GET"]),
+        Route("/{run}/what-if.js", sliders, methods=["GET"]),
         Route("/{path:path}", page, methods=["GET"]),
     ]
     middleware = [

@@ -7,17 +7,18 @@ import posixpath
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
-from diagevo.shown import fraction, number, percent
-from diagevo.texts import json_text, visible
-from diagevo.view import compared, pages, played, stories
+from diagevo.memory.audit.timeline.rounds import observations
+from diagevo.memory.log.log import Head
+from diagevo.shown import count, fraction, number, percent
+from diagevo.texts import visible
+from diagevo.view import compared, pages, played, sliders, stories
+from diagevo.view.charts import STYLES
 from diagevo.view.page import TEXT, Page, Site
 
 Builder = Callable[..., Page]
@@ -48,11 +49,15 @@ def _routes() -> list[tuple[re.Pattern[str], Builder]]:
 
 
 class View:
-    """Renders pages of a site. `keep` says which links lead somewhere: all, or those of an export."""
+    """Renders pages of a site. `keep` says which links lead somewhere: all, or those of an export, which has
+    `most` pages at most."""
 
-    def __init__(self, site: Site, keep: Callable[[str], bool] = lambda path: True) -> None:
-        self.site, self.keep = site, keep
+    def __init__(
+        self, site: Site, keep: Callable[[str], bool] = lambda path: True, most: int | None = None
+    ) -> None:
+        self.site, self.keep, self.most = site, keep, most
         self._templates = _environment()
+        self._sliders: dict[str, tuple[Head, str]] = {}
 
     def render(self, path: str) -> str:
         """The page at `path` ("first/causes/c48.html"). Raises NotFoundError where there is none."""
@@ -64,6 +69,15 @@ class View:
                 given = {key: value for key, value in found.groupdict().items() if value is not None}
                 return self._page(path, builder, given)
         raise NotFoundError(f"there is no page {path}", hint="begin at index.html")
+
+    def sliders(self, run: str) -> str:
+        """What the what-if page of a run loads beside itself; kept until the run goes on."""
+        with self.site.database.view():
+            history, head = self.site.history(run), self.site.head(run)
+            known = self._sliders.get(run)
+            if known is None or known[0] != head:
+                known = self._sliders[run] = head, sliders.script(observations(history, history.end))
+            return known[1]
 
     def error(self, path: str, message: str, hint: str | None) -> str:
         """A page for what is not there or cannot be read."""
@@ -88,6 +102,7 @@ class View:
                 "path": path,
                 "trail": page.trail,
                 "live": self.site.live,
+                "copied": self.most,
                 "view": self,
             }
         )
@@ -102,14 +117,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"href": _href, "asset": _asset}
+    environment.globals |= {"href": _href, "asset": _asset, "styles": STYLES}
     environment.filters |= {
         "fraction": fraction,
         "percent": percent,
         "decimal": number,
         "short": short,
         "cut": cut,
-        "data": _data,
         "count": count,
     }
     return environment
@@ -140,14 +154,3 @@ def cut(text: str) -> str:
 
 def short(value: float | None) -> str:
     return "–" if value is None else f"{value:.4g}"
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def _data(value: Any) -> Markup:
-    """Data for a script element of type application/json: no text in it can end the element."""
-    # Markup: `<`, `>` and `&` are the only characters that HTML reads in it, and they are escaped here.
-    escaped = json_text(value).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return Markup(escaped)

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from diagevo.equations.policy import BUILT_IN
 from diagevo.memory.audit.timeline.rounds import Observed
-from diagevo.memory.audit.whatif import Answer, Changes, what_if
+from diagevo.memory.audit.whatif import Answer, Changes, what_ifs
+from diagevo.texts import json_text
 
 STOPS, ANSWERS = 200, 2_000
 """Stops of the θ slider at most, and answers by stop and round; of more breakpoints, evenly chosen ones. Each
@@ -20,19 +22,22 @@ TAU_STOPS = tuple(Fraction(n, 20) for n in range(20, 101))
 SHARE_STOPS = tuple(Fraction(n, 40) for n in range(41))
 
 
+def script(observed: Sequence[Observed]) -> str:
+    """All that the page moves over, as a file that a page opened from a disk can load too."""
+    return f"globalThis.diagevoWhatIf = {json_text(sliders(observed))};\n"
+
+
 def sliders(observed: Sequence[Observed]) -> dict[str, Any]:
-    """All that the page's script needs. Fractions are pairs of whole numbers."""
-    recorded = what_if(observed, Changes())
-    thetas = theta_stops(observed)
-    answers = [what_if(observed, Changes(theta_up=theta)) for theta in thetas]
+    """Fractions are pairs of whole numbers; an outcome of a round is a row of them, as `_outcomes` has it."""
+    thetas = theta_stops(observed) if observed else []
+    recorded, *answers = what_ifs(observed, [Changes(), *(Changes(theta_up=theta) for theta in thetas)])
     return {
         "rounds": [_round(one) for one in observed],
-        "recorded": _answer(recorded),
-        "theta": [
-            {"theta": _pair(theta)} | _answer(answer) for theta, answer in zip(thetas, answers, strict=True)
-        ],
+        "recorded": _outcomes(observed, recorded),
+        "theta": [_outcomes(observed, answer) for answer in answers],
         "stops": {
             "k": [_pair(k) for k in K_STOPS],
+            "theta": [_pair(theta) for theta in thetas],
             "tau": [_pair(tau) for tau in TAU_STOPS],
             "p_low": [_pair(share) for share in SHARE_STOPS],
             "p_high": [_pair(share) for share in SHARE_STOPS],
@@ -56,9 +61,8 @@ def _round(one: Observed) -> dict[str, Any]:
     return {
         "round": one.round,
         "k": _pair(following.k),
-        "policy": following.policy,
+        "policy": following.policy if following.policy in BUILT_IN else "own",
         "fixed": None if following.fixed_epsilon is None else _pair(following.fixed_epsilon),
-        "theta": _pair(one.settings.theta_up),
         "filter": {
             "variant": filter_.variant,
             "tau": _pair(filter_.tau),
@@ -66,37 +70,26 @@ def _round(one: Observed) -> dict[str, Any]:
             "p_high": _pair(filter_.p_high),
         },
         "votes": [
-            {
-                "first": kind.first,
-                "second": kind.second,
-                "responses": kind.responses,
-                "votes": kind.labelled and kind.valid,
-                "rewards": kind.rewards,
-                "kept": kind.verdict == "kept",
-                "truth": kind.label_true,
-                "count": count,
-            }
+            [
+                *(kind.first, kind.second, kind.responses),
+                *(kind.labelled and kind.valid, kind.rewards, kind.verdict == "kept", kind.label_true),
+                count,
+            ]
             for kind, count in one.votes.items()
         ],
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
-    return {
-        "rounds": [
-            {
-                "F": one.failures,
-                "F1": one.reference_failures,
-                "epsilon": _pair(one.epsilon_next),
-                "active": one.active,
-                "mastered": one.mastered,
-                "promoted": len(one.promoted),
-                "reactivated": len(one.reactivated),
-                "alike": one.alike,
-            }
-            for one in answer.rounds
-        ]
-    }
+def _outcomes(observed: Sequence[Observed], answer: Answer) -> list[list[Any]]:
+    """ε is there where a policy of one's own said it, else the page knows it from Equation 1."""
+    rows: list[list[Any]] = []
+    for round_, one in zip(observed, answer.rounds, strict=True):
+        own = [] if round_.following.settings.policy in BUILT_IN else [_pair(one.epsilon_next)]
+        changed = len(one.promoted), len(one.reactivated)
+        rows.append(
+            [one.failures, one.reference_failures, one.active, one.mastered, *changed, one.alike, *own]
+        )
+    return rows
 
 
 def _pair(value: Fraction) -> list[int]:

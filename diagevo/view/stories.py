@@ -63,10 +63,10 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     promoting = {turn.round for turn in story.turns if turn.event == "promoted"}
     questions = [
         (recorded.round, one)
-        for number in sorted(promoting)
-        for recorded in history.events(CandidateScored, round=number, cause_id=cause)
-        if (one := expect(recorded, CandidateScored)).verdict != "invalid"
+        for recorded in history.events(CandidateScored, cause_id=cause)
+        if recorded.round in promoting and (one := expect(recorded, CandidateScored)).verdict != "invalid"
     ]
+    texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
     counted = list(history.events(CauseCreated, CauseMatched, cause_id=cause))
     page = part_of(len(counted), part)
     failures = [
@@ -74,7 +74,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
     ]
     data = {
         "story": story,
-        "questions": [(n, one, history.text(one.question)) for n, one in questions[-PROMOTING:]],
+        "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
         "failures": failures,
         "counted": len(counted),

@@ -57,7 +57,9 @@ def test_a_table_without_runs_says_so() -> None:
 
 
 def test_a_laboratory_is_named_under_its_table() -> None:
-    assert "arithmetic world" in table("k", RUNS, "arithmetic").note
+    note = table("k", RUNS, "arithmetic").note
+    assert "arithmetic world" in note
+    assert "free exploration mostly writes the families of the head" in note  # the premise, in one sentence
 
 
 def test_a_run_counts_at_its_best_validated_round_the_earlier_of_equals(history: History) -> None:

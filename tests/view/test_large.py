@@ -1,6 +1,7 @@
 """Long runs and long texts: what a page reads and holds is bounded. Steps are counted, not seconds."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from diagevo.view.stories import STEPS, side_by_side
 from tests.benchmarks.long_run import LongRun
 from tests.memory_audit.played import CONFIG, Player
 
+pytestmark = pytest.mark.slow
 FAILURES = 5_000
 MOST = 300_000
 """Bytes of a page of a long run."""
@@ -32,28 +34,65 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Database, P
     run.close()
 
 
+@contextmanager
+def _asked(database: Database, *about: str) -> Iterator[list[tuple[str, ...]]]:
+    """The statements and their values, all or those that name one of these types of event."""
+    asked: list[tuple[str, ...]] = []
+
+    def ask(_c: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> None:
+        if not about or set(about) & set(map(str, given)):
+            asked.append((statement, *map(str, given)))
+
+    sqlalchemy.event.listen(database.engine, "before_cursor_execute", ask)
+    try:
+        yield asked
+    finally:
+        sqlalchemy.event.remove(database.engine, "before_cursor_execute", ask)
+
+
 def test_the_overview_of_a_long_run_reads_the_candidates_of_one_round(
     long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, folder = long
     monkeypatch.setattr(pages, "COUNTED", 20_000)
-    asked: list[tuple[str, ...]] = []
-
-    def ask(_c: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> None:
-        if {"CandidateScored", "FailureObserved"} & set(map(str, given)):
-            asked.append((statement, *map(str, given)))
-
-    sqlalchemy.event.listen(database.engine, "before_cursor_execute", ask)
-    try:
+    with _asked(database, "CandidateScored", "FailureObserved") as asked:
         text = View(Site(database, folder, live=True)).render("long/index.html")
-    finally:
-        sqlalchemy.event.remove(database.engine, "before_cursor_execute", ask)
     assert asked
     for statement, *given in asked:
         assert "FailureObserved" not in given
         assert "round BETWEEN" in statement
     assert "A run of more than 20,000 events" in text
     assert len(text.encode()) < MOST
+
+
+def test_the_what_if_page_of_a_long_run_reads_no_question_and_its_sliders_each_once_until_the_run_goes_on(
+    long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, folder = long
+    monkeypatch.setattr(pages, "COUNTED", 20_000)
+    view = View(Site(database, folder, live=True))
+    with _asked(database, "CandidateScored", "CauseMatched") as asked:
+        text = view.render("long/what-if.html")
+    assert not asked
+    assert len(text.encode()) < MOST
+    with _asked(database, "CauseMatched") as asked:
+        moved = view.sliders("long")
+    assert len(asked) == text.count("data-round="), "once a round; 35 replays are of what was read then"
+    assert len(moved.encode()) < MOST
+    with _asked(database, "CauseMatched") as asked:
+        assert view.sliders("long") == moved
+    assert not asked
+
+
+def test_a_busy_cause_is_told_by_a_number_of_questions_to_the_log_that_its_failures_do_not_raise(
+    long: tuple[Database, Path],
+) -> None:
+    database, folder = long
+    with _asked(database) as asked:
+        View(Site(database, folder, live=True)).render("long/causes/c1.html")
+    # A turn of failures: five steps of the causation of three, and the labels of its questions by 500.
+    rounds, failures = 9, 5_500
+    assert len(asked) < 30 + rounds * 6 + failures / 500, [one for one, *_ in asked]
 
 
 def test_a_cause_with_five_thousand_failures_has_pages_that_hold_each_once(

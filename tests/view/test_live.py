@@ -1,17 +1,21 @@
 """A run under way, written by its own process and looked at from another."""
 
 import json
+import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from diagevo.progress import RoundSummary, Unobserved
+from diagevo.memory.log.database import Database
+from diagevo.progress import RoundSummary, StageProgress, Unobserved
 from diagevo.progress_file import PROGRESS, Kept
-from tests.view.conftest import Served
+from tests.run.program import first, start
+from tests.view.conftest import Served, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -20,11 +24,13 @@ TELLS = """
 import sys, time
 from fractions import Fraction
 from pathlib import Path
-from diagevo.progress import Unobserved
+from diagevo.progress import StageProgress, Unobserved
 from diagevo.progress_file import Kept
 told = Kept(Unobserved(), Path(sys.argv[1]))
 told.round_started(3, 5, Fraction(31, 50), 1234)
 told.stage_started(3, "challenger", 2, 40)
+told.stage_progress(3, "challenger", StageProgress(1, 40, "mean reward 0.210", 0.21))
+told.stage_progress(3, "challenger", StageProgress(2, 40, "mean reward 0.300", 0.3))
 told.message("</li><script>alert(1)</script>")
 sys.stdin.readline()
 told.stage_finished(3, "challenger", 12.5, {"reward": 0.25})
@@ -62,12 +68,20 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
     told = Kept(Hears(), tmp_path / PROGRESS)
     told.round_started(3, 5, Fraction(31, 50), None)
     told.stage_started(3, "votes", 1, 100)
-    told.stage_progress(3, "votes", 40, 100)
+    told.stage_progress(3, "votes", StageProgress(40, 100))
     told.message("asked postgresql://me:hunter2@h/db")
     now = json.loads((tmp_path / PROGRESS).read_text())
     assert (now["round"], now["rounds"], now["epsilon"], now["failures"]) == (3, 5, "31/50", None)
     assert now["stages"] == [
-        {"stage": "votes", "attempt": 1, "done": 40, "total": 100, "detail": "", "seconds": None}
+        {
+            "stage": "votes",
+            "attempt": 1,
+            "done": 40,
+            "total": 100,
+            "detail": "",
+            "rewards": [],
+            "seconds": None,
+        }
     ]
     assert heard == ["asked postgresql://me:hunter2@h/db"]
     assert "hunter2" not in (tmp_path / PROGRESS).read_text()
@@ -81,6 +95,25 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
     assert (tmp_path / PROGRESS).stat().st_mode & 0o077 == 0
 
 
+def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_path: Path) -> None:
+    told = Kept(Unobserved(), tmp_path / PROGRESS)
+    told.stage_started(3, "solver", 1, 900)
+    for step in range(1, 202):
+        told.stage_progress(3, "solver", StageProgress(step, 900, "", step / 1000))
+    told.stage_finished(3, "solver", 1.0, {})
+    rewards = json.loads((tmp_path / PROGRESS).read_text())["stages"][0]["rewards"]
+    assert (rewards[0], rewards[1], rewards[-1]) == ([1, 0.001], [3, 0.003], [201, 0.201])
+    assert len(rewards) == 101
+
+
+def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path) -> None:
+    told = Kept(Unobserved(), tmp_path / PROGRESS)
+    told.stage_started(1, "solver", 1, 9)
+    for step in (1, 2):
+        told.stage_progress(1, "solver", StageProgress(step, 9, "", 0.5))
+        assert json.loads((tmp_path / PROGRESS).read_text())["stages"][0]["done"] == step
+
+
 def test_a_folder_that_takes_nothing_costs_the_picture_and_not_the_run(tmp_path: Path) -> None:
     told = Kept(Unobserved(), tmp_path / "nowhere" / PROGRESS)
     told.message("still told")
@@ -91,13 +124,53 @@ def test_a_run_of_another_process_appears_and_goes_on_without_a_reload(
 ) -> None:
     page.goto(served.opening)
     page.goto(f"{served.base}played/live.html")
+    text = page.locator("main").inner_text()
+    # Round 4 brings c3 back; its run has not told anything.
+    assert "round 4, as committed: " in text
+    assert page.locator("h2:has-text('reactivations') + ul a[href*='causes/']").first.inner_text() == "c3"
     assert "nothing is told yet" in page.locator("#where").inner_text()
     with subprocess.Popen(
         [sys.executable, "-c", TELLS, str(file)], stdin=subprocess.PIPE, text=True
     ) as teller:
         page.get_by_text("Round 3 of 5, ε = 31/50, F = 1234.").wait_for(timeout=30_000)
         assert "challenger, attempt 2" in page.locator("#stages").inner_text()
+        assert "mean reward 0.210 → 0.300 over steps 1 to 2" in page.locator("#stages").inner_text()
+        points = page.locator(".curve polyline").get_attribute("points")
+        assert points == "4.0,42.0 296.0,6.0"
         assert page.locator("#told li").inner_text() == "</li><script>alert(1)</script>"
         teller.communicate("\n")
-    page.get_by_text("12.5 s reward 0.25").wait_for(timeout=30_000)
+    page.get_by_text("12.5 s: reward 0.25").wait_for(timeout=30_000)
     file.unlink()
+
+
+@pytest.mark.slow
+def test_a_run_that_another_process_plays_is_seen_from_its_training_to_its_commit(
+    page: "Page", tmp_path: Path
+) -> None:
+    with start(tmp_path, "train", "--run", "a", *first(tmp_path), "--display", "json") as process:
+        errors = ThreadPoolExecutor(1).submit(process.stderr.read)
+        try:
+            for line in process.stdout:
+                told = json.loads(line)
+                if (told["event"], told.get("stage"), told.get("done")) == ("stage_progress", "solver", 2):
+                    break
+            process.send_signal(signal.SIGSTOP)
+            database = Database(f"sqlite:///{tmp_path / 'diagevo.db'}")
+            with serving(database, tmp_path) as served:
+                page.goto(served.opening)
+                page.goto(f"{served.base}a/live.html")
+                page.get_by_text("Round 1 of ").wait_for(timeout=8000)
+                stages = page.locator("#stages").inner_text()
+                assert all(name in stages for name in ("challenger", "candidates", "votes", "solver"))
+                assert "kept" in stages, "what the votes kept, and why not"
+                assert page.locator(".curve").count() == 2, "of the challenger and of the solver"
+                process.send_signal(signal.SIGCONT)
+                process.stdout.read()
+                assert process.wait(timeout=60) == 0, errors.result()
+                page.get_by_text("Round 1 is committed.").wait_for()
+                assert "candidates kept" in page.locator("#committed").inner_text()
+                page.reload()
+                assert "round 1, as committed" in page.locator("main").inner_text()
+            database.close()
+        finally:
+            process.kill()

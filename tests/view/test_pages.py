@@ -1,6 +1,9 @@
 """Every page in a real browser, served and from a disk: links lead somewhere, figures are the commands'."""
 
 import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urljoin, urlsplit
@@ -9,9 +12,10 @@ import pytest
 from lxml import html
 
 from diagevo.memory.log.database import Database
-from diagevo.view.export import export
+from diagevo.view.charts import STYLES
+from diagevo.view.export import PAGES, export
 from diagevo.view.page import Site
-from diagevo.view.site import View
+from diagevo.view.site import ROUTES, View
 from tests.attack.hostile import WORD
 from tests.cli.program import invoke
 from tests.view.conftest import Served
@@ -53,9 +57,15 @@ def _linked(folder: Path) -> set[str]:
     return seen
 
 
+def _kinds(paths: Iterable[str]) -> Counter[str]:
+    """How many there are of each kind of page, by its pattern."""
+    names = [path.removesuffix(".html") for path in paths]
+    return Counter(next(pattern for pattern, _ in ROUTES if re.fullmatch(pattern, name)) for name in names)
+
+
 @pytest.mark.slow
 def test_every_page_is_reached_without_a_fault_and_the_folder_has_the_same_ones(
-    page: "Page", served: Served, exported: Path
+    page: "Page", served: Served, exported: Path, record_property: Callable[[str, object], None]
 ) -> None:
     page.goto(served.opening)
     live = _crawl(page, f"{served.base}index.html")
@@ -64,9 +74,14 @@ def test_every_page_is_reached_without_a_fault_and_the_folder_has_the_same_ones(
     assert _linked(exported) == written
     assert names - written == {"played/live.html", "a/live.html"}
     assert written <= names
+    kinds = _kinds(names)
+    assert kinds.keys() == {pattern for pattern, _ in ROUTES}, "every kind of page was crawled"
+    record_property("pages served", len(names))
+    record_property("pages exported", len(written))
+    print(f"crawled {len(names)} pages served, {len(written)} exported: {dict(kinds)}")
     # They are the same pages: from the disk the browser opens one of those that share a folder.
-    kinds = {at if at.count("/") < 2 else str(Path(at).parent): at for at in written}
-    for at in kinds.values():
+    folders = {at if at.count("/") < 2 else str(Path(at).parent): at for at in written}
+    for at in folders.values():
         page.goto(exported.joinpath(at).as_uri(), wait_until="load")
         assert page.locator("h1").count() == 1, at
     assert any(WORD in text for at, text in live.items() if "/a/" in at), (
@@ -97,9 +112,9 @@ def test_a_text_of_a_model_stays_text(page: "Page", served: Served) -> None:
 def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, folder: Path) -> None:
     page.goto(served.opening)
     page.goto(f"{served.base}played/what-if.html")
-    stops = page.evaluate("JSON.parse(document.getElementById('data').textContent)")
-    thetas = [one["theta"] for one in stops["theta"]]
-    cases: list[dict[str, int]] = [{"theta": n} for n in range(len(thetas))]
+    page.wait_for_selector("fieldset:enabled")
+    stops = page.evaluate("diagevoWhatIf.stops")
+    cases: list[dict[str, int]] = [{"theta": n} for n in range(len(stops["theta"]))]
     cases += [{"k": 9}, {"tau": 80}, {"p_low": 30, "p_high": 35}, {"k": 3, "theta": 0}, {"k": 5, "tau": 60}]
     options = {"k": "--k", "theta": "--theta-up", "tau": "--tau", "p_low": "--p-low", "p_high": "--p-high"}
     for case in cases:
@@ -110,7 +125,7 @@ def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, fol
                 f"#s-{name}",
                 f"one => {{ one.value = {at}; one.dispatchEvent(new Event('input', {{bubbles: true}})) }}",
             )
-            n, d = (thetas if name == "theta" else stops["stops"][name])[at]
+            n, d = stops[name][at]
             given += [options[name], f"{n}/{d}" if d != 1 else str(n)]
         told = invoke(
             "memory",
@@ -144,13 +159,20 @@ def test_the_sliders_say_what_the_command_says(page: "Page", served: Served, fol
             ], (case, row)
 
 
-def test_the_command_under_the_sliders_is_the_one_that_was_asked(page: "Page", served: Served) -> None:
-    page.goto(served.opening)
-    page.goto(f"{served.base}played/what-if.html")
-    page.eval_on_selector(
-        "#s-k", "one => { one.value = 9; one.dispatchEvent(new Event('input', {bubbles: true})) }"
-    )
-    assert page.locator("#command").inner_text() == "diagevo memory what-if --run played --k 1/2"
+def test_the_sliders_move_from_a_disk_and_the_command_under_them_is_the_one_that_was_asked(
+    page: "Page", exported: Path
+) -> None:
+    page.goto((exported / "played" / "what-if.html").as_uri())
+    recorded = page.locator("#replay tbody").inner_text()
+    page.wait_for_selector("fieldset:enabled")
+    slide = "one => { one.value = 3; one.dispatchEvent(new Event('input', {bubbles: true})) }"
+    page.eval_on_selector("#s-k", slide)
+    asked = "diagevo memory what-if --run played --k 1/5"
+    assert page.locator(".commands code").inner_text() == asked
+    assert page.locator(".commands .copy").get_attribute("data-copy") == asked
+    assert page.locator("#replay tbody").inner_text() != recorded
+    page.locator("#as-recorded").click()
+    assert page.locator("#replay tbody").inner_text() == recorded, "the page says the same without its script"
 
 
 def test_causes_are_filtered_and_ordered(page: "Page", served: Served) -> None:
@@ -176,7 +198,15 @@ def test_a_page_fits_a_telephone_and_a_large_screen_and_paper(page: "Page", serv
             page.goto(f"{served.base}{path}.html")
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, (path, width, wide)
-    page.emulate_media(media="print")
+    # A sheet of A4 is 794 wide; paper is white whatever the screen is.
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 794, "height": 1123})
+    for path in ("index", "played/index", "played/causes", "played/log", "played/against/a"):
+        page.goto(f"{served.base}{path}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 794, path
+    page.goto(f"{served.base}played/index.html")
+    raised = "getComputedStyle(document.querySelector('.tile')).backgroundColor"
+    assert page.evaluate(raised) == "rgb(246, 247, 249)"
     assert page.locator(".tabs").is_hidden()
     assert page.pdf()[:5] == b"%PDF-"
 
@@ -235,6 +265,7 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 def test_axe_finds_no_serious_fault_on_any_kind_of_page_in_either_theme(page: "Page", served: Served) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
+    assert _kinds(AXED).keys() == {pattern for pattern, _ in ROUTES}
     page.goto(served.opening)
     for path in AXED:
         page.goto(f"{served.base}{path}.html")
@@ -249,6 +280,39 @@ def test_axe_finds_no_serious_fault_on_any_kind_of_page_in_either_theme(page: "P
             assert not serious, (path, scheme, serious)
 
 
+def test_each_line_of_a_chart_has_a_colour_of_its_own_in_either_theme_and_a_dash_and_mark_that_hold_in_grey(
+    page: "Page", served: Served
+) -> None:
+    page.goto(served.opening)
+    page.goto(f"{served.base}played/index.html")
+    page.evaluate(
+        """lines => {
+          const svg = document.querySelector(".chart svg");
+          for (let n = 1; n <= lines; n++) svg.insertAdjacentHTML("beforeend",
+            `<g class="s${n} tried"><path class="line"/><circle class="mark"/></g>`);
+        }""",
+        STYLES,
+    )
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        found = page.eval_on_selector_all(
+            ".tried",
+            """all => all.map(one => {
+              const [line, mark] = [...one.children].map(part => getComputedStyle(part));
+              return [line.stroke, line.strokeDasharray, mark.fill];
+            })""",
+        )
+        strokes, dashes, fills = zip(*found, strict=True)
+        for different in (strokes, dashes, fills):
+            assert len(set(different)) == len(found) == STYLES, (scheme, found)
+        assert "none" not in strokes, (scheme, strokes)
+    drawn = page.locator(".chart svg[role=img] g:not(.tried)").count()
+    assert page.locator(".legend .key .line").count() == drawn, "the key is drawn as its line is"
+    box = page.locator(".legend .key").first.bounding_box()
+    assert box is not None
+    assert box["width"] < 40
+
+
 def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
     database: Database, folder: Path, tmp_path: Path
 ) -> None:
@@ -261,6 +325,7 @@ def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
         for part in file.read_text().split('href="')[1:]:
             way = part.split('"')[0].split("#")[0]
             assert not way.endswith(".html") or (file.parent / way).is_file(), (file, way)
+        assert "a copy of at most 5 pages: an id without a link was left out of it" in file.read_text()
     assert "left out of this export" in (tmp_path / "few" / "index.html").read_text() + files[-1].read_text()
 
 
@@ -273,6 +338,6 @@ def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, t
 def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
     database: Database, folder: Path, exported: Path
 ) -> None:
-    view = View(Site(database, folder, live=False))
+    view = View(Site(database, folder, live=False), most=PAGES)
     for path in ("index.html", "played/index.html", "played/causes/c1.html"):
         assert view.render(path) == (exported / path).read_text()

@@ -80,9 +80,21 @@ if (matrix) {
 }
 
 // What if. Fractions are pairs of whole numbers, compared and put into the schedule of Equation 1 as such: exact.
+// What the sliders move over is a script beside the page: that loads from a disk too, where nothing can be fetched.
 const sliders = document.getElementById("sliders");
+const asking = document.getElementById("asking");
 if (sliders) {
-  const data = JSON.parse(document.getElementById("data").textContent);
+  asking.textContent = "The log is being read for the sliders…";
+  const script = document.createElement("script");
+  script.addEventListener("load", () => { moveSliders(globalThis.diagevoWhatIf); });
+  script.addEventListener("error", () => { asking.textContent = "What the sliders need cannot be read; load the page again."; });
+  script.src = sliders.dataset.from;
+  document.head.append(script);
+}
+
+function moveSliders(data) {
+  asking.textContent = "";
+  sliders.querySelector("fieldset").disabled = false;
   const big = ([n, d]) => [BigInt(n), BigInt(d)];
   const less = (a, b) => { const [p, q] = [big(a), big(b)]; return p[0] * q[1] < q[0] * p[1]; };
   const same = (a, b) => !less(a, b) && !less(b, a);
@@ -95,10 +107,14 @@ if (sliders) {
   const shown = (x) => value(x).toFixed(3);
   const exact = ([n, d]) => (BigInt(d) === 1n ? `${n}` : `${n}/${d}`);
 
-  const stops = { ...data.stops, theta: data.theta.map((one) => one.theta) };
+  const outcomes = (rows) => rows.map(([F, F1, active, mastered, promoted, reactivated, alike, epsilon]) => (
+    { F, F1, active, mastered, promoted, reactivated, alike, epsilon }));
+  const recorded = outcomes(data.recorded);
   const inputs = Object.fromEntries([...sliders.querySelectorAll("input")].map((one) => [one.name, one]));
-  for (const [name, input] of Object.entries(inputs)) input.max = stops[name].length - 1;
-  const chosen = (name) => (inputs[name].value < 0 ? null : stops[name][inputs[name].value]);
+  for (const [name, input] of Object.entries(inputs)) input.max = data.stops[name].length - 1;
+  // What a policy of one's own makes of another k, only it can say: the command asks it.
+  inputs.k.disabled = data.rounds.some((round) => round.policy === "own");
+  const chosen = (name) => (inputs[name].value < 0 ? null : data.stops[name][inputs[name].value]);
 
   // Equation 1: ε = 1 / (1 + (F / F₁) / k) = F₁·k / (F₁·k + F).
   const epsilon = (round, outcome, k) => {
@@ -106,16 +122,18 @@ if (sliders) {
     if (round.policy === "free") return [1n, 1n];
     if (round.policy === "targeted") return [0n, 1n];
     if (round.policy === "fixed") return big(round.fixed);
+    if (round.policy === "own") return big(outcome.epsilon);
     const [n, d] = big(k ?? round.k);
     const top = BigInt(outcome.F1) * n;
     return reduced(top, top + BigInt(outcome.F) * d);
   };
   // Equation 3, on the votes.
   const kept = (vote, filter) => {
-    if (vote.rewards) return vote.kept; // no threshold decided
-    if (!vote.votes) return false;
+    const [first, second, responses, valid, rewards, wasKept] = vote;
+    if (rewards) return wasKept; // no threshold decided
+    if (!valid) return false;
     if (filter.variant === "none") return true;
-    const [p1, p2] = [[vote.first, vote.responses], [vote.second, vote.responses]];
+    const [p1, p2] = [[first, responses], [second, responses]];
     if (less(p1, filter.p_low) || less(filter.p_high, p1)) return false;
     if (filter.variant !== "double") return true;
     const [t, p] = [big(filter.tau), big(p2)];
@@ -129,13 +147,17 @@ if (sliders) {
   };
   const told = (row, now, was) => {
     cell(row, now, now === was ? "n" : "n changed");
-    cell(row, was, "n");
+    cell(row, was, "n was");
   };
+
+  const command = document.querySelector(".commands code");
+  const copy = document.querySelector(".commands .copy");
+  const plain = command.textContent;
 
   const show = () => {
     const [k, theta] = [chosen("k"), chosen("theta")];
     const changed = ["tau", "p_low", "p_high"].filter((name) => chosen(name));
-    const answer = theta ? data.theta[inputs.theta.value] : data.recorded;
+    const answer = theta ? outcomes(data.theta[inputs.theta.value]) : recorded;
     for (const [name, input] of Object.entries(inputs)) {
       const at = chosen(name);
       sliders.querySelector(`output[for=s-${name}]`).textContent = at ? `${exact(at)} = ${shown(at)}` : "as recorded";
@@ -150,13 +172,14 @@ if (sliders) {
       if (less(filter.p_high, filter.p_low)) crossed = round.round;
       const count = { all: 0, now: 0, was: 0, both: 0, known: 0, true: 0 };
       for (const vote of round.votes) {
-        count.all += vote.count;
-        count.was += vote.kept ? vote.count : 0;
-        if (!(changed.length ? kept(vote, filter) : vote.kept)) continue;
-        count.now += vote.count;
-        count.both += vote.kept ? vote.count : 0;
-        count.known += vote.truth === null ? 0 : vote.count;
-        count.true += vote.truth ? vote.count : 0;
+        const [wasKept, truth, number] = vote.slice(5);
+        count.all += number;
+        count.was += wasKept ? number : 0;
+        if (!(changed.length ? kept(vote, filter) : wasKept)) continue;
+        count.now += number;
+        count.both += wasKept ? number : 0;
+        count.known += truth === null ? 0 : number;
+        count.true += truth ? number : 0;
       }
       if (rerun === null && !(count.now === count.was && count.was === count.both)) rerun = round.round;
       const row = retention.insertRow();
@@ -170,8 +193,8 @@ if (sliders) {
     replay.replaceChildren();
     let diverged = false;
     data.rounds.forEach((round, place) => {
-      const [now, was] = [answer.rounds[place], data.recorded.rounds[place]];
-      const next = epsilon(round, now, k);
+      const [now, was] = [answer[place], recorded[place]];
+      const [next, before] = [epsilon(round, now, k), epsilon(round, was, null)];
       const row = replay.insertRow();
       row.dataset.round = round.round;
       cell(row, round.round);
@@ -179,7 +202,7 @@ if (sliders) {
         cell(row, crossed !== null ? "p_low is above p_high" : "needs a rerun");
         for (const name of ["F", "epsilon", "active", "mastered"]) {
           cell(row, "", "n");
-          cell(row, name === "epsilon" ? shown(was.epsilon) : was[name], "n");
+          cell(row, name === "epsilon" ? shown(before) : was[name], "n was");
         }
         cell(row, "", "n");
         cell(row, "", "n");
@@ -187,18 +210,17 @@ if (sliders) {
       }
       cell(row, diverged ? "open-loop" : "exact");
       told(row, now.F, was.F);
-      told(row, shown(next), shown(was.epsilon));
+      told(row, shown(next), shown(before));
       row.cells[4].title = exact(next);
       told(row, now.active, was.active);
       told(row, now.mastered, was.mastered);
       cell(row, now.promoted, "n");
       cell(row, now.reactivated, "n");
-      diverged ||= !now.alike || !same(next, was.epsilon);
+      diverged ||= !now.alike || !same(next, before);
     });
     const names = { k: "--k", theta: "--theta-up", tau: "--tau", p_low: "--p-low", p_high: "--p-high" };
-    const run = document.getElementById("command").textContent.split(" ")[4];
     const given = Object.keys(names).filter((name) => chosen(name)).map((name) => `${names[name]} ${exact(chosen(name))}`);
-    document.getElementById("command").textContent = ["diagevo memory what-if --run", run, ...given].join(" ");
+    command.textContent = copy.dataset.copy = [plain, ...given].join(" ");
   };
   sliders.addEventListener("input", show);
   document.getElementById("as-recorded").addEventListener("click", () => {
@@ -218,6 +240,27 @@ if (where) {
     parent.append(one);
     return one;
   };
+  // Mean rewards by step, between the lowest and the highest of them.
+  const curve = (rewards) => {
+    const drawn = (name, values, parent) => {
+      const one = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [key, value] of Object.entries(values)) one.setAttribute(key, value);
+      parent?.append(one);
+      return one;
+    };
+    const ys = rewards.map(([, reward]) => reward);
+    const [low, high, first, last] = [Math.min(...ys), Math.max(...ys), rewards[0][0], rewards.at(-1)[0]];
+    const said = `mean reward by step: ${low} to ${high}, the last ${ys.at(-1)}`;
+    const svg = drawn("svg", { viewBox: "0 0 300 48", class: "curve", role: "img", "aria-label": said });
+    const at = ([step, reward]) => [
+      (4 + 292 * (step - first) / Math.max(1, last - first)).toFixed(1),
+      (42 - 36 * (reward - low) / (high - low || 1)).toFixed(1)];
+    drawn("polyline", { points: rewards.map((one) => at(one).join()).join(" ") }, svg);
+    const [x, y] = at(rewards.at(-1));
+    drawn("circle", { cx: x, cy: y, r: 3 }, svg);
+    drawn("title", {}, svg).textContent = said;
+    return svg;
+  };
   const show = (now) => {
     where.textContent = now.ended
       ? `Round ${now.round} is committed.`
@@ -233,11 +276,22 @@ if (where) {
       if (stage.seconds !== null) bar.value = bar.max;
       else if (stage.total) bar.value = stage.done;
       const of = stage.total ? `${stage.done} of ${stage.total}` : `${stage.done}`;
-      made("span", stage.seconds === null ? `${of} ${stage.detail}` : `${stage.seconds.toFixed(1)} s ${stage.detail}`, row);
+      const spent = stage.seconds === null ? of : `${stage.seconds.toFixed(1)} s`;
+      made("span", stage.detail ? `${spent}: ${stage.detail.replaceAll("_", " ")}` : spent, row);
+      if (stage.rewards.length > 1) {
+        const figure = made("div", null, row);
+        figure.className = "rewards";
+        figure.append(curve(stage.rewards));
+        const ys = stage.rewards.map(([, reward]) => reward.toFixed(3));
+        made("span", `mean reward ${ys[0]} → ${ys.at(-1)} over steps ${stage.rewards[0][0]} to ${stage.rewards.at(-1)[0]}`, figure).className = "note";
+      }
     }
     const committed = document.getElementById("committed");
     committed.replaceChildren();
-    if (now.last) made("p", now.last, committed);
+    if (now.last) {
+      made("h2", "Last commit", committed);
+      made("p", now.last, committed);
+    }
     const told = document.getElementById("told");
     told.replaceChildren();
     for (const line of now.messages) made("li", line, told);

@@ -1,0 +1,74 @@
+"""What a solver learned, beside what the untouched model has anyway, and what free exploration wrote."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from diagevo.evaluation.protocol import colder
+from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.timeline.measured import measured
+from diagevo.memory.events import CandidateScored
+
+MEAN, GREEDY = "mean_at_k", "greedy"
+
+
+def score_rows(history: History) -> list[dict[str, Any]]:
+    """The scores after each round, by their names; of the untouched model also what it has when it is drawn
+    colder."""
+    found = measured(history, candidates=False)
+    return [
+        row
+        for number, of_round in sorted(found.items())
+        if MEAN in of_round.validation
+        for row in _rows(number, of_round.validation)
+    ]
+
+
+def _rows(number: int, found: Mapping[str, float]) -> Iterator[dict[str, Any]]:
+    yield {"solver": f"after round {number}" if number else "untouched"} | dict(found)
+    for metric, heat in colder(found).items():
+        of_it = {name: value for name, value in found.items() if name.partition("/")[0] == metric}
+        yield {"solver": f"untouched, {heat}"} | {
+            name.replace(metric, MEAN): value for name, value in of_it.items()
+        }
+
+
+def score_names(rows: list[dict[str, Any]]) -> list[str]:
+    """Which scores they have, in order: each of the two, then by category."""
+    categories = [name.partition("/")[2] for name in rows[0] if name.startswith(f"{GREEDY}/")] if rows else []
+    return [metric + kind for metric in (MEAN, GREEDY) for kind in ("", *(f"/{c}" for c in categories))]
+
+
+def families_in(written: Mapping[int, Counter[str]]) -> list[str]:
+    """Most written first."""
+    return [name for name, _ in sum(written.values(), Counter[str]()).most_common()]
+
+
+def premise(history: History) -> str | None:
+    """What a result of the run's world rests on; None where it plays in none."""
+    return premise_of(history.in_force().config.get("world"))
+
+
+def premise_of(world: object) -> str | None:
+    """What a result of a world rests on."""
+    if world != "arithmetic":
+        return None
+    from diagevo.arithmetic import PREMISE
+
+    return PREMISE
+
+
+def free_questions(history: History) -> dict[int, Counter[str]]:
+    """Valid questions of free exploration by round and family; none where no world knows families."""
+    if premise(history) is None:
+        return {}
+    from diagevo.arithmetic.families import family
+
+    written: dict[int, Counter[str]] = {}
+    for recorded in history.events(CandidateScored):
+        scored = expect(recorded, CandidateScored)
+        if scored.mode == "free" and scored.verdict != "invalid":
+            name = family(history.text(scored.question) or "")
+            if name is not None:
+                written.setdefault(recorded.round, Counter())[name] += 1
+    return written
