@@ -5,6 +5,7 @@ and τ. A plan is a file; its runs are ordinary runs of the database, so that wh
 tables are made from what the runs recorded.
 """
 
+import fcntl
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Literal, TextIO
 
 import msgspec
 
@@ -33,7 +34,7 @@ from diagevo.errors import (
 from diagevo.memory.events import RoundCommitted, RunConfigured
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.memory.opening import check_name
+from diagevo.memory.places import check_name
 from diagevo.private import private, private_folder
 from diagevo.redaction import holds_secret, masked
 
@@ -95,6 +96,15 @@ VARIANTS: tuple[Variant, ...] = (
         Variant(f"promotion-{n}", f"Promoted by {n} questions", "control", {"memory.promotion_questions": n})
         for n in ("3", "5")
     ),
+    Variant("placebo", "Causes named by lot", "control", {"roles.diagnostician.engine": "rules:placebo"}),
+    Variant("true-labels", "True labels", "control", {"round.true_labels": "true"}),
+    Variant("free-800", "Pure free, equal CPU time", "control", FREE | {"round.candidates": "800"}),
+    *(
+        Variant(
+            name.lower(), title, "control", {"schedule.policy": f"diagevo.policies.{name.lower()}:{name}"}
+        )
+        for name, title in (("Learnability", "Causes by p(1 − p)"), ("Bandit", "Nodes by learning progress"))
+    ),
 )
 
 
@@ -154,8 +164,9 @@ def load_plan(folder: Path, name: str | None) -> Plan:
     known = plans(folder)
     chosen = name or (known[0] if len(known) == 1 else None)
     if chosen is None or chosen not in known:
-        listed = ", ".join(known) or "none"
-        raise NotFoundError(f"which plan? there are: {listed}", hint="make one: diagevo ablate plan NAME")
+        said = "no plan is named" if name is None else f"there is no plan {name}"
+        there = f"there are: {', '.join(known)}" if known else "none was made yet"
+        raise NotFoundError(f"{said}; {there}", hint="make one: diagevo ablate plan NAME")
     file = _file(folder, chosen)
     try:
         plan = msgspec.json.decode(file.read_bytes(), type=Plan)
@@ -232,44 +243,62 @@ def train_command(plan: Plan, state: RunState) -> list[str]:
     ]
 
 
-def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, location: str | None) -> None:
-    """Train one run to its last round and measure it, as processes of their own; nothing is done twice.
+def play(database: Database, plan: Plan, planned: PlannedRun, folder: Path, location: str | None) -> bool:
+    """Train one run to its last round and measure it, as processes of their own; nothing is done twice. False
+    where another process plays it now.
 
     `location` names the database for the processes, by their environment: it may hold a password. Raises
     StoppedSafely where a process stopped safely, and the error of the process's exit code with the place of
     its log where it failed.
     """
     log = folder / "ablations" / plan.name / f"{planned.run}.log"
-    state = next(s for s in states(database, plan) if s.planned == planned)
-    if state.state != "trained":
-        _call(train_command(plan, state), log, plan, planned.run, location)
-    if plan.benchmarks:
-        _call(["eval", "run", *plan.benchmarks, "--run", planned.run], log, plan, planned.run, location)
+    with _claimed(log) as claim:
+        if claim is None:
+            return False
+        state = next(s for s in states(database, plan) if s.planned == planned)
+        if state.state != "trained":
+            _call(train_command(plan, state), claim, plan, planned.run, location)
+        if plan.benchmarks:
+            words = ["eval", "run", *plan.benchmarks, "--run", planned.run]
+            _call(words, claim, plan, planned.run, location)
+    return True
 
 
-def _call(arguments: Sequence[str], log: Path, plan: Plan, run: str, location: str | None) -> None:
-    environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
-    program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()"]
+@contextmanager
+def _claimed(log: Path) -> Iterator[TextIO | None]:
+    """A run's log, locked: two processes never play one run. None where another one has it. The process that
+    trains holds the lock too, so that it outlives this one; the system ends it with the last of the two."""
     private_folder(log.parent)
     with open(log, "a", encoding="utf-8", opener=private) as output:
-        output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))
-        output.flush()
-        with (
-            subprocess.Popen(
-                [*program, *arguments],
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            ) as process,
-            _passing_signals_to(process),
-        ):
-            code = process.wait()
+        try:
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        yield output
+
+
+def _call(arguments: Sequence[str], output: TextIO, plan: Plan, run: str, location: str | None) -> None:
+    environment = dict(os.environ) if location is None else {**os.environ, "DIAGEVO_DB": location}
+    program = [sys.executable, "-P", "-c", "from diagevo.cli.main import app; app()"]
+    output.write(masked(f"$ diagevo {shlex.join(arguments)}\n"))
+    output.flush()
+    with (
+        subprocess.Popen(
+            [*program, *arguments],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        ) as process,
+        _passing_signals_to(process),
+    ):
+        code = process.wait()
     if code in STOPPED:
         raise StoppedSafely(f"run {run} stopped safely", hint=f"go on with: diagevo ablate run {plan.name}")
     if code:
         kind = next((kind for kind in FAILURES if kind.exit_code == code), DiagEvoError)
-        raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {log}")
+        raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {output.name}")
 
 
 @contextmanager

@@ -59,7 +59,8 @@ def load(
             if any(question.category is None for question in read):
                 wanted = part.category if isinstance(part.category, str) else " or ".join(part.category)
                 raise ConfigError(
-                    f"{part.name}: rows without the column {wanted}", hint="the draw is even over its values"
+                    f"{part.name}: rows without the column {wanted}",
+                    hint="questions are drawn evenly over its values: give it to every row",
                 )
             read = [read[i] for i in spread([q.category for q in read], entry.draw, seed)]
         questions.extend(read)

@@ -92,8 +92,8 @@ def rows_of_hub(hub: Hub) -> Sequence[Row]:
     ) as error:  # datasets raises its own, huggingface_hub's, the system's and the network's errors
         raise MissingDependencyError(
             f"{hub.id} ({hub.split}) could not be loaded: {type(error).__name__}: {error}",
-            hint="log in where the set is gated, unset HF_HUB_OFFLINE, or name a local copy: --data FOLDER, "
-            "validation.data of a run",
+            hint="log in if the set is gated, unset HF_HUB_OFFLINE, or name a local copy: --data FOLDER, "
+            "in a run validation.data",
         ) from error
 
 

@@ -1,18 +1,23 @@
 """`ablate plan, run, status, compare` through the program, with real runs as small as they can be."""
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
 from diagevo.evaluation.ablation import VARIANTS
 from tests.cli.program import STARTED, clean_environment
+from tests.forked import Forked
+from tests.run.program import PROGRAM
 
 from .conftest import Ask, fits_its_schema, rows
 
@@ -23,6 +28,24 @@ TINY = [
     "--set=solver_grpo={max_steps: 1, batch_questions: 4, group: 4, micro_batch: 16}",
     "--set=validation={limit: 4, samples: 1}",
 ]
+
+
+class ForkedProgram(Forked):
+    """What trains and measures, in the place of Popen; it holds the lock of its log as a started one does."""
+
+    def __init__(self, argv: Sequence[str], *, stdout: IO[str], env: Mapping[str, str], **_: object) -> None:
+        assert [argv[0], *argv[2:4]] == STARTED
+        super().__init__(PROGRAM, argv[4:], env=env, into=stdout)
+
+    def wait(self, timeout: float = 300) -> int:
+        return super().wait(timeout)
+
+
+@pytest.fixture(autouse=True)
+def _forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process plays is forked; what `process` plays is started, as a user's is."""
+    programs = SimpleNamespace(Popen=ForkedProgram, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr("diagevo.evaluation.ablation.subprocess", programs)
 
 
 def plan(ask: Ask, *more: str):
@@ -112,6 +135,44 @@ def process(home: Path) -> Iterator[subprocess.Popen[str]]:
     started.wait()
 
 
+def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -> None:
+    plan(ask, *TINY, "--set=roles.solver.model=nowhere/at/all")  # whatever is played fails
+    folder = home / "ablations" / "small"
+    with (
+        open(folder / "small.full.s0.log", "w") as one,
+        open(folder / "small.free-only.s0.log", "w") as other,
+    ):
+        fcntl.flock(one, fcntl.LOCK_EX)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        result = ask("ablate", "run")
+    assert result.exit_code == 0, result.output
+    assert "small.full.s0: another process plays it, passed over" in result.stderr
+    assert "small.free-only.s0: another process plays it, passed over" in result.stderr
+    assert ask("ablate", "run").exit_code == 4  # played now
+
+
+@pytest.mark.slow
+def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on(
+    ask: Ask, home: Path, request: pytest.FixtureRequest
+) -> None:
+    plan(ask, *TINY, "--rounds", "1")
+    log = home / "ablations" / "small" / "small.full.s0.log"
+    first: subprocess.Popen[str] = request.getfixturevalue("process")
+    while first.poll() is None and not (log.exists() and "challenger: started" in log.read_text()):
+        time.sleep(0.1)
+    [trains] = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
+    os.kill(trains, signal.SIGSTOP)
+    first.kill()
+    assert "another process plays it" in ask("ablate", "run", "--only", "0").stderr
+    os.kill(trains, signal.SIGKILL)
+    with open(log) as gone:
+        fcntl.flock(gone, fcntl.LOCK_EX)
+    played = rows(ask("ablate", "run", "--only", "0", "--json"))
+    assert [(line["committed"], line["state"]) for line in played] == [("1/1", "trained"), ("0/1", "waiting")]
+    assert log.read_text().count("$ diagevo train") == 2
+    assert "--resume" in log.read_text()
+
+
 @pytest.mark.slow
 def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     ask: Ask, home: Path, request: pytest.FixtureRequest
@@ -140,7 +201,9 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     ]
     compared = fits_its_schema(ask, ["ablate", "compare"], ask("ablate", "compare", "--json"))
     assert [(line["variant"], line["seeds"], line["p"]) for line in compared] == [("free-only", 1, None)]
-    assert "2 of 2 runs" in ask("ablate", "compare").stderr
+    said = ask("ablate", "compare").stderr
+    assert "2 of 2 runs" in said
+    assert "free exploration mostly writes the families of the head" in said
     unknown = ask("ablate", "compare", "--metric", "accuracy")
     assert unknown.exit_code == 3
     assert "greedy/tail" in unknown.stderr

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from diagevo.arithmetic import PREMISE
 from diagevo.memory.audit.history import open_history
 from tests.diagnosis.server import Answer, Server
 from tests.memory_audit import played
@@ -32,6 +33,8 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
     compared = rows(ask("eval", "compare", *pair, "--json"))
     assert compared["paired"]["questions"] == EIGHT
     assert {"model", "revision", "round"} <= set(compared["conditions"])
+    for shown in (["list"], ["show", pair[0]], ["compare", *pair]):
+        assert PREMISE in ask("eval", *shown).stderr
 
 
 def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(

@@ -16,6 +16,7 @@ from diagevo.evaluation.ablation import (
     slurm_script,
     train_command,
 )
+from diagevo.memory.transfer.fork import changed_keys
 
 
 def test_every_variant_of_the_paper_is_there() -> None:
@@ -32,14 +33,27 @@ def test_the_plan_of_the_study_is_every_variant_with_five_seeds_that_chose_nothi
     (tmp_path / "ablations" / "study").mkdir(parents=True)
     committed = Path(__file__).parents[2] / "docs" / "reference" / "study.json"
     (tmp_path / "ablations" / "study" / "plan.json").write_bytes(committed.read_bytes())
-    every = [v.name for v in VARIANTS]
-    wanted = make_plan("study", every, range(3, 8), rounds=5, arguments=["--profile=embedded"])
-    assert load_plan(tmp_path, "study") == wanted
+    found = load_plan(tmp_path, "study")
+    names = list(dict.fromkeys(planned.variant for planned in found.runs))
+    assert found == make_plan("study", names, range(3, 8), rounds=5, arguments=["--profile=embedded"])
+    assert sorted(names) == sorted(v.name for v in VARIANTS)  # what tells most is played first
+
+
+def test_the_long_plan_is_full_and_free_for_ten_rounds(tmp_path: Path) -> None:
+    (tmp_path / "ablations" / "study-long").mkdir(parents=True)
+    committed = Path(__file__).parents[2] / "docs" / "reference" / "study-long.json"
+    (tmp_path / "ablations" / "study-long" / "plan.json").write_bytes(committed.read_bytes())
+    both = ["full", "free-only"]
+    wanted = make_plan("study-long", both, range(3, 6), rounds=10, arguments=["--profile=embedded"])
+    assert load_plan(tmp_path, "study-long") == wanted
 
 
 def test_controls_are_no_variants_of_the_paper() -> None:
     controls = [v.name for v in VARIANTS if v.table == "control"]
-    assert controls == ["free-640", "full-160", "no-filter-4-steps", "promotion-3", "promotion-5"]
+    assert controls == [
+        *("free-640", "full-160", "no-filter-4-steps", "promotion-3", "promotion-5"),
+        *("placebo", "true-labels", "free-800", "learnability", "bandit"),
+    ]
 
 
 # R-Zero is a method: one setting that stands for many.
@@ -48,14 +62,7 @@ def test_a_variant_changes_what_it_names_and_nothing_else(variant) -> None:
     full = resolve(settings=(), environ={}).config.model_dump(mode="json")
     settings = tuple(f"{key}={value}" for key, value in variant.settings.items())
     changed = resolve(settings=settings, environ={}).config.model_dump(mode="json")
-    differ = {
-        f"{section}.{key}"
-        for section, values in changed.items()
-        if isinstance(values, dict)
-        for key, value in values.items()
-        if value != full[section][key]
-    }
-    assert differ == set(variant.settings)
+    assert set(changed_keys(full, changed)) == set(variant.settings)
 
 
 def test_a_plan_is_every_variant_with_every_seed_and_is_kept(tmp_path: Path) -> None:

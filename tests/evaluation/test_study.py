@@ -1,7 +1,10 @@
 """Variants against one, paired by seed: figures worked out by hand."""
 
+import sys
+
 import pytest
 
+from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.study import compare, holm
 
 FULL = dict.fromkeys(range(3, 8), 0.8)
@@ -47,3 +50,14 @@ def test_variants_that_are_not_played_yet_count_among_the_tests() -> None:
     found = compare({"full": FULL, "less": LESS}, "full", ["full", "less", "later", "last"])
     by_name = {each.variant: each.p_holm for each in found}
     assert by_name == {"less": pytest.approx(3 * 0.0048127, abs=1e-6), "later": None, "last": None}
+
+
+def test_without_the_extra_the_comparison_says_what_it_needs_and_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)  # Python's own way to say that it is not there
+    with pytest.raises(MissingDependencyError) as missing:
+        compare({"full": {0: 0.5, 1: 0.6}, "free": {0: 0.4, 1: 0.3}}, "full", ["full", "free"])
+    assert missing.value.exit_code == 4
+    assert missing.value.message == "a paired comparison needs scipy, which is not installed"
+    assert missing.value.hint == "run: pip install 'diagevo[eval]'"

@@ -1,0 +1,155 @@
+"""The study's page of results, from runs made up by hand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.evaluation.ablation import VARIANTS
+from diagevo.evaluation.study import Compared
+from docs import study_results
+from docs.study_results import (
+    CLAIMS,
+    MARKS,
+    against_full,
+    claim_rows,
+    draw,
+    page,
+    scores,
+    verdict,
+    with_sentences,
+)
+
+
+def _run(
+    variant: str, seed: int, score: float, *, rounds: int = 5, of: int = 5, plan: str = "study"
+) -> dict[str, Any]:
+    measured = {"mean_at_k": score, "mean_at_k/head": 0.9, "mean_at_k/tail": score - 0.1, "greedy": 0.9}
+    return {
+        "run": f"{plan}.{variant}.s{seed}",
+        "variant": variant,
+        "seed": seed,
+        "rounds": rounds,
+        "of": of,
+        "version": "1",
+        "state_hash": "a" * 64,
+        "chain_head": "b" * 64,
+        "committed_at": "2026-11-23T01:00:00Z",
+        "kept": 500 + seed,
+        "scores": {"0": {"mean_at_k": 0.5}, str(rounds): measured},
+    }
+
+
+# full − free: 4, 5, 6, 5 and 5 points: mean 5, standard error 0.316, t = 15.8 of 4.
+FULL = [0.84, 0.85, 0.86, 0.85, 0.85]
+RUNS = [_run("full", seed, score) for seed, score in enumerate(FULL, 3)] + [
+    _run("free-only", seed, 0.8) for seed in range(3, 8)
+]
+
+
+def _line(difference: float | None, p_holm: float | None, seeds: int = 5) -> Compared:
+    return Compared("x", seeds, 0.8, difference, None, None, None, p_holm, p_holm)
+
+
+@pytest.mark.parametrize(
+    ("difference", "p", "expected", "said"),
+    [
+        (-0.05, 0.01, "below", "shown"),
+        (+0.05, 0.01, "below", "opposite"),
+        (-0.05, 0.06, "below", "not shown"),
+        (+0.05, 0.01, "above", "shown"),
+        (-0.05, 0.01, "above", "opposite"),
+        (-0.05, 0.01, "not below", "contradicted"),
+        (+0.05, 0.01, "not below", "not contradicted"),
+        (+0.05, 0.01, "not above", "contradicted"),
+        (-0.05, 0.01, "not above", "not contradicted"),
+        (-0.05, 0.20, "not below", "not contradicted"),
+        (-0.05, 0.01, "no difference", "contradicted"),
+        (+0.05, 0.06, "no difference", "not contradicted"),
+        (-0.05, None, "below", "open: 5 of 5 seeds"),
+        (None, None, "below", "not played"),
+    ],
+)
+def test_a_verdict_follows_the_rule_of_the_page(
+    difference: float | None, p: float | None, expected: str, said: str
+) -> None:
+    assert verdict(_line(difference, p), expected, 5) == said
+
+
+def test_a_verdict_on_fewer_seeds_than_planned_says_so() -> None:
+    assert verdict(_line(-0.05, 0.01, 3), "below", 5) == "shown, on 3 of 5 seeds"
+    assert verdict(_line(-0.05, None, 1), "below", 5) == "open: 1 of 5 seeds"
+
+
+def test_the_table_has_a_line_for_every_claim_and_those_that_were_not_played_say_so() -> None:
+    lines = list(claim_rows(RUNS))[2:]
+    assert len(lines) == len(CLAIMS)
+    first = next(line for line in lines if "H1 |" in line)
+    assert "**shown** | -0.050 | -0.059 to -0.041 | -7.1 | 5 | < 0.0001 |" in first
+    assert (
+        sum("**not played**" in line for line in lines) == len(CLAIMS) - 3
+    )  # H1, H2 and H7 are of free-only
+    assert next(line for line in lines if "H7" in line).count("0.000") == 1  # alike in each greedy answer
+
+
+def test_further_below_in_the_tail_is_the_difference_of_differences() -> None:
+    apart = scores(RUNS, "tail less head")
+    assert apart["full"][3] == pytest.approx(0.84 - 0.1 - 0.9)
+    assert against_full(RUNS, "tail less head")["free-only"].difference == pytest.approx(-0.05)
+
+
+def test_a_run_that_is_under_way_counts_nowhere_and_is_told() -> None:
+    runs = [*RUNS, _run("free-640", 3, 0.9, rounds=2)]
+    assert "free-640" not in scores(runs, "mean_at_k")
+    told = page(runs)
+    assert "10 of the 157 runs of the three plans, played 2026-11-23; 1 under way" in told
+    assert "| `full` | 5 | 505 | 0.850 | 0.900 | – | 0.750 | 0.900 |" in told
+
+
+def test_the_runs_of_a_smaller_plan_are_held_against_its_own() -> None:
+    runs = [*RUNS, *(_run("full", s, 0.9, rounds=10, of=10, plan="study-long") for s in (3, 4))]
+    for seed, value in ((3, 0.88), (4, 0.87)):
+        runs.append(_run("free-only", seed, value, rounds=10, of=10, plan="study-long"))
+    runs += [_run(v, 3, score, plan="study-weights") for v, score in (("full", 0.7), ("free-only", 0.6))]
+    found = against_full(runs, "mean_at_k")
+    assert found["free-only, ten rounds"].difference == pytest.approx(-0.025)
+    assert found["free-only, other weights"].difference == pytest.approx(-0.1)
+    assert list(scores(runs, "mean_at_k"))[-2:] == ["full, other weights", "free-only, other weights"]
+    assert found["free-only"].difference == pytest.approx(-0.05)
+
+
+def test_every_claim_names_an_arm_of_a_plan_and_every_arm_but_three_has_a_claim() -> None:
+    named = {variant for _, variant, *_ in CLAIMS}
+    known = {v.name for v in VARIANTS}
+    assert named - known == {"free-only, ten rounds", "free-only, other weights"}
+    assert known - named == {"full", "full-160", "free-absolute"}
+
+
+def test_the_page_is_what_its_data_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not study_results.DATA.exists():
+        pytest.skip("no run of the plan has been played")
+    runs = json.loads(study_results.DATA.read_text(encoding="utf-8"))
+    assert study_results.PAGE.read_text(encoding="utf-8").endswith(page(runs))
+    readme = study_results.README.read_text(encoding="utf-8")
+    assert readme == with_sentences(readme, runs)
+    assert readme.count("docs/pictures/study.svg") == 1
+
+
+def test_the_readme_tells_the_first_three_arms_that_were_played_and_leaves_the_rest_as_it_is() -> None:
+    readme = f"before\n{MARKS[0]}old\n{MARKS[1]}after\n"
+    told = with_sentences(readme, RUNS)
+    assert told.startswith(f"before\n{MARKS[0]}What was seen")
+    assert told.endswith(f"{MARKS[1]}after\n")
+    assert with_sentences(told, RUNS) == told
+    assert "- Free exploration alone: -0.0" in told
+    assert told.count("\n- ") <= 3
+
+
+def test_the_figure_has_a_row_for_each_arm_that_was_played() -> None:
+    pytest.importorskip("altair", reason="needs the extra report: altair is not installed")
+    beside = [{**run, "run": run["run"].replace("study.", "study-weights.")} for run in RUNS]
+    picture = draw(RUNS + beside)
+    assert picture.startswith("<svg")
+    assert "free-only (5)" in picture
+    assert "free-only, other weights (5)" in picture
