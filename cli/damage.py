@@ -8,7 +8,7 @@ def refuse_damaged(location: str) -> None:
     from diagevo.memory.log.database import Database
     from diagevo.memory.log.log import Log
     from diagevo.memory.log.migrate import prepare
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
 
     try:
         database = Database(location)

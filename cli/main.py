@@ -22,26 +22,7 @@ from diagevo.private import private
 from diagevo.redaction import masked
 from diagevo.texts import json_text, storable, visible
 
-from . import options
-from .commands import (
-    ablate,
-    config,
-    db,
-    diagnose,
-    doctor,
-    evaluate_run,
-    ingest,
-    init,
-    join,
-    mcp,
-    memory,
-    oracle,
-    report,
-    runs_export,
-    schema,
-    train,
-    view,
-)
+from . import listing, options
 
 USAGE = 2
 BUG = 70
@@ -49,13 +30,12 @@ INTERRUPTED = 130
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a place says that takes no more."""
 
+gc.set_threshold(50_000)  # else what is imported is walked again and again: a twentieth of a short command
 atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
 
 
-class Program(options.Ordered):
+class Program(listing.Listed):
     """The root command with the error boundary around it."""
-
-    order = "init doctor config train join ingest diagnose runs memory view report eval ablate mcp db schema"
 
     def main(
         self,
@@ -84,7 +64,8 @@ class Program(options.Ordered):
         except typer.TyperException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context is not None else "diagevo"
-            code = _report(arguments, "usage", error.format_message(), f"see: {path} --help", USAGE)
+            said = error.format_message().replace("Value error, ", "")  # pydantic's words, within typer's
+            code = _report(arguments, "usage", said, f"see: {path} --help", USAGE)
         except typer.Abort:
             code = INTERRUPTED
         except OSError as error:
@@ -136,9 +117,10 @@ def _report(arguments: list[str], kind: str, message: str, hint: str | None, cod
         if _wants_json(arguments):
             print(json_text({"error": {"kind": kind, "message": message, "hint": hint}}))
         else:
-            print(f"error: {visible(message)}", file=sys.stderr)
-            if hint is not None:
-                print(f"hint: {visible(hint)}", file=sys.stderr)
+            told = f"error: {visible(message)}" + ("" if hint is None else f"\nhint: {visible(hint)}")
+            from .render.layout import folded, width
+
+            print(folded(told, width(sys.stderr)), file=sys.stderr)
     return code
 
 
@@ -192,14 +174,8 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = typer.Typer(
-    name="diagevo",
-    cls=Program,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = listing.program
+listing.listed(app, listing.PROGRAM, Program)
 _Version = Annotated[
     bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
 ]
@@ -208,20 +184,3 @@ options.accept_common(
     options.COMMON | {"version_": (_Version, False)},
     help="Self-play that practises what the model keeps getting wrong, with a memory you can question.",
 )
-init.register(app)
-train.register(app)
-join.register(app)
-ingest.register(app)
-diagnose.register(app)
-doctor.register(app)
-app.add_typer(config.app)
-app.add_typer(runs_export.app)
-app.add_typer(memory.app)
-app.add_typer(view.app)
-app.add_typer(db.app)
-schema.register(app)
-mcp.register(app)
-app.add_typer(evaluate_run.app)
-evaluate_run.app.add_typer(oracle.app)
-app.add_typer(report.app)
-app.add_typer(ablate.app)

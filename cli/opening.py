@@ -1,5 +1,4 @@
-"""How a command opens a database or a run, and what those of `diagevo memory` share: the group, and the
-options that say where and when."""
+"""How a command opens a database or a run, and the options that say where and when."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +8,7 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from . import completion, options
+from . import completion
 from .options import Call
 
 if TYPE_CHECKING:
@@ -19,13 +18,6 @@ if TYPE_CHECKING:
     from diagevo.config.sources import KeyPath
     from diagevo.memory.audit.history import AsOf, History
     from diagevo.memory.log.database import Database
-
-app = options.group(
-    "memory",
-    "Read the log, rebuild the memory, and ask it why.",
-    "show why replay log schedule diff blame what-if verify heads query"
-    " export import rebuild recheck calibrate",
-)
 
 Round = Annotated[
     int | None, typer.Option("--round", metavar="N", min=1, help="As of the commit of round N.")
@@ -76,6 +68,16 @@ def opened(call: Call, run: str | None = None) -> Iterator["History"]:
         yield history
     finally:
         history.close()
+
+
+def one(call: Call, *given: str | None) -> str | None:
+    """The run that an argument names. Raises ConfigError where --run was typed beside another name."""
+    named = [run for run in given if run is not None]
+    if named and "--run" in call.written and named != [call.run]:
+        raise ConfigError(
+            f"{' and '.join(named)} and --run {call.run} were given", hint="name the run in one of these ways"
+        )
+    return named[0] if named else None
 
 
 def where(as_of: "AsOf") -> tuple[int, int]:

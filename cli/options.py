@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
-from typer.core import TyperGroup
 
 from diagevo.errors import ConfigError, DiagEvoError
 
@@ -166,7 +165,7 @@ def _hidden(annotation: Any) -> Any:
     return Annotated[annotation.__origin__, option]
 
 
-_BELOW = {name: (_hidden(annotation), default) for name, (annotation, default) in COMMON.items()}
+BELOW = {name: (_hidden(annotation), default) for name, (annotation, default) in COMMON.items()}
 
 
 def _format_of(given: dict[str, Any], json: bool, output: Path | None) -> RowFormat:
@@ -255,7 +254,7 @@ def command(
     taken = [*reads, *(option for option in ("--run", "--db") if option not in without)]
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        extra = _BELOW | (_ROWS if rows else {})
+        extra = BELOW | (_ROWS if rows else {})
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
 
         @functools.wraps(function)
@@ -287,29 +286,6 @@ def command(
         return function
 
     return register
-
-
-class Ordered(TyperGroup):
-    """A group whose help lists its commands in the order of use."""
-
-    order = ""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=self.order.split().index)
-
-
-def group(name: str, help: str, order: str, cls: type[Ordered] = Ordered) -> typer.Typer:
-    """A group of commands that takes the common options before the command's name."""
-    app = typer.Typer(
-        name=name,
-        cls=type("Group", (cls,), {"order": order}),
-        help=help,
-        epilog="All options are those of `diagevo --help`.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    accept_common(app, _BELOW)
-    return app
 
 
 def accept_common(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
+from diagevo.config.placement import nodes_told, on_gpus, rank_bundles
 from diagevo.config.serving import serving
 from diagevo.errors import DiagEvoError
 from diagevo.memory.log.check import check as check_database
@@ -21,7 +22,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
-from diagevo.memory.opening import runs_folder
+from diagevo.memory.places import runs_folder
 from diagevo.private import open_to_others
 from diagevo.redaction import key_from
 from diagevo.roles import BENCHMARK, validation_of
@@ -71,9 +72,11 @@ def look(purpose: Purpose, *, database: str, home: Path, configured: Callable[[]
         config = configured()
     except DiagEvoError as error:
         return [*found, Check("configuration", "missing", error.message, error.hint or "")]
-    found += [*_devices(config), *_models(config), *_services(config), *_thresholds(config)]
+    if config.hardware.cluster == "local":
+        found += _devices(config)
+    found += [*_models(config), *_services(config), *_thresholds(config)]
     if purpose == "train":
-        found += [*_validation(config), *_machines(config, database), *_room(config, home)]
+        found += [*_validation(config), *_cluster(config), *_room(config, home)]
     return found
 
 
@@ -268,20 +271,27 @@ def _validation(config: Config) -> Iterator[Check]:
             yield Check("validation", "ok", f"{questions}, {size} questions")
 
 
-def _machines(config: Config, location: str) -> Iterator[Check]:
-    """Whether the other machines can reach this one, and its log."""
+def _cluster(config: Config) -> Iterator[Check]:
+    """Whether the cluster is there, and has room for the ranks."""
     hardware = config.hardware
-    if hardware.machines == 1 or hardware.address is None:
+    if hardware.cluster == "local":
         return
+    from diagevo.sampling.cluster import connected, nodes_of
+
     try:
-        socket.create_server((hardware.address, 0)).close()
-        yield Check("machines", "ok", f"{hardware.machines}; they reach this one at {hardware.address}")
-    except OSError as error:
-        fix = "set hardware.address to a name or an address of this machine"
-        yield Check("machines", "missing", f"cannot listen at {hardware.address}: {error}", fix)
-    if not location.startswith("postgresql"):
-        fix = "use PostgreSQL: --db postgresql://…"
-        yield Check("machines: log", "warn", "SQLite is not safe on a disk that several machines share", fix)
+        nodes = nodes_of(connected())
+    except DiagEvoError as error:
+        yield Check("cluster", "missing", error.message, error.hint or "")
+        return
+    kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
+    there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
+    wanted = sum(bundle[kind] for bundle in rank_bundles(hardware, nodes))
+    found = nodes_told(nodes) or "no nodes"
+    if there < wanted:
+        fix = "add nodes or lower hardware.processes"
+        yield Check("cluster", "missing", f"{found}; training takes {wanted} {kind}", fix)
+    else:
+        yield Check("cluster", "ok", found)
 
 
 def _room(config: Config, home: Path) -> Iterator[Check]:
@@ -343,12 +353,12 @@ def _services(config: Config) -> Iterator[Check]:
 
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
-    """Ask the endpoint for its models: it costs nothing."""
-    import httpx
+    """Ask the endpoint for its models: it costs nothing. Through a proxy where a run asks through it."""
+    from diagevo.sampling.bounded import httpx, outside
 
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:
-        reply = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=5.0)
+        reply = httpx.get(f"{url.rstrip('/')}/models", headers=headers, timeout=5.0, trust_env=outside(url))
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         fix = f"start the server, or correct roles.{name}.base_url"
         return Check(name, "missing", f"{url} does not answer: {error}", fix)
@@ -365,7 +375,7 @@ def _thresholds(config: Config) -> Iterator[Check]:
     if embedder.engine == "openai" and embedder.model == "text-embedding-v4":
         yield Check("thresholds", "ok", values)
     elif embedder.engine == "hashing":
-        apt = config.roles.diagnostician.engine == "rules:arithmetic"
+        apt = config.roles.diagnostician.engine != "openai"
         fix = "" if apt else "the hashing embedder compares words only: name an embedding model"
         yield Check("thresholds", "ok" if apt else "missing", values, fix)
     else:

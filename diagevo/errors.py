@@ -76,6 +76,16 @@ class DamagedError(StoreError):
         self.position = position
 
 
+class ChangedTextError(DamagedError):
+    """A stored text is not the one that its digest names: the fault that verify finds, met while reading."""
+
+    exit_code = 1
+    kind = "fault"
+
+    def __init__(self, digest: str) -> None:
+        super().__init__(f"FAULT: the text {digest} was changed")
+
+
 class StaleWriterError(StoreError):
     """The append names a sequence that is no longer the run's last: somebody else wrote in between."""
 
@@ -111,6 +121,12 @@ class ServiceError(DiagEvoError):
 
     exit_code = 6
     kind = "service"
+
+
+class NodeLostError(ServiceError):
+    """A node of the cluster went away with work of ours on it."""
+
+    kind = "node_lost"
 
 
 class WrongTrainingError(DiagEvoError):

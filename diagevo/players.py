@@ -2,6 +2,8 @@
 
 Each is a policy folder that is sampled and updated by GRPO. Memory guides the challenger alone; the solver is
 shown questions and nothing else.
+
+Long, but one file: both are sampled and trained by the same phase, and each is read beside the other.
 """
 
 import hashlib
@@ -103,10 +105,12 @@ class Written:
 
 @dataclass(frozen=True)
 class Answered:
-    """A candidate's votes, and the construction response kept for diagnosis. Both None if invalid."""
+    """A candidate's votes, its label, and the construction response that gives it, kept for diagnosis. All
+    None if invalid."""
 
     written: Written
     votes: Votes | None
+    label: str | None
     reference: str | None
 
 
@@ -167,8 +171,13 @@ def play_phase(
 
 
 def plays_here(hardware: HardwareConfig) -> bool:
-    """One rank on the CPU. A GPU's memory, or an engine's, is given back by a process that ends."""
-    one = hardware.ranks == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
+    """One rank on the CPU. A GPU's memory, or an engine's, is given back by a process that ends.
+
+    Under Ray the cluster trains: the head of one may be small.
+    """
+    if hardware.cluster == "ray":
+        return False
+    one = hardware.processes == 1 and hardware.accelerate_config is None and not hardware.colocate_vllm
     return one and uses_cpu(hardware)
 
 
@@ -281,11 +290,30 @@ class Solver:
             votes, responses = vote(self.phase, sampler, questions, n, self.phase.seed(round_, "votes"))
         answered = iter(zip(votes, responses, strict=True))
         return [
-            Answered(written, None, None)
+            Answered(written, None, None, None)
             if written.question is None
-            else _with_reference(written, *next(answered))
+            else self._with_reference(written, written.question, *next(answered))
             for written in candidates
         ]
+
+    def _with_reference(
+        self, written: Written, question: str, votes: Votes, responses: Sequence[Completion]
+    ) -> Answered:
+        """Keep the first agreeing response that ended by itself; else the first agreeing one. It agrees with
+        the label: the majority, or where labels are true, the truth."""
+        label, agreeing = votes.label, [responses[i] for i in votes.agreeing]
+        if self.phase.config.round.true_labels:
+            assert self.phase.world is not None
+            label = self.phase.world.answer(question)
+            agreeing = [c for c in responses if self._gives(c, label)]
+        reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
+        if reference is None:
+            return Answered(written, votes, None, None)
+        return Answered(written, votes, label, reference.text)
+
+    def _gives(self, response: Completion, label: str | None) -> bool:
+        answer = extract_boxed(response.text)
+        return answer is not None and label is not None and self.phase.checker.agree(answer, label)
 
     def train(
         self, lessons: Sequence[Lesson], round_: int, output: Path, work: Path, on_step: OnStep
@@ -354,13 +382,6 @@ def vote(
         [phase.templates.solver(q) for q in questions], n=n, params=phase.params, seed=seed
     )
     return phase.checker.group([[extract_boxed(c.text) for c in group] for group in responses]), responses
-
-
-def _with_reference(written: Written, votes: Votes, responses: Sequence[Completion]) -> Answered:
-    """Keep the first agreeing response that ended by itself; else the first agreeing one."""
-    agreeing = [responses[i] for i in votes.agreeing]
-    reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
-    return Answered(written, votes, None if reference is None else reference.text)
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:

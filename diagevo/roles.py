@@ -4,7 +4,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from diagevo.evaluation.sources import labelled, ungrouped
 from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, PhaseContext, World
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Sampler, Served
+from diagevo.sampling.sampler import Address, Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.training.launch_spec import RewardSpec
 
@@ -34,10 +34,11 @@ BENCHMARK = "benchmark:"
 class Roles:
     """Who plays: resolved once, so that what is missing is found before anything is written."""
 
-    def __init__(self, config: Config, logs: Path) -> None:
-        """`logs`: folder for the output of servers that are started."""
+    def __init__(self, config: Config, logs: Path, say: Callable[[str], None] = lambda _: None) -> None:
+        """`logs`: folder for the output of servers that are started. `say`: told of nodes that are lost."""
         self.config = config
         self.logs = logs
+        self.say = say
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,
@@ -75,17 +76,17 @@ class Roles:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
-            "server": [sampler.url, sampler.key, sampler.capacity] if isinstance(sampler, Served) else None,
+            "servers": sampler.servers if isinstance(sampler, Served) else None,
             "round_": round_,
         }
         return RewardSpec("diagevo.roles:challenger_reward", arguments)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician
-        if role.engine == "rules:arithmetic":
-            from diagevo.arithmetic.diagnostician import RuleDiagnostician
+        if role.engine != "openai":
+            from diagevo.arithmetic.diagnostician import by_rules
 
-            return RuleDiagnostician()
+            return by_rules(role.engine, self.config.seed)
         from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
         from diagevo.diagnosis.spending import budget_of
 
@@ -117,6 +118,12 @@ class Roles:
     def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Sampler:
         """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
         hardware = self.config.hardware
+        if hardware.cluster == "ray":
+            from diagevo.sampling.ray_sampler import open_on_cluster
+
+            return open_on_cluster(
+                self.config, policy, logs=self.logs, beside_training=beside_training, say=self.say
+            )
         if hardware.serve == "vllm":
             from diagevo.config.serving import serving
             from diagevo.sampling.supervised import only_gpus
@@ -129,7 +136,6 @@ class Roles:
                 options=served.options,
                 capacity=served.capacity,
                 env=only_gpus(served.gpus),
-                host=hardware.address or "127.0.0.1",
             )
         from diagevo.sampling.transformers_sampler import TransformersSampler
         from diagevo.training.grpo import uses_cpu
@@ -139,16 +145,18 @@ class Roles:
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, server: tuple[str, str, int] | None, round_: int
+    config: Mapping[str, Any], solver: str, servers: Sequence[tuple[str, str, int]] | None, round_: int
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
-    roles = Roles(Config.model_validate(config), Path())
+    # On a cluster this process has its place already: what it loads, it loads there.
+    hardware = {**config["hardware"], "cluster": "local"}
+    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path())
     phase = roles.phase(AnswerChecker())
-    if server is None:
+    if servers is None:
         return ChallengerReward(phase, phase.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(phase, VLLMClient(*server), round_)
+    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers]), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ from diagevo.players import (
     save_written,
 )
 from diagevo.private import private_folder
-from diagevo.progress import Observer, StopFlag
+from diagevo.progress import Observer, StageProgress, StopFlag
 from diagevo.stages import Outcome, Stages
 from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
 from diagevo.training.measures import PhaseMeasures, warnings
@@ -69,7 +69,13 @@ class Round:
         self.solver = Solver(solver, context.phase)
         self.folder = round_folder(context.folder, number)
         self.stages = Stages(
-            context.memory, number, context.folder, context.observer, context.stop, last_stage
+            context.memory,
+            number,
+            context.folder,
+            context.observer,
+            context.stop,
+            last_stage,
+            restarts=context.phase.config.hardware.restarts,
         )
         self.committing = 0.0
         """Seconds of its commit, which no stage of its own can record."""
@@ -109,7 +115,8 @@ class Round:
             def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
                 rewards.append(sum(step_rewards) / len(step_rewards))
                 detail = f"mean reward {rewards[-1]:.3f}"
-                self.stages.progress("challenger", step, settings.max_steps, detail)
+                told = StageProgress(step, settings.max_steps, detail, rewards[-1])
+                self.stages.progress("challenger", told)
                 self.stages.check_stop(f"after step {step} of the challenger's training")
 
             with self._recording("challenger"):
@@ -190,7 +197,7 @@ class Round:
                         diagnoser.submit(failures)
                     rewards.append(sum(step_rewards) / len(step_rewards))
                     detail = f"mean reward {rewards[-1]:.3f}, {len(failures)} failures"
-                    self.stages.progress("solver", step, steps, detail)
+                    self.stages.progress("solver", StageProgress(step, steps, detail, rewards[-1]))
                     self.stages.check_stop(f"after step {step} of the solver's training")
 
                 with self._recording("solver"):
@@ -282,15 +289,16 @@ class Round:
             )
         truth = None if self.phase.world is None else self.phase.world.answer(question)
         label_true = None
-        if truth is not None and votes.label is not None:
-            label_true = self.phase.checker.agree(votes.label, truth)
+        label = answered.label
+        if truth is not None and label is not None:
+            label_true = self.phase.checker.agree(label, truth)
         return CandidateScored(
             **common,
             votes=list(votes.votes),
             first=votes.first,
             second=votes.second,
-            label=votes.label,
-            verdict=verdict(votes.p1, votes.p2, votes.label is not None, filter_in(self.phase.config.filter)),
+            label=label,
+            verdict=verdict(votes.p1, votes.p2, label is not None, filter_in(self.phase.config.filter)),
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
@@ -298,7 +306,7 @@ class Round:
         )
 
     def _diagnosis_progress(self, progress: Progress) -> None:
-        self.stages.progress("diagnosis", progress.done, progress.total, progress.phase)
+        self.stages.progress("diagnosis", StageProgress(progress.done, progress.total, progress.phase))
 
 
 class FailureCapture:
@@ -369,7 +377,8 @@ def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, ob
     told = {
         "KL at step 1": found.first_kl,
         "sampler apart": found.sampling_gap,
-        "cut off": found.cut_off or None,
+        "rewards": f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}",
+        "cut off": f"{found.cut_off}/{found.completions}",
         "attention": found.attention,
     }
     return {"steps": summary.steps, "reward": _mean(rewards), **told}

@@ -25,7 +25,7 @@ from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.progress import Observer, RoundSummary, StopFlag
+from diagevo.progress import Observer, RoundSummary, StopFlag, playing
 from diagevo.roles import Roles
 from diagevo.round import Round, RunContext, round_folder
 from diagevo.sampling.model_folder import check_model_folder
@@ -71,7 +71,7 @@ def train(
             raise ConfigError(
                 f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
             )
-        roles = Roles(config, root / run_id / "logs")
+        roles = Roles(config, root / run_id / "logs", observer.message)
         with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
             phase = roles.phase(checker)
             context = RunContext(
@@ -87,11 +87,10 @@ def train(
             if resume:
                 memory.check_embedder(identity(roles.embedder))
                 _check_prompts(memory, roles.prompt_digests())
+                memory.said(config.schedule.policy)
+                memory.policy()  # told now where it is not there or has changed
             else:
                 run.configure()
-            if (machines := config.hardware.machines) > 1:
-                others = "machine 1" if machines == 2 else f"machines 1 to {machines - 1}"
-                observer.message(f"on {others} run: diagevo join --run {run_id} --machine K")
             return run.play(rounds or config.round.rounds, until)
 
 
@@ -206,7 +205,8 @@ class Run:
                 return event.metrics
         settings, policy = self.phase.config.validation, self.policy("solver")
         params, seed = self.phase.params, self.phase.seed("validation")
-        sampler = self.phase.open_sampler(policy)
+        with playing(f"{self.memory.run_id}, round {number}: validation"):
+            sampler = self.phase.open_sampler(policy)
         try:
             metrics = validate(
                 sampler,

@@ -3,6 +3,11 @@
 from fractions import Fraction
 
 
+def count(number: int, one: str, many: str | None = None) -> str:
+    """ "1 failure", "2,000 failures"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def number(value: Fraction | float | None, digits: int = 3) -> str:
     """A short decimal: "0.333"."""
     return "–" if value is None else f"{float(value):.{digits}f}"

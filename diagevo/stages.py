@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from diagevo.errors import StoppedSafely, StoreError
+from diagevo.errors import NodeLostError, StoppedSafely, StoreError
 from diagevo.memory.events import Artifact
 from diagevo.memory.memory import Memory
-from diagevo.progress import Observer, StopFlag
+from diagevo.progress import Observer, StageProgress, StopFlag, playing
 from diagevo.training.checkpoints import find
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
@@ -64,8 +64,11 @@ class Stages:
         observer: Observer,
         stop: StopFlag,
         last: str | None = None,
+        *,
+        restarts: int = 0,
     ) -> None:
         """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage.
+        `restarts`: how often a stage goes on by itself when a node was lost.
 
         The seconds between stages of this process are recorded too, with the stage that follows.
         """
@@ -75,6 +78,7 @@ class Stages:
         self.observer = observer
         self.stop = stop
         self.last = last
+        self.restarts = restarts
         self.seconds: dict[str, float] = {}
         self._since = time.monotonic()
         self._scheduling = 0.0
@@ -105,11 +109,9 @@ class Stages:
         self.check_stop(f"before the stage {name} of round {self.round}")
         if status.status == "running":
             self._abandon(name, checkpoints)
-        attempt = self.memory.start_stage(name)
-        self.observer.stage_started(self.round, name, attempt, total)
         started = time.monotonic()
         before = {"orchestration": started - self._since, "scheduling": self._scheduling}
-        outcome = self._done(name, work)
+        outcome, started = self._outlasted(name, work, total, checkpoints)
         seconds = time.monotonic() - started
         artifacts = [
             Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file))
@@ -131,15 +133,33 @@ class Stages:
         if name == self.last:
             self.stop.set()
 
-    def _abandon(self, name: str, checkpoints: Path | None) -> None:
+    def _outlasted(
+        self, name: str, work: Callable[[], Outcome], total: int | None, checkpoints: Path | None
+    ) -> tuple[Outcome, float]:
+        """The outcome and when its attempt began. A lost node ends an attempt, and `restarts` more begin."""
+        left = self.restarts
+        while True:
+            self.observer.stage_started(self.round, name, self.memory.start_stage(name), total)
+            started = time.monotonic()
+            try:
+                return self._done(name, work), started
+            except NodeLostError as error:
+                if not left:
+                    raise
+                left -= 1
+                self.check_stop(f"in the stage {name} of round {self.round}: {error.message}")
+                self.observer.message(f"round {self.round}: {error.message}")
+                self._abandon(name, checkpoints, reason=error.message)
+
+    def _abandon(self, name: str, checkpoints: Path | None, reason: str | None = None) -> None:
         """Void what the interrupted attempt observed past its newest whole checkpoint, and say so."""
         ran = self._ran(name, checkpoints)
         if checkpoints is None:
-            self.memory.abandon_stage(name, after_step=0, seconds=ran)
+            self.memory.abandon_stage(name, after_step=0, seconds=ran, reason=reason)
             self.observer.message(f"round {self.round}: {name} was interrupted and is played again")
             return
         found = find(checkpoints)
-        self.memory.abandon_stage(name, after_step=found.step, seconds=ran)
+        self.memory.abandon_stage(name, after_step=found.step, seconds=ran, reason=reason)
         for fault in found.broken:
             self.observer.message(f"round {self.round}: passed over: {checkpoints}/{fault}")
         where = f"goes on after step {found.step}" if found.step else "begins again"
@@ -160,7 +180,8 @@ class Stages:
 
     def _done(self, name: str, work: Callable[[], Outcome]) -> Outcome:
         try:
-            return work()
+            with playing(f"{self.memory.run_id}, round {self.round}: {name}"):
+                return work()
         except OSError as error:
             if error.errno not in _UNWRITABLE:
                 raise
@@ -170,8 +191,8 @@ class Stages:
                 hint="make room, or see who may write there; then: diagevo train --resume",
             ) from error
 
-    def progress(self, name: str, done: int, total: int | None, detail: str = "") -> None:
-        self.observer.stage_progress(self.round, name, done, total, detail)
+    def progress(self, name: str, progress: StageProgress) -> None:
+        self.observer.stage_progress(self.round, name, progress)
 
     def check_stop(self, where: str) -> None:
         """The safe points of a run."""

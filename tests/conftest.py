@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.order import shares
+
 settings.register_profile("deep", max_examples=1000)
 
 # The number of torch's threads decides the last bits of weights, which tests compare between processes. Set
@@ -17,14 +19,19 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["DISABLE_MLFLOW_INTEGRATION"] = "TRUE"
 
 RUNS = Path(__file__).parents[1] / "runs"
-REALLY_PLAYED = {"unbroken", "one_step", "watcher", "trained_home"}
-"""Fixtures that train: half a minute for the first test that asks for one."""
+SLOW = {"unbroken", "one_step", "watcher", "trained_home", "page"}
+"""Fixtures that train, half a minute for the first test that asks for one, and the browser's."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if isinstance(item, pytest.Function) and REALLY_PLAYED & set(item.fixturenames):
+        if isinstance(item, pytest.Function) and SLOW & set(item.fixturenames):
             item.add_marker("slow")
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        files = {item.path for item in items if item.get_closest_marker("slow")}
+        items[:] = shares(
+            [i for i in items if i.path in files], [i for i in items if i.path not in files], workers
+        )
 
 
 def pytest_collection_finish() -> None:

@@ -12,9 +12,12 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import chdir
 from multiprocessing.connection import Connection
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
+ROOT = Path(__file__).parents[1]
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.preloaded"])
 _server: Any = multiprocessing.forkserver._forkserver
@@ -23,13 +26,20 @@ _server: Any = multiprocessing.forkserver._forkserver
 class Forked:
     """`main`, as "module:function", with these arguments and its output in pipes. Used like Popen.
 
-    Somebody has to read both pipes: what finds one full waits.
+    Somebody has to read both pipes: what finds one full waits. With `into`, an open file, all output goes
+    there and nobody has to.
     """
 
-    def __init__(self, main: str, arguments: Sequence[str], *, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, main: str, arguments: Sequence[str], *, env: Mapping[str, str], into: IO[Any] | None = None
+    ) -> None:
         stdout, writes_stdout = _forks.Pipe(duplex=False)
         stderr, writes_stderr = _forks.Pipe(duplex=False)
-        _server.ensure_running()
+        if into is not None:
+            for end in (writes_stdout, writes_stderr):
+                os.dup2(into.fileno(), end.fileno())
+        with chdir(ROOT):  # what the server imports first is looked for in its folder alone
+            _server.ensure_running()
         address = _server._forkserver_address
         self._process = _forks.Process(
             target=_run, args=(main, list(arguments), dict(env), address, writes_stdout, writes_stderr)
@@ -79,6 +89,7 @@ def _run(
     stdout: Connection,
     stderr: Connection,
 ) -> None:
+    assert "tests.preloaded" in sys.modules, "the server has imported nothing: each program would"
     _server._forkserver_address = address
     _server.ensure_running = lambda: None
     for number, end in ((1, stdout), (2, stderr)):

@@ -61,6 +61,7 @@ def test_a_command_of_the_documents_runs(line: str, home: Path, monkeypatch: pyt
     assert done.stdout or "-o" in arguments
 
 
+@pytest.mark.slow
 def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> None:
     (home / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     first = next(block for page, language, block in BLOCKS if page == "README.md")

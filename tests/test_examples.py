@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import clean_environment, invoke
+from tests.forked import Forked
 from tests.ingest.conftest import DATA
 from tests.training.forked_ranks import play_ranks
 
@@ -49,6 +50,13 @@ def example() -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
+def training() -> None:
+    """`python training.py` in the folder that is named, in a process that has imported TRL."""
+    os.chdir(sys.argv[1])
+    sys.path.insert(0, sys.argv[1])
+    runpy.run_path("training.py", run_name="__main__")
+
+
 def test_every_example_is_run_here() -> None:
     """What is reported by other systems is read by tests/report/test_reported.py."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
@@ -64,6 +72,7 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
     assert run(sys.executable, EXAMPLES / "round_by_hand.py", tmp_path) == "F = 1, ε₂ = 1/3\n"
 
 
+@pytest.mark.slow
 def test_a_verl_log_is_audited_by_the_program(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/diagevo.db"
     told = run("sh", EXAMPLES / "verl_log.sh", DATA / "verl" / "rollouts", database)
@@ -95,7 +104,11 @@ def test_the_trl_lines_of_the_readme_keep_a_memory(tmp_path: Path) -> None:
     (tmp_path / "training.py").write_text(OF_THE_READER + lines)
     (tmp_path / "runs").mkdir()
     (tmp_path / "examples").symlink_to(EXAMPLES)
-    run(sys.executable, "training.py", cwd=tmp_path)
+    with (
+        (tmp_path / "log").open("w") as log,
+        Forked("tests.test_examples:training", [str(tmp_path)], env=clean_environment(), into=log) as program,
+    ):
+        assert program.wait(300) == 0, (tmp_path / "log").read_text()
     told = invoke("runs", "show", "mine", "--db", f"sqlite:///{tmp_path}/runs/mine.db", "--json")
     [round_] = json.loads(told.stdout)["data"]["rounds"]
     assert (round_["round"], round_["candidates"]) == (1, 16)

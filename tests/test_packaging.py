@@ -113,6 +113,7 @@ def _outside(site: Path, commands: list[list[str]], cwd: Path) -> dict[str, list
     return said
 
 
+@pytest.mark.slow
 def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
     site: Path, tmp_path: Path
 ) -> None:
@@ -154,7 +155,7 @@ def test_a_class_of_many_fields_is_made_by_keywords() -> None:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and len(node.args) > 6:
                 name = ast.unparse(node.func).rpartition(".")[2].lstrip("_")
-                if name[:1].isupper():
+                if name[:1].isupper() and name != "Table":  # SQLAlchemy's: columns, as many as there are
                     found.append(f"{file.relative_to(ROOT)}:{node.lineno} {name}")
     assert found == []
 

@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import options
+from diagevo.shown import count
+
+from .. import listing, options
 from ..opening import database
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
-
-app = options.group(
-    "ablate", "Plan the paper's ablations, play them, and see what they show.", "plan run status compare"
-)
+from ..screens.accuracy import say_premises
 
 RUNS = (
     Column("index", align="right"),
@@ -87,7 +86,7 @@ Name = Annotated[
 
 
 @options.command(
-    app,
+    listing.ablate,
     "plan",
     reads=options.CONFIGURATION,
     group="ablate",
@@ -140,7 +139,7 @@ def plan(
         settings = (*call.settings, *(f"{key}={value}" for key, value in variant(name_).settings.items()))
         resolve(file=call.config, settings=settings, profile=call.profile)
     file = made.save(call.home)
-    render.say(call, f"{len(made.runs)} runs planned in {file}; next: diagevo ablate run {name}")
+    render.say(call, f"{count(len(made.runs), 'run')} planned in {file}; next: diagevo ablate run {name}")
     lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
     print_rows(call, RUNS[:4], lines)
 
@@ -157,7 +156,7 @@ def _measured(arguments: str | None) -> list[str]:
 
 
 @options.command(
-    app,
+    listing.ablate,
     "run",
     group="ablate",
     rows=True,
@@ -176,7 +175,10 @@ def run(
         Path | None, typer.Option("--slurm", metavar="FILE", help="Write a job array instead.")
     ] = None,
 ) -> None:
-    """Play the runs one after another, each as a process, or write a job array. Nothing is done twice."""
+    """Play the runs one after another, each as a process, or write a job array. Nothing is done twice.
+
+    Call it twice, and the two share the runs.
+    """
     from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import load_plan, play, slurm_script
 
@@ -195,12 +197,13 @@ def run(
     with database(call, create=True) as opened:
         for planned in chosen.runs if only is None else [chosen.runs[only]]:
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
-            play(opened, chosen, planned, call.home, call.db)
+            if not play(opened, chosen, planned, call.home, call.db):
+                render.say(call, f"{planned.run}: another process plays it, passed over")
     status(call, chosen.name)
 
 
 @options.command(
-    app,
+    listing.ablate,
     "status",
     group="ablate",
     rows=True,
@@ -229,7 +232,7 @@ def status(call: Call, name: Name = None) -> None:
 
 
 @options.command(
-    app,
+    listing.ablate,
     "compare",
     group="ablate",
     rows=True,
@@ -252,6 +255,7 @@ def compare(
     from diagevo.errors import NotFoundError
     from diagevo.evaluation import study
     from diagevo.evaluation.ablation import load_plan
+    from diagevo.memory.audit.history import History
 
     chosen = load_plan(call.home, name)
     variants = list(dict.fromkeys(planned.variant for planned in chosen.runs))
@@ -261,8 +265,11 @@ def compare(
         )
     with database(call) as opened:
         scores = study.last_scores(opened, chosen, metric)
+        played = [p.run for p in chosen.runs if p.seed in scores.get(p.variant, {})]
+        worlds = [History(opened, run).in_force().config.get("world") for run in played[:1]]
     done = sum(len(of_variant) for of_variant in scores.values())
     render.say(
         call, f"{metric} after round {chosen.rounds}, against {against}: {done} of {len(chosen.runs)} runs"
     )
     print_rows(call, COMPARED, study.compare(scores, against, variants))
+    say_premises(call, worlds)

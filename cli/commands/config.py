@@ -8,7 +8,7 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import options
+from .. import listing, options
 from ..opening import opened
 from ..options import Call
 from ..render import console as render
@@ -17,10 +17,6 @@ from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
-
-app = options.group(
-    "config", "The resolved configuration, and where each value came from.", "show validate diff schema"
-)
 
 SETTINGS = (Column("key"), Column("value"), Column("source"))
 DEVIATIONS = (
@@ -52,7 +48,7 @@ class Shown:
 
 
 @options.command(
-    app,
+    listing.config,
     "show",
     reads=options.CONFIGURATION,
     group="config",
@@ -71,7 +67,13 @@ def show(
     ] = False,
 ) -> None:
     """Every value with where it came from; with --run, the configuration that the run has in its log."""
-    resolved = of(call, call.run) if call.run is not None else call.resolve()
+    given = [option for option in options.CONFIGURATION if option in call.written]
+    if given and "--run" in call.written:
+        raise ConfigError(
+            f"--run shows what a run has in its log, and {given[0]} changes nothing in it",
+            hint="leave one of the two out",
+        )
+    resolved = of(call, call.run) if call.run is not None and not given else call.resolve()
     if paper:
         _show_paper(call, resolved)
         return
@@ -106,7 +108,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
 
 
 @options.command(
-    app,
+    listing.config,
     "validate",
     reads=options.CONFIGURATION,
     group="config",
@@ -125,7 +127,7 @@ def validate(call: Call) -> None:
 
 
 @options.command(
-    app,
+    listing.config,
     "schema",
     group="config",
     pages=True,
@@ -141,7 +143,7 @@ def schema(call: Call) -> None:
 
 
 @options.command(
-    app,
+    listing.config,
     "diff",
     reads=options.CONFIGURATION,
     group="config",

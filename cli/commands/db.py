@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import options
+from .. import listing, options
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -16,10 +16,6 @@ from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.log.database import Database
-
-app = options.group(
-    "db", "Revisions of the database, its checks, its backups.", "current upgrade check backup restore"
-)
 
 FINDINGS = (Column("check"), Column("ok"), Column("detail", "found"))
 
@@ -38,7 +34,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
         database.close()
 
 
-@options.command(app, "current", group="db", without=("--run",), example="diagevo db current --json")
+@options.command(listing.db, "current", group="db", without=("--run",), example="diagevo db current --json")
 def current(call: Call) -> None:
     """The database's revision and the one that this version expects; exit 5 where they differ."""
     from diagevo.memory.log.location import shown
@@ -55,7 +51,7 @@ def current(call: Call) -> None:
 
 
 @options.command(
-    app,
+    listing.db,
     "upgrade",
     group="db",
     without=("--run",),
@@ -72,6 +68,7 @@ def upgrade(
     """Bring the database to the revision that this version expects. A backup is written first."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
+    from diagevo.memory.transfer.rebuilding import snapshots
 
     with _database(call) as database:
         migrate.refuse_foreign(database)
@@ -83,12 +80,14 @@ def upgrade(
         # At the newest revision too: PostgreSQL's reading role may be missing.
         if before != migrate.HEAD or database.dialect == "postgresql":
             migrate.upgrade(database)
-        where = shown(database.url)
+        where, read = shown(database.url), snapshots(database)
     data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}
+    data["next"] = read.fix
     text = (
         f"{where}: {before or 'empty'} → {migrate.HEAD}" if before != migrate.HEAD else f"{where}: up to date"
     )
-    render.document(call, data, text + (f"\nbackup: {saved}" if saved else ""))
+    text += f"\nbackup: {saved}" if saved else ""
+    render.document(call, data, text + (f"\nsnapshots: {read.detail}; {read.fix}" if read.fix else ""))
 
 
 def _backup_beside(database: "Database") -> Path:
@@ -100,22 +99,28 @@ def _backup_beside(database: "Database") -> Path:
     return backup(database, folder / f"before-upgrade-{stamp}.db").file
 
 
-@options.command(app, "check", group="db", rows=True, without=("--run",), example="diagevo db check")
+@options.command(listing.db, "check", group="db", rows=True, without=("--run",), example="diagevo db check")
 def check(call: Call) -> None:
     """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
     from diagevo.memory.log.check import check as findings
+    from diagevo.memory.transfer.rebuilding import snapshots
 
     with _database(call) as database:
-        found = [
-            render.plain(finding) | ({"detail": f"{finding.detail}; {finding.fix}"} if finding.fix else {})
-            for finding in findings(database)
-        ]
+        looked = findings(database)
+        if looked[0].ok:
+            looked.append(snapshots(database))
+    found = [
+        render.plain(finding) | ({"detail": f"{finding.detail}; {finding.fix}"} if finding.fix else {})
+        for finding in looked
+    ]
     print_rows(call, FINDINGS, found)
     if not all(finding["ok"] for finding in found):
         raise typer.Exit(1)
 
 
-@options.command(app, "backup", group="db", without=("--run",), example="diagevo db backup runs/monday.db")
+@options.command(
+    listing.db, "backup", group="db", without=("--run",), example="diagevo db backup runs/monday.db"
+)
 def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the database into one SQLite file, also while a run writes to it."""
     from diagevo.memory.transfer.backup import backup as write
@@ -128,7 +133,7 @@ def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help
 
 
 @options.command(
-    app,
+    listing.db,
     "restore",
     group="db",
     without=("--run",),

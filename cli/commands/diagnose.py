@@ -8,8 +8,9 @@ import typer
 
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.progress import StopFlag
+from diagevo.shown import count
 
-from .. import options
+from .. import listing, options
 from ..opening import config_of, opened
 from ..options import Call
 from ..render import console as render
@@ -36,19 +37,15 @@ ROUNDS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    options.command(
-        app,
-        "diagnose",
-        reads=options.CONFIGURATION,
-        rows=True,
-        example="""diagevo diagnose --run math --plan
-    diagevo diagnose --run math --max-calls 5000
-    diagevo diagnose --run math --set roles.diagnostician.base_url=http://127.0.0.1:8000/v1""",
-    )(diagnose)
-
-
+@options.command(
+    listing.program,
+    "diagnose",
+    reads=options.CONFIGURATION,
+    rows=True,
+    example="""diagevo diagnose --run math --plan
+diagevo diagnose --run math --max-calls 5000
+diagevo diagnose --run math --set roles.diagnostician.base_url=http://127.0.0.1:8000/v1""",
+)
 def diagnose(
     call: Call,
     *,
@@ -84,11 +81,11 @@ def diagnose(
 def _told(run: str, found: "Cost") -> str:
     if not found.rounds:
         return f"{run}: nothing waits for a diagnosis"
-    text = f"{run}: {found.failures:,} failures in {found.rounds} rounds"
+    text = f"{run}: {count(found.failures, 'failure')} in {count(found.rounds, 'round')}"
     if not found.model:
         return f"{text}, by {found.diagnostician}: no language model is asked"
     return (
-        f"{text}, asked of {found.model}: up to about {found.calls:,} calls,"
+        f"{text}, asked of {found.model}: up to about {count(found.calls, 'call')},"
         f" about {found.input_tokens:,} tokens to read for the extractions"
     )
 
@@ -108,7 +105,9 @@ def _diagnose(
 
     def committed(number: int, event: "RoundCommitted") -> None:
         rows.append({"round": number, **event.model_dump(exclude={"type", "state_hash"})})
-        render.say(call, f"round {number}: F = {event.failures}, {event.active} Active, {event.nodes} nodes")
+        render.say(
+            call, f"round {number}: F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
+        )
 
     def progress(done: "Progress") -> None:
         if call.verbose:
@@ -134,10 +133,10 @@ def _diagnose(
 def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) -> "Diagnostician":
     """The configured one; replies are kept, so that nothing is asked twice."""
     role, settings = config.roles.diagnostician, config.diagnosis
-    if role.engine == "rules:arithmetic":
-        from diagevo.arithmetic import RuleDiagnostician
+    if role.engine != "openai":
+        from diagevo.arithmetic.diagnostician import by_rules
 
-        return RuleDiagnostician()
+        return by_rules(role.engine, config.seed)
     from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
     from diagevo.diagnosis.spending import budget_of, spent
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.shown import percent
+from diagevo.shown import count, percent
 
-from .. import options
-from ..opening import app, config_of, opened
+from .. import listing, options
+from ..opening import config_of, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -58,7 +58,7 @@ def _rechecks() -> Any:
 
 
 @options.command(
-    app,
+    listing.memory,
     "calibrate",
     reads=options.CONFIGURATION,
     group="memory",
@@ -85,11 +85,13 @@ def calibrate(call: Call) -> None:
         if line.proposed is None:
             render.say(call, f"{line.threshold}: no pair was judged the same, so nothing is proposed")
         elif not line.enough:
-            render.say(call, f"{line.threshold}: {line.same} pairs judged the same are too few to rely on")
+            render.say(
+                call, f"{line.threshold}: {count(line.same, 'pair')} judged the same: too few to rely on"
+            )
 
 
 @options.command(
-    app,
+    listing.memory,
     "recheck",
     reads=options.CONFIGURATION,
     group="memory",
@@ -148,10 +150,10 @@ def _summary(found: "list[Recheck]") -> str:
 def _diagnostician(config: "Config", history: "History") -> "Diagnostician":
     """The configured diagnostician; a language model is really asked, and its replies are not kept."""
     role = config.roles.diagnostician
-    if role.engine == "rules:arithmetic":
-        from diagevo.arithmetic import RuleDiagnostician
+    if role.engine != "openai":
+        from diagevo.arithmetic.diagnostician import by_rules
 
-        return RuleDiagnostician()
+        return by_rules(role.engine, config.seed)
     from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
     from diagevo.diagnosis.recheck import Unrecorded
     from diagevo.memory.log.artifacts import Artifacts

@@ -6,7 +6,7 @@ import typer
 
 from diagevo.redaction import redacted
 
-from .. import options
+from .. import listing, options
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -21,19 +21,16 @@ def _checks() -> Any:
     return list[Check]
 
 
-def register(app: typer.Typer) -> None:
-    options.command(
-        app,
-        "doctor",
-        reads=options.CONFIGURATION,
-        rows=True,
-        data=_checks,
-        without=("--run",),
-        example="""diagevo doctor
-        diagevo doctor --for train --profile qwen3-8b""",
-    )(doctor)
-
-
+@options.command(
+    listing.program,
+    "doctor",
+    reads=options.CONFIGURATION,
+    rows=True,
+    data=_checks,
+    without=("--run",),
+    example="""diagevo doctor
+    diagevo doctor --for train --profile qwen3-8b""",
+)
 def doctor(
     call: Call,
     *,

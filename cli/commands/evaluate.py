@@ -5,23 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.shown import count
 from diagevo.texts import json_text, visible
 
-from .. import options
+from .. import listing, options
 from ..opening import database
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
+from ..screens.accuracy import say_premises, worlds_of
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
-
-app = options.group(
-    "eval",
-    "Measure models on the benchmarks and compare what was measured.",
-    "list run show compare selfplay oracle",
-)
 
 BENCHMARKS = (
     Column("name"),
@@ -131,7 +127,7 @@ def line_of(found: "Evaluation") -> EvaluationLine:
 
 
 @options.command(
-    app,
+    listing.evaluate,
     "list",
     group="eval",
     rows=True,
@@ -166,17 +162,23 @@ def list_(
         return
     from diagevo.evaluation.store import EvaluationStore
     from diagevo.memory.audit.history import resolve_run
+    from diagevo.memory.audit.runs import list_runs
 
     with database(call) as opened:
         run = None if call.run is None else resolve_run(opened, call.run)
         found = EvaluationStore(opened).list(run)
+        played = list_runs(opened) if not found else []
+        worlds = worlds_of(opened, found)
     if not found:
-        render.say(call, "no evaluations yet; start one: diagevo eval run math500 --round best")
+        of_world = any(line.world == "arithmetic" and run in (None, line.run_id) for line in played)
+        questions = "held-out" if of_world else "math500"
+        render.say(call, f"no evaluations yet; start one: diagevo eval run {questions} --round best")
     print_rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
+    say_premises(call, worlds)
 
 
 @options.command(
-    app,
+    listing.evaluate,
     "show",
     group="eval",
     data=_shown,
@@ -201,6 +203,7 @@ def show(
         store = EvaluationStore(opened)
         found = store.find(evaluation)
         results = store.results(found.evaluation_id)
+        worlds = worlds_of(opened, [found])
     categories = by_category(results)
     missed = [result for result in results if result.score is not None and result.score < 1][:wrong]
     lines = [f"{found.evaluation_id}  {found.benchmark}  {found.model}  {found.answered}/{found.questions}"]
@@ -219,6 +222,7 @@ def show(
     data = row_of(line_of(found)) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
     render.document(call, data, text, run=found.run_id)
+    say_premises(call, worlds)
 
 
 def _condition(value: Any) -> str:
@@ -226,7 +230,7 @@ def _condition(value: Any) -> str:
 
 
 @options.command(
-    app,
+    listing.evaluate,
     "compare",
     group="eval",
     data=_compared,
@@ -250,15 +254,18 @@ def compare(
         store = EvaluationStore(opened)
         a, b = store.find(first), store.find(second)
         result = compare_(store, a, b, confidence)
+        worlds = worlds_of(opened, [a, b])
     differ = different_conditions(a, b)
     text = [
-        f"{a.benchmark}, {result.questions} questions, paired",
+        f"{a.benchmark}, {count(result.questions, 'question')}, paired",
         f"  {a.evaluation_id}  {result.first:.4f}  {a.model}",
         f"  {b.evaluation_id}  {result.second:.4f}  {b.model}",
         f"  difference {result.difference:+.4f} ± {result.standard_error:.4f}"
         f"  [{result.low:+.4f}, {result.high:+.4f}] at {confidence:.4g} confidence",
-        f"  {result.better} questions better, {result.worse} worse; exact sign test p = {result.p_value:.3g}",
+        f"  {count(result.better, 'question')} better, {result.worse} worse;"
+        f" exact sign test p = {result.p_value:.3g}",
         "they differ in: " + (", ".join(differ) or "nothing"),
     ]
     shown = "\n".join(visible(line, one_line=True) for line in text)
     render.document(call, {"paired": result, "conditions": differ}, shown)
+    say_premises(call, worlds)

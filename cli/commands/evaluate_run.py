@@ -10,12 +10,13 @@ import typer
 from diagevo.errors import ConfigError, ServiceError
 from diagevo.progress import StopFlag
 
-from .. import options
+from .. import listing, options
 from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
-from .evaluate import EVALUATIONS, app, evaluation_lines, line_of
+from ..screens.accuracy import say_premises, worlds_of
+from .evaluate import EVALUATIONS, evaluation_lines, line_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ Swapped = Annotated[
 
 
 @options.command(
-    app,
+    listing.evaluate,
     "run",
     reads=["-c", "--set"],
     group="eval",
@@ -142,6 +143,7 @@ def run(
                     asked_judge = grader if questions.benchmark.judged else None
                     done.append(measure(call, store, ready, questions, checker, procedure, asked_judge))
         print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
+        say_premises(call, worlds_of(asked, done))
 
 
 def measure(
@@ -248,7 +250,7 @@ def _held_out(history: "History | None") -> "Loaded":
             source="arithmetic world",
             group=group,
         )
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
     from diagevo.roles import Roles
 
     from . import subjects

@@ -10,8 +10,9 @@ import typer
 
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
 from diagevo.progress import StopFlag
+from diagevo.shown import count
 
-from .. import options
+from .. import listing, options
 from ..options import Call
 from ..render import console as render
 from .stopping import stopped_by_signals
@@ -45,20 +46,16 @@ def _ingested() -> Any:
     return Ingested
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    options.command(
-        app,
-        "ingest",
-        reads=options.CONFIGURATION,
-        data=_ingested,
-        example="""diagevo ingest verl rollouts --run math
-    diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
-    diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
-    diagevo ingest verl rollouts --run math --follow""",
-    )(ingest)
-
-
+@options.command(
+    listing.program,
+    "ingest",
+    reads=options.CONFIGURATION,
+    data=_ingested,
+    example="""diagevo ingest verl rollouts --run math
+diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
+diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
+diagevo ingest verl rollouts --run math --follow""",
+)
 def ingest(
     call: Call,
     format: Annotated[
@@ -135,9 +132,9 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
 def _text(run: str, report: "Recorded", found: Ingested) -> str:
     groups = report.groups
     lines = [
-        f"{run}: {report.steps:,} steps ({report.new_steps:,} new), {report.rollouts:,} rollouts in"
-        f" {groups.total():,} groups",
-        f"  {groups['contrast']:>9,}  with passes and failures: kept, {report.failures:,} failures",
+        f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
+        f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
+        f"  {groups['contrast']:>9,}  with passes and failures: kept, {count(report.failures, 'failure')}",
         f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed",
         f"  {groups['all_passed']:>9,}  all passed",
     ]

@@ -9,7 +9,7 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import options
+from .. import listing, options
 from ..options import Call
 from ..render import console as render
 
@@ -25,17 +25,14 @@ Template = Literal[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    options.command(
-        app,
-        "init",
-        reads=["--profile"],
-        without=("--run",),
-        example="""diagevo init
-        diagevo init study --template qwen3-8b""",
-    )(init)
-
-
+@options.command(
+    listing.program,
+    "init",
+    reads=["--profile"],
+    without=("--run",),
+    example="""diagevo init
+    diagevo init study --template qwen3-8b""",
+)
 def init(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),

@@ -10,12 +10,11 @@ from fractions import Fraction
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from pydantic import Field
 
 from diagevo.errors import ConfigError, DiagEvoError, extra
 
-from .. import options
+from .. import listing, options
 from ..opening import opened, where
 from ..options import Call
 from ..render import console as render
@@ -47,11 +46,7 @@ Ref = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the program."""
-    options.command(app, "mcp", example="diagevo mcp --run math")(mcp)
-
-
+@options.command(listing.program, "mcp", example="diagevo mcp --run math")
 def mcp(call: Call) -> None:
     """Serve read-only tools for agents on stdin and stdout: why, replay, schedule, what_if, diff, verify,
     query."""
@@ -166,7 +161,7 @@ class Tools:
     def verify(self) -> dict[str, Any]:
         """Whether the log is as it was written: hash chain, invariants, replay against projections, heads."""
         from diagevo.memory.audit.verify import verify
-        from diagevo.memory.opening import runs_folder
+        from diagevo.memory.places import runs_folder
 
         with self._asked(None) as (history, as_of):
             report = verify(history.log, history.run_id, runs_folder(history.database) / history.run_id)

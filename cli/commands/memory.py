@@ -7,12 +7,11 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, options
-from ..opening import At, OptionalRef, Ref, Round, app, opened, where
+from .. import completion, listing, options
+from ..opening import At, OptionalRef, Ref, Round, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
-from . import diagnosis, memory_bundle, memory_compare, memory_verify, memory_whatif
 from .prompts import weigh
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ def _stories() -> Any:
 
 
 @options.command(
-    app,
+    listing.memory,
     "show",
     group="memory",
     rows=True,
@@ -143,13 +142,19 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
             if node is None:
                 survivor = why_node(history, found.id, as_of).merged_into
                 raise NotFoundError(
-                    f"node {found.id} was merged into {survivor}", hint=f"diagevo memory why {found.id}"
+                    f"node {found.id} was merged into {survivor}",
+                    hint=f"its story: diagevo memory why {found.id}",
                 )
-            render.document(call, node, memory_text.node_text(node, memory), **place)
+            if call.format != "table" or call.output is not None:
+                render.document(call, node, memory_text.node_text(node, memory), **place)
+                return
+            render.document(call, node, memory_text.node_line(node) + "\n")
+            render.text(call, "")
+            print_rows(call, memory_text.CAUSES, memory_text.rows_under(node, memory))
 
 
 @options.command(
-    app,
+    listing.memory,
     "replay",
     group="memory",
     rows=True,
@@ -176,6 +181,7 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
+    from diagevo.memory.audit.policy import Asked, ask_again
     from diagevo.memory.audit.replay import chosen, compare_with_commit, rebuild, steps
 
     from ..screens import memory as memory_text
@@ -190,10 +196,15 @@ def replay(
             print_rows(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
             return
         memory = rebuild(history, as_of)
-        differences = compare_with_commit(history, memory, as_of) if check else []
-    checked = memory_text.check_text(memory, differences) if check else ""
+        differences, asked = [], Asked()
+        if check:
+            asked = ask_again(history.log, history.run_id, as_of.sequence)
+            differences = compare_with_commit(history, memory, as_of)
+            differences += [message for _, message in asked.faults]
+    checked = memory_text.check_text(memory, differences, asked.notes) if check else ""
     if call.format == "json":
-        data = render.plain(memory) | ({"differences": differences} if check else {})
+        found = {"differences": differences, "notes": asked.notes}
+        data = render.plain(memory) | (found if check else {})
         render.document(call, data, "", run=history.run_id, as_of=where(as_of))
     else:
         if call.format == "table" and call.output is None:
@@ -208,7 +219,7 @@ def replay(
 
 
 @options.command(
-    app,
+    listing.memory,
     "log",
     group="memory",
     rows=True,
@@ -257,7 +268,7 @@ def log(
 
 
 @options.command(
-    app,
+    listing.memory,
     "why",
     group="memory",
     data=_stories,
@@ -342,7 +353,7 @@ def why(
 
 
 @options.command(
-    app,
+    listing.memory,
     "schedule",
     group="memory",
     rows=True,
@@ -385,6 +396,3 @@ def schedule(
         render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
     if found.causes or call.format != "table":
         print_rows(call, memory_text.SCHEDULE, found.causes)
-
-
-__all__ = ["app", "diagnosis", "memory_bundle", "memory_compare", "memory_verify", "memory_whatif"]

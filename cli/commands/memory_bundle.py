@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from diagevo.errors import ConfigError
+from diagevo.shown import count
 
-from .. import options
-from ..opening import At, Round, app, config_of, database, opened, where
+from .. import listing, options
+from ..opening import At, Round, config_of, database, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -27,7 +28,7 @@ LONGEST = 2**20
 
 
 @options.command(
-    app,
+    listing.memory,
     "query",
     group="memory",
     rows=True,
@@ -106,7 +107,7 @@ def _plain(value: Any) -> Any:
 
 
 @options.command(
-    app,
+    listing.memory,
     "export",
     group="memory",
     example="""diagevo memory export bundle
@@ -128,14 +129,16 @@ def export(
     with opened(call) as history:
         as_of = history.as_of(round, at)
         manifest = export_bundle(history, as_of, folder, form)
-    text = f"{folder}: {manifest.events} events of {manifest.run_id} up to #{as_of.position}\n"
-    text += "".join(f"  {name}: {described['rows']} rows\n" for name, described in manifest.files.items())
+    text = f"{folder}: {count(manifest.events, 'event')} of {manifest.run_id} up to #{as_of.position}\n"
+    text += "".join(
+        f"  {name}: {count(described['rows'], 'row')}\n" for name, described in manifest.files.items()
+    )
     text += f"  chain head {manifest.head}\n"
     render.document(call, manifest, text, run=history.run_id, as_of=where(as_of))
 
 
 @options.command(
-    app,
+    listing.memory,
     "import",
     group="memory",
     without=("--run",),
@@ -158,13 +161,14 @@ def import_(
     if check:
         _tell_strangers(call, folder)
         manifest = check_bundle(folder)
-        text = f"{folder}: {manifest.events} events of {manifest.run_id}, as they were written\n"
+        text = f"{folder}: {count(manifest.events, 'event')} of {manifest.run_id}, as they were written\n"
         render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
         return
     with database(call, create=True) as into:
         _tell_strangers(call, folder)
         written = import_bundle(folder, into, name)
-    text = f"{written.run_id}: {written.events} events, {written.round} rounds\n  chain head {written.hash}\n"
+    events, rounds = count(written.events, "event"), count(written.round, "round")
+    text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
     render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
 
 
@@ -182,7 +186,7 @@ def _rebuilding() -> Any:
 
 
 @options.command(
-    app,
+    listing.memory,
     "rebuild",
     reads=options.CONFIGURATION,
     group="memory",
@@ -241,9 +245,9 @@ def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict
 
 
 def _rebuilt_text(run_id: str, done: "Rebuilding") -> str:
-    index = f"{done.indexed:,} causes" if done.indexed else "so few causes need none"
+    index = count(done.indexed, "cause") if done.indexed else "so few causes need none"
     return (
-        f"{run_id}: projections and snapshots of {done.rounds} rounds written again\n"
+        f"{run_id}: projections and snapshots of {count(done.rounds, 'round')} written again\n"
         f"  embeddings    {done.embedder.name} @ {done.embedder.revision or '-'},"
         f" {done.embedder.dimension} numbers\n"
         f"  vector index  {index}\n"

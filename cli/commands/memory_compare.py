@@ -6,8 +6,8 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import options
-from ..opening import At, Ref, Round, app, opened, where
+from .. import listing, options
+from ..opening import At, Ref, Round, one, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -20,7 +20,7 @@ _EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
 
 
 @options.command(
-    app,
+    listing.memory,
     "diff",
     group="memory",
     pages=True,
@@ -62,6 +62,7 @@ def diff(
             print_rows(call, compare_text.CHANGES, compare_text.change_rows(found))
         same = found.same
     else:
+        one(call, left, right)
         same = runs.compare(call, left, right)
     if exit_code and not same:
         raise typer.Exit(1)
@@ -75,7 +76,7 @@ def _after(history: "History", number: int) -> "AsOf":
 
 
 @options.command(
-    app,
+    listing.memory,
     "blame",
     group="memory",
     rows=True,

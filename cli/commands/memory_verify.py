@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import options
-from ..opening import app, opened, where
+from .. import listing, options
+from ..opening import opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -19,7 +19,7 @@ def _verification() -> Any:
 
 
 @options.command(
-    app,
+    listing.memory,
     "verify",
     group="memory",
     data=_verification,
@@ -43,7 +43,7 @@ def verify(
 ) -> None:
     """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
     from diagevo.memory.audit.verify import verify as check
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
 
     from ..screens import memory as memory_text
 
@@ -60,7 +60,7 @@ def verify(
 
 
 @options.command(
-    app,
+    listing.memory,
     "heads",
     group="memory",
     rows=True,

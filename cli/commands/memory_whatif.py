@@ -9,8 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.exact import LARGEST, fraction
 
-from .. import options
-from ..opening import app
+from .. import listing, options
 from ..options import Call
 from ..screens.whatif import FILTERED, KEYS, Asked, Given, Values, answer
 
@@ -24,7 +23,7 @@ _LIMITS = {
 
 
 @options.command(
-    app,
+    listing.memory,
     "what-if",
     group="memory",
     rows=True,

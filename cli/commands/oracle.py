@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .. import options
+from diagevo.shown import count
+
+from .. import listing, options
 from ..opening import opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
-from . import evaluate
+from ..screens.accuracy import say_premises, worlds_of
+from .evaluate import EVALUATIONS, evaluation_lines, line_of
 from .evaluate_run import Batch, KeyEnv, Seed, measure
 
 if TYPE_CHECKING:
     from diagevo.evaluation.oracle import LabelAccuracy, Oracle
     from diagevo.memory.audit.history import History
-
-app = options.group(
-    "oracle",
-    "Reference answers for self-play questions: drawn, proposed, checked by a human.",
-    "sample propose export import",
-)
 
 ACCURACY = (
     Column("round", align="right"),
@@ -103,7 +100,7 @@ def _line(line: "LabelAccuracy") -> AccuracyLine:
 
 
 @options.command(
-    app,
+    listing.oracle,
     "sample",
     group="eval oracle",
     rows=True,
@@ -128,7 +125,7 @@ def sample(
 
 
 @options.command(
-    app,
+    listing.oracle,
     "propose",
     group="eval oracle",
     rows=True,
@@ -163,12 +160,12 @@ def propose(
             samples=samples,
             on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
         )
-        render.say(call, f"{proposed} answers proposed; next: diagevo eval oracle export FILE.csv")
+        render.say(call, f"{count(proposed, 'answer')} proposed; next: diagevo eval oracle export FILE.csv")
         _accuracy(call, oracle)
 
 
 @options.command(
-    app,
+    listing.oracle,
     "export",
     group="eval oracle",
     data=_exported,
@@ -182,12 +179,13 @@ def export(
     """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
     with _opened(call) as (_, oracle), render.writing(file):
         written = oracle.export(file, round)
-    text = f"{written} questions in {file}; write ok, the right answer or none into `answer`, then import it"
+    text = f"{count(written, 'question')} in {file};"
+    text += " write ok, the right answer or none into `answer`, then import it"
     render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
 
 
 @options.command(
-    app,
+    listing.oracle,
     "import",
     group="eval oracle",
     rows=True,
@@ -198,17 +196,17 @@ def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")
     """Read a checked file and show the accuracy of the pseudo-labels by round."""
     with _opened(call) as (_, oracle):
         taken, empty = oracle.import_(file)
-        render.say(call, f"{taken} answers read, {empty} rows still empty")
+        render.say(call, f"{count(taken, 'answer')} read, {count(empty, 'row')} still empty")
         _accuracy(call, oracle)
 
 
 @options.command(
-    evaluate.app,
+    listing.evaluate,
     "selfplay",
     group="eval",
     reads=["-c", "--set"],
     rows=True,
-    data=evaluate.evaluation_lines,
+    data=evaluation_lines,
     example="""diagevo eval selfplay --solver start --run a
     diagevo eval selfplay --solver own --run a
     diagevo eval selfplay --solver own --run free-only --of a""",
@@ -262,6 +260,5 @@ def selfplay(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
                 done.append(measure(call, store, ready, loaded, checker, procedure, None))
-        print_rows(
-            call, evaluate.EVALUATIONS, [evaluate.line_of(found) for found in done], run=history.run_id
-        )
+        print_rows(call, EVALUATIONS, [line_of(found) for found in done], run=history.run_id)
+        say_premises(call, worlds_of(history.database, done))

@@ -1,5 +1,6 @@
 """`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -10,8 +11,8 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, options
-from ..opening import opened
+from .. import completion, listing, options
+from ..opening import one, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
@@ -25,11 +26,9 @@ if TYPE_CHECKING:
     from diagevo.report.reported import Reported
     from diagevo.report.tables import RunResult, Table, TableName
 
-app = options.group("report", "The figures of a run, alone or on its pages.", "list build fig table")
-
 SHOWN = (
     Column("paper"),
-    Column("name"),
+    Column("name", names=True),
     Column("title"),
     Column("ready"),
     Column("missing"),
@@ -110,7 +109,7 @@ def _arms(call: Call, plan: "Plan | None") -> list["Material"]:
 
 
 def _folder(history: "History", folder: Path | None) -> Path:
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
 
     return folder or runs_folder(history.database) / history.run_id / "report"
 
@@ -118,14 +117,14 @@ def _folder(history: "History", folder: Path | None) -> Path:
 def _embedder(material: "Material", asked: bool) -> "Embedder | None":
     if not asked:
         return None
-    from diagevo.config import Config
+    from diagevo.config.models import Config
     from diagevo.diagnosis.embedder import embedder_for
 
     return embedder_for(Config.model_validate(material.config).roles.embedder)
 
 
 @options.command(
-    app,
+    listing.report,
     "list",
     group="report",
     rows=True,
@@ -142,7 +141,7 @@ def list_(call: Call) -> None:
 
 
 @options.command(
-    app,
+    listing.report,
     "build",
     group="report",
     rows=True,
@@ -227,7 +226,7 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
 
 @options.command(
-    app,
+    listing.report,
     "fig",
     group="report",
     rows=True,
@@ -268,7 +267,7 @@ _BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "
 
 
 @options.command(
-    app,
+    listing.report,
     "table",
     group="report",
     data=_tabled,
@@ -290,7 +289,8 @@ def table(
         typer.Option("--reported", metavar="CSV", help="Figures that other systems report, marked so."),
     ] = None,
     how: Annotated[
-        Literal["md", "csv", "latex"] | None, typer.Option("--format", help="[default: md]")
+        Literal["md", "csv", "latex"] | None,
+        typer.Option("--format", help="[default: md; on a terminal a drawn table]"),
     ] = None,
     output: Annotated[
         Path | None,
@@ -314,7 +314,11 @@ def table(
     alone = name in ("main", "time", "baselines") or (runs is not None and name in SWEPT)
     planned = None if alone and plan is None else load_plan(call.home, plan)
     names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
+    one(call, *(names or ()))
     found, content = _table(call, name, names or [call.run or ""], planned, given)
+    if how is None and output is None and not call.json and sys.stdout.isatty():
+        _drawn(call, content)
+        return
     ending = "" if output is None else output.suffix
     text = FORMATS[how or _BY_ENDING.get(ending, "md")](content)
     if output is not None:
@@ -322,6 +326,16 @@ def table(
             output.write_text(text, encoding="utf-8")
         text = f"written: {output}\n"
     render.document(call, {"table": content, "runs": found}, text)
+
+
+def _drawn(call: Call, content: "Table") -> None:
+    """On a terminal: a row of Markdown is no row where it has no room."""
+    from diagevo.report.table_text import cells
+
+    head, *rows = cells(content)
+    columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
+    render.document(call, None, f"{content.title}. {content.note}")
+    print_rows(call, columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
 
 
 def _table(

@@ -5,26 +5,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.shown import count
 from diagevo.texts import visible
 
-from .. import completion, options
-from ..opening import database, opened
+from .. import completion, listing, options
+from ..opening import database, one, opened
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
-from ..screens.accuracy import print_accuracy
+from ..screens.accuracy import print_accuracy, say_premises
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
-
-app = options.group(
-    "runs",
-    "Which runs there are, how they compare, and new ones from a committed round.",
-    "list show diff fork export",
-)
 
 FIGURES = (
     Column("failures", "F", "right"),
@@ -112,7 +107,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
-    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
+    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…{_was(line, ' of ')}"
     given = None if line.origin is None else line.origin.model_dump()
     return row_of(line) | {
         "origin": given,
@@ -123,7 +118,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
 
 
 @options.command(
-    app,
+    listing.runs,
     "list",
     group="runs",
     rows=True,
@@ -145,10 +140,11 @@ def list_(call: Call) -> None:
     if rows and call.format == "table" and call.output is None:  # both in one would not fit a terminal
         render.text(call, "")
         print_rows(call, OUTCOMES, rows)
+    say_premises(call, (line.world for line in found if line.rounds))
 
 
 @options.command(
-    app,
+    listing.runs,
     "show",
     group="runs",
     data=_run_story,
@@ -160,7 +156,7 @@ def show(call: Call, run: Run = None) -> None:
     """One run: its models, origin and rounds."""
     from diagevo.memory.audit.runs import run_story
 
-    with opened(call, run) as history:
+    with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
         render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
@@ -191,10 +187,16 @@ def _invalid(reasons: "Mapping[str, int]") -> str:
     return f"{total} ({invalid(reasons)})" if total else "0"
 
 
+def _was(line: "RunLine", before: str) -> str:
+    """The name of an imported run in its bundle; nothing where that was not kept."""
+    return "" if line.imported_run is None else f"{before}{visible(line.imported_run, one_line=True)}"
+
+
 def _story_text(story: "RunStory") -> str:
     line, configuration = story.line, story.configuration
     lines = [
-        f"{line.run_id}  profile {line.profile or '–'}, diagevo {configuration.version}, {line.events} events"
+        f"{line.run_id}  profile {line.profile or '–'}, diagevo {configuration.version},"
+        f" {count(line.events, 'event')}"
     ]
     for role, model in sorted(configuration.models.items()):
         named = model.name + (f" @ {model.revision}" if model.revision else "")
@@ -204,7 +206,9 @@ def _story_text(story: "RunStory") -> str:
     if line.origin is not None:
         lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
     if line.imported is not None:
-        lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
+        lines.append(
+            f"  {'imported':<14} from the bundle{_was(line, ' of run ')} that ends in {line.imported}"
+        )
     if story.configurations > 1:
         lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
@@ -217,7 +221,7 @@ def _story_text(story: "RunStory") -> str:
 
 
 @options.command(
-    app,
+    listing.runs,
     "diff",
     group="runs",
     pages=True,
@@ -258,6 +262,7 @@ def compare(call: Call, left: str, right: str) -> bool:
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
+        worlds = [history.in_force().config.get("world") for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     render.document(call, data, compare_text.runs_diff(found))
     if not call.json:
@@ -268,6 +273,8 @@ def compare(call: Call, left: str, right: str) -> bool:
             print_rows(call, compare_text.MATCHED, matched)
         if alone:
             print_rows(call, compare_text.ALONE, alone)
+        if outcomes:
+            say_premises(call, worlds)
     return found.same
 
 
@@ -280,7 +287,7 @@ def _point(text: str) -> tuple[str, int | None]:
 
 
 @options.command(
-    app,
+    listing.runs,
     "fork",
     reads=["-c", "--set"],
     group="runs",
@@ -302,13 +309,14 @@ def fork(
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
 
-    with opened(call, run) as history:
+    with opened(call, one(call, run)) as history:
         stored = history.configuration(history.commit(round).as_of).config
         config = _reconfigured(call.config_in_log(history, stored), call.settings)
         taken = Log(history.database).runs()
         free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
         made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
-    text = f"{free}: {made.written.events} events, forked from {made.origin.run} after round {round}\n"
+    events = count(made.written.events, "event")
+    text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"
     if made.changed:
         text += f"  changed: {', '.join(made.changed)}\n"
     if made.files:
@@ -322,7 +330,7 @@ def fork(
 
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
     """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
-    from diagevo.config import Config
+    from diagevo.config.models import Config
     from diagevo.roles import prompt_digests
 
     return prompt_digests(Config.model_validate(config)) if "roles" in config else None
@@ -341,8 +349,8 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
     """The stored configuration with the values of `--set`, checked as a whole."""
     from pydantic import ValidationError
 
-    from diagevo.config import Config
     from diagevo.config.loading import put_method
+    from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
     from diagevo.errors import ConfigError
 

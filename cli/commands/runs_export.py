@@ -6,13 +6,13 @@ import typer
 
 from diagevo.errors import NotFoundError
 
-from .. import options
-from ..opening import opened, where
+from .. import listing, options
+from ..opening import one, opened, where
 from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
-from .runs import FIGURES, Run, app
+from .runs import FIGURES, Run
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 ADDED = (
@@ -25,7 +25,7 @@ ADDED = (
 
 
 @options.command(
-    app,
+    listing.runs,
     "export",
     group="runs",
     rows=True,
@@ -50,7 +50,7 @@ def export(
     from diagevo.integrations.trackers import export as write
     from diagevo.integrations.trackers import figures
 
-    with opened(call, run) as history:
+    with opened(call, one(call, run)) as history:
         rows, as_of, name = figures(history), where(history.end), history.run_id
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")

@@ -6,21 +6,18 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import options
+from .. import listing, options
 from ..options import Call
 from ..render import console as render
 
 
-def register(app: typer.Typer) -> None:
-    options.command(
-        app,
-        "schema",
-        without=("--run", "--db"),
-        example="""diagevo schema memory why
-        diagevo schema memory replay""",
-    )(schema)
-
-
+@options.command(
+    listing.program,
+    "schema",
+    without=("--run", "--db"),
+    example="""diagevo schema memory why
+    diagevo schema memory replay""",
+)
 def schema(
     call: Call,
     command: Annotated[list[str], typer.Argument(metavar="COMMAND", help='The command, e.g. "memory why".')],
@@ -30,6 +27,7 @@ def schema(
     It covers the envelope and, where the command states its type, the data.
     """
     path = " ".join(" ".join(command).split())
+    listing.import_all()  # their decorators fill it
     if path not in options.SCHEMAS:
         known = ", ".join(sorted(options.SCHEMAS))
         raise ConfigError(f"there is no schema of {path!r}", hint=f"one of: {known}")

@@ -11,7 +11,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from ..options import Call
 
 if TYPE_CHECKING:
-    from diagevo.config import Config
+    from diagevo.config.models import Config
     from diagevo.evaluation.evaluate import Subject
     from diagevo.memory.audit.history import History
     from diagevo.sampling.sampler import Sampler
@@ -81,7 +81,7 @@ def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject
     from diagevo.evaluation.sources import checkpoint_of
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
     from diagevo.roles import Roles
     from diagevo.stages import sha256_of
 

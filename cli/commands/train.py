@@ -10,7 +10,7 @@ import typer
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
 from diagevo.progress import STAGES, RoundSummary, StopFlag
 
-from .. import options
+from .. import listing, options
 from ..opening import database, opened
 from ..options import Call
 from ..render import console as render
@@ -45,17 +45,14 @@ ROUNDS = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    options.command(
-        app,
-        "train",
-        reads=options.CONFIGURATION,
-        example="""diagevo train --rounds 3
-        diagevo train --profile qwen3-8b --run first --plan
-        diagevo train --run first --resume --display plain""",
-    )(train)
-
-
+@options.command(
+    listing.program,
+    "train",
+    reads=options.CONFIGURATION,
+    example="""diagevo train --rounds 3
+    diagevo train --profile qwen3-8b --run first --plan
+    diagevo train --run first --resume --display plain""",
+)
 def train(
     call: Call,
     *,
@@ -92,7 +89,7 @@ def train(
         settings = (*settings, f"round.rounds={rounds}")
     config = None if resume else replace(call, settings=settings).load_config()
     if plan:
-        _plan(call, config)
+        _plan(call, config, rounds)
         return
     until_ = None if until is None else _until(until)
     run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
@@ -101,7 +98,8 @@ def train(
     _need_the_training_stack()
     from diagevo import run
     from diagevo.memory.log.database import Database
-    from diagevo.memory.opening import check_name, check_place, runs_folder
+    from diagevo.memory.places import check_name, check_place, runs_folder
+    from diagevo.progress_file import PROGRESS, Kept
 
     check_name(run_id)
     database_ = Database(call.database)
@@ -121,7 +119,7 @@ def train(
                 root=root,
                 resume=resume,
                 said=said,
-                observer=view,
+                observer=Kept(view, root / run_id / PROGRESS),
                 stop=stop,
                 rounds=rounds,
                 until=until_,
@@ -176,15 +174,22 @@ def _need_the_training_stack() -> None:
         )
 
 
-def _plan(call: Call, config: "Config | None") -> None:
+def _plan(call: Call, config: "Config | None", rounds: int | None) -> None:
+    """Of a new run, or where there is no configuration of what is left of one that is resumed."""
     from ..screens.plan import print_plan
 
     run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
     stored = None if run_id is None or run_id not in _run_names(call) else stored_config(call, run_id)
-    config = config or stored
-    if config is None:
+    if config is not None:
+        print_plan(call, config, run_id, _measured(call, config))
+        return
+    if stored is None or run_id is None:
         raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
-    print_plan(call, config, run_id, _measured(call, config))
+    if rounds is not None:
+        stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": rounds})})
+    with opened(call, run_id) as history:
+        played = len(history.commits)
+    print_plan(call, stored, run_id, _measured(call, stored), played)
 
 
 def stored_config(call: Call, run_id: str) -> "Config":

@@ -5,13 +5,13 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from diagevo.errors import ConfigError
 
-from .. import options
+from .. import listing, options
 from ..opening import database
 from ..options import Call
 from ..render import console as render
@@ -19,22 +19,8 @@ from ..render import console as render
 PORT = 7517
 
 
-class _Served(options.Ordered):
-    """`diagevo view` alone serves; a command's name chooses another one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not any(word in self.commands for word in args) and not {"-h", "--help"} & set(args):
-            args = ["serve", *args]
-        return super().parse_args(ctx, args)
-
-
-app = options.group(
-    "view", "Look at runs in the browser; without a command: serve.", "serve export", cls=_Served
-)
-
-
 @options.command(
-    app,
+    listing.view,
     "serve",
     group="view",
     example="""diagevo view serve --run first --no-open
@@ -88,7 +74,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 @options.command(
-    app,
+    listing.view,
     "export",
     group="view",
     example="""diagevo view export pages
@@ -100,7 +86,12 @@ def export(
     *,
     pages: Annotated[
         int | None,
-        typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 5000]"),
+        typer.Option(
+            "--pages",
+            metavar="N",
+            min=1,
+            help="At most so many: those that links lead to first. [default: 5000]",
+        ),
     ] = None,
 ) -> None:
     """Write the pages into a folder that opens from a disk and from any file server."""

@@ -21,6 +21,7 @@ from diagevo.redaction import masked
 from diagevo.texts import json_text, visible
 
 from ..options import Call
+from .layout import folded, width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -54,7 +55,7 @@ def _console(call: Call, stream: IO[str]) -> "Console":
 def say(call: Call, text: str) -> None:
     """A line for the person, on stderr; nothing with `-q`."""
     if not call.quiet:
-        print(visible(masked(text)), file=sys.stderr, flush=True)
+        print(folded(visible(masked(text)), width(sys.stderr)), file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:
@@ -92,7 +93,8 @@ def document(
     if call.json:
         _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
     elif call.output is None and sys.stdout.isatty():
-        stdout(call).print(_marked(visible(text).rstrip("\n")), soft_wrap=True)
+        shown = folded(visible(text).rstrip("\n"), width())
+        stdout(call).print(_marked(shown), soft_wrap=True)
     else:
         _write(call, visible(text).rstrip("\n") + "\n")
 

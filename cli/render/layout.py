@@ -1,18 +1,21 @@
 """Screens of labelled lines: a label, words that may wrap under themselves, and the position of the event."""
 
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TextIO
 
-from .console import visible
+from diagevo.texts import visible
 
 ROWS = (4, 2)
 """Rows that a text of a story may take, where more than a screen would be told otherwise."""
 SCREEN = 23
 """Lines of a story on a terminal of 24, which keeps one for the prompt."""
-_BESIDE = 28
-"""Columns that the label and the position of a line take at most."""
+_HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")
+_TOGETHER = 24
+"""Cells of the longest comparison that stays in one row: `f = 3`, `8 → 13`."""
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -21,20 +24,15 @@ def sub(number: int) -> str:
     return str(number).translate(_SUBSCRIPTS)
 
 
-def count(number: int, one: str, many: str | None = None) -> str:
-    """ "1 failure", "2 failures"."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
 def listed(words: Sequence[str], most: int = 8) -> str:
     """Names with commas, the rest as a number."""
     left = len(words) - most
     return ", ".join(words[:most]) + (f" and {left} more" if left > 0 else "")
 
 
-def width() -> int | None:
-    """Columns of the terminal; None in a pipe, where nothing is wrapped."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def width(stream: TextIO | None = None) -> int | None:
+    """Columns of the terminal that stdout, or `stream`, is; None for a pipe, where nothing is wrapped."""
+    return shutil.get_terminal_size().columns if (stream or sys.stdout).isatty() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +48,14 @@ class Line:
 def lay(lines: Iterable[Line], columns: int | None) -> str:
     """Lines with labels and positions in columns. Words wrap under themselves where `columns` is given."""
     listed_ = list(lines)
-    labels = max((_cells(line.label) + line.depth * 2 for line in listed_), default=0)
-    marks = [f"#{line.position}" if line.position is not None else "" for line in listed_]
-    mark = max((len(m) for m in marks), default=0)
+    labels, mark = _beside(listed_)
     longest = max((_cells(line.text) for line in listed_), default=0)
     room = longest if columns is None else max(24, min(longest, columns - labels - mark - 6))
     out: list[str] = []
-    for line, position in zip(listed_, marks, strict=True):
+    for line in listed_:
+        position = _mark(line)
         label = " " * (1 + 2 * line.depth) + line.label
-        for index, piece in enumerate(_wrapped(visible(line.text, one_line=True), room)):
+        for index, piece in enumerate(broken(visible(line.text, one_line=True), room)):
             head = label if index == 0 else ""
             tail = position if index == 0 else ""
             gap = " " * (room - _cells(piece) + 2 + mark - len(tail)) if tail else ""
@@ -70,9 +67,31 @@ def wrapped(text: str, indent: str, columns: int | None) -> str:
     """A text of a model: its own lines kept, each indented, and wrapped where `columns` is given."""
     out = []
     for line in visible(text).split("\n"):
-        pieces = [line] if columns is None else _wrapped(line, max(24, columns - len(indent)))
+        pieces = [line] if columns is None else broken(line, max(24, columns - len(indent)))
         out += [f"{indent}{piece}".rstrip() for piece in pieces]
     return "\n".join(out) + "\n"
+
+
+def folded(text: str, columns: int | None) -> str:
+    """Finished lines on a terminal: what is too long goes on in the next row, further in, at a word. A word
+    longer than a row and a line with a command in it stay as they are: they are there to be copied."""
+    if columns is None:
+        return text
+    out: list[str] = []
+    for line in text.split("\n"):
+        if _cells(line) <= columns or re.search(r"\bdiagevo [a-z]", line):
+            out.append(line)
+            continue
+        start = " " * (len(line) - len(line.lstrip(" ")) + 4)
+        row, *words = unbroken(line)
+        for word in words:
+            if not row.strip() or _cells(row) + 1 + _cells(word) <= columns:
+                row += f" {word}"
+            elif word:
+                out.append(row.rstrip())
+                row = start + word
+        out.append(row.rstrip())
+    return "\n".join(out)
 
 
 def heading(title: str, mark: str, columns: int | None) -> str:
@@ -100,13 +119,27 @@ def cut(text: str, columns: int | None, rows: int = 1) -> str:
     start = visible(text[: 4 * room], one_line=True)
     if len(text) <= 4 * room and _cells(start) <= room:
         return start
-    return chop_cells(start, room - 1)[0] + "…"
+    kept = chop_cells(start, room - 1)[0]
+    return (kept.rpartition(" ")[0] if " " in kept[-_TOGETHER:] else kept).rstrip() + "…"
 
 
-def cut_lines(lines: list[Line], columns: int | None, rows: int) -> list[Line]:
-    """Lines of so many rows beside their labels and positions."""
-    room = None if columns is None else columns - _BESIDE
+def cut_lines(
+    lines: list[Line], columns: int | None, rows: int, among: Sequence[Line] | None = None
+) -> list[Line]:
+    """Lines of so many rows beside their labels and positions, and those of the lines `among` which they
+    stand."""
+    room = None if columns is None else columns - sum(_beside(among or lines)) - 6
     return [replace(line, text=cut(line.text, room, rows)) for line in lines]
+
+
+def _mark(line: Line) -> str:
+    return "" if line.position is None else f"#{line.position}"
+
+
+def _beside(lines: Sequence[Line]) -> tuple[int, int]:
+    """Cells of the widest label and of the widest position."""
+    labels = max((_cells(line.label) + line.depth * 2 for line in lines), default=0)
+    return labels, max((len(_mark(line)) for line in lines), default=0)
 
 
 def _cells(text: str) -> int:
@@ -115,14 +148,26 @@ def _cells(text: str) -> int:
     return cell_len(text)
 
 
-def _wrapped(text: str, room: int) -> list[str]:
-    """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut anywhere."""
-    from rich.cells import chop_cells
+def unbroken(text: str) -> Iterator[str]:
+    """What a row breaks between: words, and a sign with what stands on its two sides. Of a longer chain each
+    sign stays with what follows it."""
+    for piece in _HELD.sub("\0\\1\0", text).split(" "):
+        whole = piece.replace("\0", " ")
+        if "\0" not in piece or len(whole) <= _TOGETHER:
+            yield whole
+        else:
+            first, second, *signs = re.split(r"\0(?=[=→≥≤<>]\0)", piece)
+            yield from (sign.replace("\0", " ") for sign in (f"{first} {second}", *signs))
+
+
+def broken(text: str, room: int) -> list[str]:
+    """`text` cut at spaces into pieces of at most `room` cells; a longer word is cut behind a comma or a
+    slash where it has one, else anywhere."""
 
     pieces: list[str] = []
     line: list[str] = []
     taken = 0
-    for word in text.split(" "):
+    for word in unbroken(text):
         cells = _cells(word)
         if line and taken + 1 + cells <= room:
             line.append(word)
@@ -130,7 +175,24 @@ def _wrapped(text: str, room: int) -> list[str]:
             continue
         if line:
             pieces.append(" ".join(line))
-        *full, word = chop_cells(word, room) if cells > room else [word]
+        *full, word = _chopped(word, room) if cells > room else [word]
         pieces += full
         line, taken = [word] if word else [], _cells(word)
     return [*pieces, " ".join(line)]
+
+
+def _chopped(word: str, room: int) -> list[str]:
+    from rich.cells import chop_cells
+
+    pieces: list[str] = []
+    taken = room
+    for part in re.split(r"(?<=[,/])", word):
+        cells = _cells(part)
+        if taken + cells <= room:
+            pieces[-1] += part
+            taken += cells
+            continue
+        chopped = chop_cells(part, room) if cells > room else [part]
+        pieces += chopped
+        taken = _cells(chopped[-1]) if chopped else room
+    return pieces

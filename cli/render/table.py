@@ -11,12 +11,13 @@ from diagevo.shown import number
 from diagevo.texts import json_text, markdown_text, visible
 
 from .console import plain
+from .layout import broken, folded, unbroken
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WORD = 24
-"""Cells of the longest word that a table keeps whole outside its first column."""
+"""Cells of the longest value that a table keeps in one row: `8 → 13`, a date, a name of words."""
 _TEXT = 48
 """Cells of a running text; of one as long a table has room for `_WORD` in a line."""
 
@@ -157,28 +158,33 @@ def _draw(
     table = Table(
         box=box.SIMPLE_HEAD,
         padding=(0, padding),
-        title=None if title is None else Text(title),
-        title_justify="left",
     )
+    if title is not None:
+        console.print(Text(folded(title, console.width)))
     for column, width in zip(columns, wide, strict=True):
-        table.add_column(Text(column.heading), justify=column.align, overflow="fold", width=width)
+        heading = "\n".join(broken(column.heading, width))
+        table.add_column(Text(heading), justify=column.align, overflow="fold", width=width)
     for line in lines[1:]:
-        table.add_row(*map(Text, line))
+        table.add_row(*(Text("\n".join(broken(cell, width))) for cell, width in zip(line, wide, strict=True)))
     console.print(table)
 
 
 def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Widths of columns that have `room` together and cut no word; None where there is too little of it.
+    """Widths of columns that have `room` together and break no value; None where there is too little of it.
 
-    Rich alone takes from the widest column first, whatever its words are: `ope/n-l/oop`. A path or a hash
-    may be cut, but not in the first column, which names the row.
+    Rich alone takes from the widest column first, whatever its words are: `ope/n-l/oop`. Headings, and texts
+    of more than `_WORD` cells, break between words. A path or a hash may be cut, but not in the first column,
+    which names the row.
     """
     from rich.cells import cell_len
 
     whole = widths(lines)
     longest = [
-        max((cell_len(word) for cell in column for word in cell.split()), default=0)
-        for column in zip(*lines, strict=True)
+        max(
+            map(cell_len, [*unbroken(heading), *(piece for cell in column for piece in _kept(cell))]),
+            default=0,
+        )
+        for heading, *column in zip(*lines, strict=True)
     ]
     least = [_WORD if all_ > _TEXT else word for all_, word in zip(whole, longest, strict=True)]
     found = [longest[0], *(min(width, _WORD) for width in least[1:])]
@@ -193,15 +199,22 @@ def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
     return found
 
 
+def _kept(cell: str) -> list[str]:
+    """What of a cell stays in one row."""
+    from rich.cells import cell_len
+
+    return [cell] if cell_len(cell) <= _WORD else cell.split()
+
+
 def _records(console: "Console", lines: Sequence[Sequence[str]], title: str | None) -> None:
     """A line a value, an empty line between two rows."""
     from rich.text import Text
 
     if title is not None:
-        console.print(Text(title))
+        console.print(Text(folded(title, console.width)))
     names, *rows = lines
     for place, row in enumerate(rows):
         if place:
             console.print()
         for name, cell in zip(names, row, strict=True):
-            console.print(Text(f"{name}: {cell}" if name else cell))
+            console.print(Text(folded(f"{name}: {cell}" if name else cell, console.width)))

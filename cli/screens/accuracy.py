@@ -1,93 +1,77 @@
-"""What a solver learned, beside what the untouched model has anyway, and what free exploration wrote."""
+"""The closing tables of a run: its scores beside the untouched model's, and what free exploration wrote; and
+what results rest on, wherever some are shown."""
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from diagevo.evaluation.protocol import colder
 from diagevo.texts import visible
 
-from ..render.console import text
+from ..render.console import say, text
+from ..render.layout import folded, width
 from ..render.rows import print_rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
+    from diagevo.evaluation.store import Evaluation
     from diagevo.memory.audit.history import History
+    from diagevo.memory.log.database import Database
 
     from ..options import Call
 
-_MEAN, _GREEDY = "mean_at_k", "greedy"
 _ROUNDS_SHOWN = 6
 
 
 def print_accuracy(call: "Call", history: "History") -> None:
     """Two tables: the scores by round and category, the untouched model drawn colder among them; and, in a
     world that knows families, how many questions of free exploration were of each."""
-    from diagevo.memory.audit.timeline.measured import measured
+    from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
-    scores = {
-        number: found.validation
-        for number, found in measured(history, failures=False).items()
-        if _MEAN in found.validation
-    }
+    scores = score_rows(history)
     if scores:
-        categories = [
-            name.partition("/")[2] for name in next(iter(scores.values())) if name.startswith("greedy/")
-        ]
         columns = [
             Column("solver"),
-            *(
-                Column(metric + kind, shown + visible(kind.replace("/", " "), one_line=True), "right")
-                for metric, shown in ((_MEAN, "mean@k"), (_GREEDY, "greedy"))
-                for kind in ("", *(f"/{name}" for name in categories))
-            ),
+            *(Column(name, _shown(name), "right") for name in score_names(scores)),
         ]
         text(call, "")
-        print_rows(call, columns, [row for number, found in scores.items() for row in _rows(number, found)])
-    written = _written(history)
+        print_rows(call, columns, scores)
+    written = free_questions(history)
     if written:
         shown = list(written)[-_ROUNDS_SHOWN:]
-        from diagevo.arithmetic.families import PREMISE
-
-        names = [name for name, _ in sum(written.values(), Counter[str]()).most_common()]
         columns = [
             Column("family", "free questions of"),
             *(Column(str(n), f"round {n}", "right") for n in shown),
         ]
         text(call, "")
-        rows = [{"family": name} | {str(number): written[number][name] for number in shown} for name in names]
+        rows = [
+            {"family": name} | {str(number): written[number][name] for number in shown}
+            for name in families_in(written)
+        ]
         print_rows(call, columns, rows)
-        text(call, PREMISE)
+    if (said := premise(history)) is not None and (scores or written):
+        room = width()
+        text(call, said if room is None else folded(said, room))
 
 
-def _rows(number: int, found: Mapping[str, float]) -> list[dict[str, Any]]:
-    """A round's scores; of the untouched model also what it has when it is drawn colder."""
-    rows: list[dict[str, Any]] = [
-        {"solver": f"after round {number}" if number else "untouched"} | dict(found)
-    ]
-    for metric, heat in colder(found).items():
-        of_it = {name: value for name, value in found.items() if name.partition("/")[0] == metric}
-        rows.append(
-            {"solver": f"untouched, {heat}"}
-            | {name.replace(metric, _MEAN): value for name, value in of_it.items()}
-        )
-    return rows
+def say_premises(call: "Call", worlds: Iterable[object]) -> None:
+    """What results of these worlds rest on, once each, on stderr."""
+    from diagevo.view.scores import premise_of
+
+    for said in dict.fromkeys(map(premise_of, dict.fromkeys(worlds))):
+        if said is not None:
+            say(call, said)
 
 
-def _written(history: "History") -> dict[int, Counter[str]]:
-    """Valid questions of free exploration by round and family; none where no world knows families."""
-    from diagevo.memory.audit.history import expect
-    from diagevo.memory.events import CandidateScored
+def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:
+    """The worlds of evaluations: of their runs, or of the questions where a model was asked without a run."""
+    from diagevo.memory.audit.history import History
 
-    if history.configuration().config.get("world") != "arithmetic":
-        return {}
-    from diagevo.arithmetic.families import family
+    found = list(evaluations)
+    runs = dict.fromkeys(e.run_id for e in found if e.run_id is not None)
+    worlds = [History(database, run).in_force().config.get("world") for run in runs]
+    alone = any(e.run_id is None and e.conditions.get("source") == "arithmetic world" for e in found)
+    return [*worlds, *(["arithmetic"] if alone else [])]
 
-    written: dict[int, Counter[str]] = {}
-    for recorded in history.events(CandidateScored):
-        scored = expect(recorded, CandidateScored)
-        if scored.mode == "free" and scored.verdict != "invalid":
-            name = family(history.text(scored.question) or "")
-            if name is not None:
-                written.setdefault(recorded.round, Counter())[name] += 1
-    return written
+
+def _shown(name: str) -> str:
+    metric, _, category = name.partition("/")
+    return visible(f"{metric.replace('mean_at_k', 'mean@k')} {category}".strip(), one_line=True)

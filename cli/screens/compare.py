@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diagevo.shown import number
+from diagevo.shown import count, number
 
-from ..render.layout import Line, count, lay, listed
+from ..render.layout import Line, lay, listed
 from ..render.rows import row_of
 from ..render.table import Column
 
@@ -41,14 +41,20 @@ MATCHED = (
 )
 LEARNT = (
     Column("round", align="right"),
-    Column("mean_at_k", "mean@k a | b", "right"),
-    Column("greedy", "greedy a | b", "right"),
-    Column("labels_true", "labels true a | b", "right"),
-    Column("solver_reward", "reward a | b", "right"),
-    Column("kept", "kept a | b", "right"),
-    Column("failures", "F a | b", "right"),
+    Column("mean_at_k", "mean@k", "right"),
+    Column("greedy", "greedy", "right"),
+    Column("labels_true", "labels true", "right"),
+    Column("solver_reward", "reward", "right"),
+    Column("kept", "kept", "right"),
+    Column("failures", "F", "right"),
 )
-ALONE = (Column("run"), Column("cause"), Column("state"), Column("f", align="right"), Column("description"))
+ALONE = (
+    Column("run"),
+    Column("cause", names=True),
+    Column("state"),
+    Column("f", align="right"),
+    Column("description"),
+)
 
 
 def _arrow(before: Any, after: Any) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, Unobserved
+from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, StageProgress, Unobserved
 from diagevo.shown import fraction, number
 from diagevo.texts import json_text
 
@@ -164,9 +164,9 @@ class _Boarded(Unobserved):
         board.stage, board.attempt, board.total, board.done, board.detail = stage, attempt, total, 0, ""
         board.started = time.monotonic()
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        self.board.done, self.board.detail = done, detail or self.board.detail
-        self.board.total = total if total is not None else self.board.total
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        self.board.done, self.board.detail = progress.done, progress.detail or self.board.detail
+        self.board.total = progress.total if progress.total is not None else self.board.total
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.board.seconds[stage] = seconds
@@ -195,13 +195,14 @@ class PlainDisplay(_Boarded):
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self._say(f"round {round} {stage}: started{again}")
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        super().stage_progress(round, stage, done, total, detail)
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        super().stage_progress(round, stage, progress)
         if time.monotonic() - self._spoke >= self.pause:
-            of = f"/{total}" if total is not None else ""
+            of = f"/{progress.total}" if progress.total is not None else ""
+            detail = f", {progress.detail}" if progress.detail else ""
             left = self.board.stage_left()
             tail = f", {clock(left)} left" if left else ""
-            self._say(f"round {round} {stage}: {done}{of}{', ' + detail if detail else ''}{tail}")
+            self._say(f"round {round} {stage}: {progress.done}{of}{detail}{tail}")
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         super().stage_finished(round, stage, seconds, summary)
@@ -231,9 +232,10 @@ class JsonDisplay(_Boarded):
         super().stage_started(round, stage, attempt, total)
         self._emit("stage_started", round=round, stage=stage, attempt=attempt, total=total)
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        super().stage_progress(round, stage, done, total, detail)
-        self._emit("stage_progress", round=round, stage=stage, done=done, total=total, detail=detail)
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        super().stage_progress(round, stage, progress)
+        told = {"done": progress.done, "total": progress.total, "detail": progress.detail}
+        self._emit("stage_progress", round=round, stage=stage, **told)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         super().stage_finished(round, stage, seconds, summary)

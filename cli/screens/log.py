@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
 from diagevo.redaction import redacted
+from diagevo.shown import count
 
 from ..options import Call
 from ..render.console import Out, sink, visible
+from ..render.layout import folded, width
 from ..render.rows import json_line, print_rows
 from ..render.table import Column
 
@@ -50,7 +52,10 @@ def write_events(
 
 
 def _write(call: Call, out: Out, events: Iterable["Recorded"], *, flush: bool = False) -> None:
+    columns = None if call.output is not None else width()
     printed = map(json_line, map(row, events)) if call.format == "jsonl" else lines(events)
+    if columns is not None and call.format != "jsonl":
+        printed = (folded(line, columns) for line in printed)
     for line in printed:
         out.write(line + "\n")
         if flush:
@@ -141,7 +146,8 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "PhaseMeasured":
             return _measured(p)
         case "StageAbandoned":
-            return f"attempt {p['attempt']}: what it observed after step {p['after_step']} is void"
+            why = f"; {p['reason']}" if p.get("reason") else ""
+            return f"attempt {p['attempt']}: what it observed after step {p['after_step']} is void{why}"
         case "CandidateScored":
             aim = {"free": "free", "targeted": p["cause_id"]}.get(
                 p["mode"], f"{p['cause_id']} + {p['stitched_cause_id']}"
@@ -178,7 +184,7 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "RoundCommitted":
             return (
                 f"F = {p['failures']}, ε next = {p['epsilon_next']}, {p['active']} Active, "
-                f"{p['mastered']} Mastered, {p['nodes']} nodes"
+                f"{p['mastered']} Mastered, {count(p['nodes'], 'node')}"
             )
         case "CheckpointEvaluated":
             return f"{p['benchmark']}: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(p["metrics"].items()))

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diagevo.shown import number
+from diagevo.equations.policy import BUILT_IN
+from diagevo.shown import count, number
 
 from ..render.console import visible
-from ..render.layout import count, sub, wrapped
+from ..render.layout import sub, wrapped
 from ..render.table import Column, aligned
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
     if memory.failures == 0:
         return f"{e} = 1, because F{sub(t)} = 0: free exploration alone, and no p"
     if memory.policy != "frequency":
-        return f"{e} = {value}, held by schedule.policy = {memory.policy}"
+        return f"{e} = {value}, {_by(memory)}schedule.policy = {memory.policy}"
     r, k = memory.reference_failures, memory.k
     assert r is not None
     assert memory.reference_round is not None
@@ -84,6 +85,13 @@ def _epsilon(memory: "Rebuilt", t: int) -> str:
     reduced = "" if str(value) == sum_ else f" = {value}"
     put_in = f"{r}/({r} + {memory.failures}/({k}))"
     return f"{e} = {f1}/({f1} + {ft}/k) = {put_in} = {sum_}{reduced} = {number(value)}"
+
+
+def _by(memory: "Rebuilt") -> str:
+    """Whose word ε is: of an ablation, or of somebody's class, which is asked at a commit."""
+    if memory.policy in BUILT_IN:
+        return "held by "
+    return "as recorded of " if memory.open_round is None else "until the commit asks "
 
 
 def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
@@ -162,6 +170,8 @@ def schedule_text(run: str, memory: "Rebuilt") -> str:
     if memory.failures:
         split = f"of 1000 prompts about {round(1000 * e)} are free and {round(1000 * (1 - e))} aim at a cause"
         lines.append(f"1 − ε{t} = {1 - e} = {number(1 - e)}: {split}")
+        if memory.policy not in BUILT_IN:
+            lines.append(f"which cause: drawn by {memory.policy}; the shares below are the paper's")
     return (
         f"schedule of round {memory.round + 1} of {run}, as committed after round {memory.round}\n\n"
         + "".join(f"  {line}\n" for line in lines)
@@ -179,6 +189,8 @@ def verification_text(report: "Verification", fail: bool) -> str:
         checked.append(f"{count(report.copied, 'chain head')} of the copy")
     if report.texts:
         checked.append(f"{count(report.texts, 'text')} against their digests")
+    if report.schedules:
+        checked.append(f"ε of {count(report.schedules, 'schedule')} asked of its policy again")
     lines = [
         f"{report.run_id}: {'FAULTS FOUND' if fail else 'as it was written'}",
         f"  checked: {', '.join(checked)}",
@@ -192,15 +204,15 @@ def verification_text(report: "Verification", fail: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_text(memory: "Rebuilt", differences: Sequence[str]) -> str:
-    """What `replay --check` found."""
+def check_text(memory: "Rebuilt", differences: Sequence[str], notes: Sequence[str]) -> str:
+    """What `replay --check` found, and what it could not ask."""
     if not memory.round:
         return "  check: no commit to compare with\n"
     if memory.open_round is not None:
         return f"  check: round {memory.open_round} is open, there is no commit to compare with\n"
-    if not differences:
-        return f"  check: equal to the commit of round {memory.round} and to its projection rows\n"
-    return "".join(f"  check: DIFFERS, {line}\n" for line in differences)
+    lines = [f"DIFFERS, {line}" for line in differences]
+    lines = lines or [f"equal to the commit of round {memory.round} and to its projection rows"]
+    return "".join(f"  check: {line}\n" for line in lines) + "".join(f"  note: {line}\n" for line in notes)
 
 
 def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
@@ -224,10 +236,14 @@ def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
     )
 
 
-def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
-    """One node with its causes."""
+def rows_under(node: "NodeLine", memory: "Rebuilt") -> list[dict]:
+    """The causes of a node."""
     from diagevo.memory.audit.replay import chosen
 
     by_id = {c.id: c for c in memory.causes}
-    rows = cause_rows(chosen([by_id[c] for c in node.causes]))
-    return f"{node_line(node)}\n\n{aligned(CAUSES, rows)}"
+    return cause_rows(chosen([by_id[c] for c in node.causes]))
+
+
+def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
+    """One node with its causes."""
+    return f"{node_line(node)}\n\n{aligned(CAUSES, rows_under(node, memory))}"

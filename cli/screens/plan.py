@@ -1,13 +1,17 @@
 """`train --plan`: what a run would do, before it does it."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diagevo.shown import count
+
 from ..options import Call
 from ..render import console as render
-from ..render.table import Column, aligned
-from .plan_memory import memory_lines, memory_of
+from ..render.rows import print_rows
+from ..render.table import Column
+from .plan_memory import memory_lines, memory_of, memory_table
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -22,28 +26,36 @@ STAGE = (
 )
 
 
-def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str, float]) -> None:
-    """Stages of a round with their rollouts and calls, then the whole: disk, devices, time."""
+def print_plan(
+    call: Call, config: "Config", run: str | None, measured: dict[str, float], played: int = 0
+) -> None:
+    """Stages of a round with their rollouts and calls, then the whole of what is left to play: disk, devices,
+    time."""
     from diagevo.config.workload import workload
     from diagevo.training.disk import gigabytes
 
     rows = [render.plain(work) for work in workload(config, measured)]
-    whole: dict[str, Any] = {**_whole(config, rows), "launch": _launch(config, run)}
+    whole: dict[str, Any] = {**_whole(config, rows, played), "launch": _launch(config)}
     if call.json:
         render.document(call, {"stages": rows, **whole}, "", run=run)
         return
     amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
-    lines = [
-        f"profile {config.profile}, {config.round.rounds} rounds; each round at most:",
-        "",
-        aligned(STAGE, rows),
-    ]
+    done = f", {played} of them played" if played else ""
+    _table(
+        call,
+        f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:",
+        STAGE,
+        rows,
+    )
     if whole["gpus"]:
-        lines += ["GPUs, stage by stage:", "", aligned(_gpu_columns(config), whole["gpus"])]
+        _table(call, "GPUs, stage by stage:", _gpu_columns(config), whole["gpus"])
+    lines = []
     if whole["memory"] is not None:
+        if whole["memory"]["card"] is not None:
+            _table(call, *memory_table(whole["memory"]))
         lines += memory_lines(whole["memory"])
     lines += [
-        f"whole run     at most {amount}",
+        f"{'what is left' if played else 'whole run':<14}at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
         *(f"{name:<14}{command}" for name, command in whole["launch"].items()),
@@ -52,13 +64,20 @@ def print_plan(call: Call, config: "Config", run: str | None, measured: dict[str
     render.document(call, None, "\n".join(lines))
 
 
-def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _table(call: Call, heading: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> None:
+    render.document(call, None, heading)
+    render.text(call, "")
+    print_rows(call, columns, rows)
+    render.text(call, "")
+
+
+def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[str, Any]:
     from diagevo.config.workload import gpu_schedule
     from diagevo.training.disk import disk_bytes
 
-    rounds, hardware = config.round.rounds, config.hardware
-    machines = f"{hardware.machines} machines with each " if hardware.machines > 1 else ""
-    trained = f"{machines}{hardware.processes} × {hardware.device}"
+    rounds, hardware = max(config.round.rounds - played, 0), config.hardware
+    on = " on a Ray cluster" if hardware.cluster == "ray" else ""
+    trained = f"{hardware.processes} × {hardware.device}{on}"
     if hardware.colocate_vllm:
         trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
     served = ", beside it a vLLM server" if hardware.serve == "vllm" else ""
@@ -75,22 +94,41 @@ def _whole(config: "Config", rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _launch(config: "Config", run: str | None) -> dict[str, str]:
-    """What starts the ranks of a phase here, and what is to be run on each other machine."""
+def _launch(config: "Config") -> dict[str, str]:
+    """What starts the ranks of a phase, and where a cluster has room for them."""
     from diagevo.training.ranks import accelerate_command, worker_command
 
     hardware, job = config.hardware, Path("JOB")
+    on_cluster = hardware.cluster == "ray"
     if hardware.accelerate_config is not None:
-        [python, *command] = accelerate_command(hardware, job, 0, (hardware.address or "127.0.0.1", 0))
-    elif hardware.ranks > 1:
+        rank = 0 if on_cluster else None
+        [python, *command] = accelerate_command(hardware, job, ("127.0.0.1", 0), rank=rank)
+    elif hardware.processes > 1 or on_cluster:
         [python, *command] = worker_command(job)
     else:
         return {}
-    joins = {
-        f"machine {n}": f"diagevo join --run {run or 'RUN'} --machine {n}"
-        for n in range(1, hardware.machines)
-    }
-    return {"launch": shlex.join([Path(python).name, *command])} | joins
+    return {"launch": shlex.join([Path(python).name, *command])} | (_placed(config) if on_cluster else {})
+
+
+def _placed(config: "Config") -> dict[str, str]:
+    """The placement groups of each stage on the cluster as it is now."""
+    from diagevo.config.placement import engine_bundles, nodes_told, rank_bundles, told
+    from diagevo.errors import DiagEvoError
+    from diagevo.sampling.cluster import connected, nodes_of
+
+    hardware = config.hardware
+    try:
+        nodes = nodes_of(connected())
+    except DiagEvoError as error:  # also without Ray: the rest of the plan is known
+        return {"cluster": f"not known: {error.message}"}
+    ranks = f"ranks {told(rank_bundles(hardware, nodes))}"
+    beside = ""
+    if hardware.serve == "vllm":
+        beside = f", engines {told(engine_bundles(hardware, nodes, beside_training=True))}"
+    engines = f"engines {told(engine_bundles(hardware, nodes, beside_training=False))}"
+    placed = {"cluster": nodes_told(nodes) or "no nodes", "challenger": f"{ranks}{beside}"}
+    placed |= dict.fromkeys(("candidates", "votes"), engines) | {"solver": ranks}
+    return placed | ({"validation": engines} if config.validation.questions is not None else {})
 
 
 def _gpu_columns(config: "Config") -> tuple[Column, ...]:

@@ -1,8 +1,9 @@
 """The part of `train --plan` that says what each GPU holds, on which cards that fits, and what to change."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..render.table import Column, aligned
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
@@ -41,27 +42,29 @@ def memory_of(config: "Config") -> dict[str, Any] | None:
     }
 
 
-def memory_lines(memory: dict[str, Any]) -> list[str]:
-    """For people."""
-    if memory["card"] is None:
-        return ["memory        unknown: no config.json of the models is here; download them first"]
+def memory_table(memory: dict[str, Any]) -> tuple[str, Sequence[Column], list[dict[str, Any]]]:
+    """For people: a heading, columns and rows, a stage each."""
     rows = [
         {
             "stage": stage["stage"],
-            "gpus": ", ".join(map(str, stage["gpus"])) or "one more",
+            "gpus": _whose(stage),
             "peak": f"{stage['peak_bytes'] / 1e9:.1f}",
             "parts": ", ".join([*map(_part, stage["parts"].items()), *map(_engine, stage["engines"])]),
         }
         for stage in memory["stages"]
     ]
+    return f"memory of a GPU of {memory['card']} GB at its fullest:", COLUMNS, rows
+
+
+def memory_lines(memory: dict[str, Any]) -> list[str]:
+    """On which cards that fits, and what to change where it does not."""
+    if memory["card"] is None:
+        return ["memory        unknown: no config.json of the models is here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
     said = f"GPUs of {', '.join(yes)} GB" if yes else "no card that is listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
     return [
-        f"memory of a GPU of {memory['card']} GB at its fullest:",
-        "",
-        aligned(COLUMNS, rows),
         f"fits          {said}{without}",
         *(
             f"on {card + ' GB':<11}" + " ".join(f"--set {setting}" for setting in settings)
@@ -78,10 +81,17 @@ def _stage(load: "Load", card: float) -> dict[str, Any]:
     return {
         "stage": load.stage,
         "gpus": list(load.gpus),
+        "placed": load.placed,
         "peak_bytes": load.peak(card),
         "parts": parts,
         "engines": engines,
     }
+
+
+def _whose(stage: dict[str, Any]) -> str:
+    if stage["placed"]:
+        return f"each {stage['placed']}'s"
+    return ", ".join(map(str, stage["gpus"])) or "one more"
 
 
 def _part(part: tuple[str, int]) -> str:

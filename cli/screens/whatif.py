@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
-from diagevo.shown import fraction, percent
+from diagevo.shown import count, fraction, percent
 
 from ..opening import opened, where
 from ..options import Call
@@ -122,6 +122,8 @@ def answer(call: Call, asked: Asked, round_: int | None) -> None:
             row for values in asked.each() for row in _rows(call, history, observed, values, dropped, round_)
         ]
     _print(call, history, as_of, rows)
+    for note in dict.fromkeys(note for one in observed if one.again for note in one.again.notes):
+        render.say(call, note)
 
 
 def _rows(
@@ -303,7 +305,7 @@ def _recorded(observed: Sequence["Observed"], values: Values, questions: int) ->
     ]
     taus = [_TAU[f.variant].format(float(f.tau)) for f in filters(observed, {})]
     return (
-        f"{span(numbers)}: {questions} questions, {by_round(numbers, bands)};"
+        f"{span(numbers)}: {count(questions, 'question')}, {by_round(numbers, bands)};"
         f" recorded with {by_round(numbers, taus)}"
     )
 

@@ -22,7 +22,7 @@ def command(
     There is no commit before round 1 to fork from: that is a new run. None where `train` cannot play it,
     because another trainer wrote the configuration.
     """
-    from diagevo.config.outside import REACHING
+    from diagevo.config.outside import REACHING, harmless
 
     config = observed[rerun - 1].config
     if rerun == 1:
@@ -34,7 +34,12 @@ def command(
         start = ["runs", "fork", history.run_id, "--round", str(rerun - 1)]
         below = _since(observed[rerun - 2].config, config)
     if history.log.imported(history.run_id) is not None:  # never put into the user's mouth
-        below = {key: value for key, value in below.items() if tuple(key.split(".")) not in REACHING}
+        paths = {key: tuple(key.split(".")) for key in below}
+        below = {
+            key: value
+            for key, value in below.items()
+            if paths[key] not in REACHING or harmless(paths[key], value)
+        }
     sets = [f"--set {shlex.quote(f'{key}={_text(value)}')}" for key, value in (below | changed).items()]
     return " ".join([shlex.join(["diagevo", *start, *call.database_again]), *sets])
 
@@ -44,7 +49,7 @@ def missing(history: "History", rerun: int) -> list[str]:
     or a copied database holds the log alone."""
     from diagevo.memory.audit.history import expect
     from diagevo.memory.events import StageCompleted
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
 
     newest: dict[str, list[str]] = {}
     for recorded in history.log.read(history.run_id, types=["StageCompleted"], rounds=(1, rerun - 1)):
@@ -59,7 +64,7 @@ def _train(history: "History", config: Mapping[str, Any]) -> tuple[list[str], di
     """How `train` comes to the recorded configuration here and now: from the file kept beside the run, or
     from its profile, with whatever the two leave different."""
     from diagevo.config.loading import of_run, resolve
-    from diagevo.memory.opening import runs_folder
+    from diagevo.memory.places import runs_folder
 
     try:
         wanted = of_run(config, history.run_id)

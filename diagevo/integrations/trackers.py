@@ -81,7 +81,7 @@ def export(to: Tracker, project: str, run: str, rows: Sequence[Row]) -> list[Row
     except Exception as error:  # a client's own errors have no base that all three share
         raise ServiceError(
             f"{to} did not take the rounds: {type(error).__name__}: {error}",
-            hint="again adds what is missing; where it writes is told by its own variables",
+            hint="the same command again adds what is missing; its own variables say where it writes",
         ) from error
 
 

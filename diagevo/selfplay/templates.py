@@ -35,7 +35,9 @@ def load_templates(
         except OSError as error:
             raise ConfigError(f"the prompt template {source} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise ConfigError(f"the prompt template {source} is not UTF-8", hint="save it so") from error
+            raise ConfigError(
+                f"the prompt template {source} is not UTF-8", hint="save it as UTF-8"
+            ) from error
         missing = [field for field in needed if f"<{field}>" not in texts[name]]
         if missing:
             raise ConfigError(

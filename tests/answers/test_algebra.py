@@ -23,6 +23,7 @@ def test_a_worker_tells_the_time_that_it_took():
     assert 0 < seconds < 5
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_from_outside_is_replaced():
     worker = AlgebraWorker(5.0)
     assert worker.compare("$x+y=3$", "$2x+2y=6$").ended is Ended.AGREE
@@ -67,6 +68,7 @@ def test_a_worker_that_cannot_start_says_so(tmp_path, monkeypatch):
         fresh.agree("\\mathbb{Q}", "\\mathbb{R}")
 
 
+@pytest.mark.slow
 def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
     worker = AlgebraWorker(5.0)
     worker.compare("$1$", "$2$")
@@ -78,6 +80,7 @@ def test_close_ends_the_processes_and_a_later_pair_starts_one_again():
     worker.close()
 
 
+@pytest.mark.slow
 def test_it_works_in_a_thread_of_a_process_with_torch():
     pytest.importorskip("torch")
     code = """

@@ -47,6 +47,7 @@ def cases():
     return [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_every_case_with_one_right_answer_is_right(cases, checker):
     plain = [case for case in cases if not case["note"]]
     wrong = [case for case in plain if checker.agree(case["pred"], case["gold"]) != case["expected"]]
@@ -182,6 +183,7 @@ def test_a_hundred_kilobytes_of_braces_agree_with_nothing():
         assert equivalence.expressions(braces, "\\mathbb{R}") is None
 
 
+@pytest.mark.slow
 def test_a_comparison_over_its_time_is_killed_counted_and_not_equal(monkeypatch):
     monkeypatch.setattr(equivalence, "expressions", lambda a, b: ("$9^{9^9}$", "$1$"))
     with AnswerChecker(workers=1, seconds=1.5) as fresh:
@@ -213,6 +215,7 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
         assert len(asked) == 7  # what one question had no time for, another may ask
 
 
+@pytest.mark.slow
 def test_long_texts_are_remembered_by_digest_and_few_of_them(monkeypatch):
     long = ["x" * 100_000 + str(n) for n in range(200)]
     reading.stated.cache_clear()
@@ -248,6 +251,7 @@ HARD = [
 ]
 
 
+@pytest.mark.slow
 def test_the_partition_is_the_same_with_one_worker_and_with_many(checker):
     votes = checker.group(HARD)
     with AnswerChecker(workers=2) as many:

@@ -31,18 +31,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_work import (
-    SHAPES,
-    TINY,
-    Card,
-    Shape,
-    card_of,
-    phase_rows,
-    random_model,
-    reset_memory,
-    sampling_row,
-    update_row,
-)
+from tests.benchmarks.gpu_shapes import SHAPES, TINY, Shape, random_model
+from tests.benchmarks.gpu_work import Card, card_of, phase_rows, reset_memory, sampling_row, update_row
 from tests.benchmarks.rows import Row
 
 OUTPUT = Path("bench-gpu.json")

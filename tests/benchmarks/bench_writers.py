@@ -24,6 +24,7 @@ from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
+from diagevo.shown import count as counted
 from tests.benchmarks.rows import Row
 from tests.contracts.databases import PostgresStores
 
@@ -111,7 +112,7 @@ def rows() -> list[Row]:
     one = best["ours", 1]
     return [
         Row(
-            f"{count} writers of different runs, PostgreSQL",
+            f"{counted(count, 'writer')}, each of a run of its own, PostgreSQL",
             best["ours", count],
             "events/s",
             best["raw", count],

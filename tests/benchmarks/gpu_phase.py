@@ -12,7 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_work import SHAPES, TINY, Shape
+from diagevo.config.loading import of_profile
+from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.training.footprint import loads
+from diagevo.training.rollouts import TrainingSummary
+from diagevo.training.shapes import shape_of
+from tests.benchmarks.gpu_shapes import SHAPES, TINY, Shape, config_of, random_model
+from tests.sampling.tiny_model import make_tiny_tokenizer
 
 
 class Length:
@@ -25,44 +31,56 @@ class Length:
         return [float(measure) for measure in measures]
 
 
+def config_of_phase(shape: Shape, device: str) -> Config:
+    """The run whose solver's phase is played: whole weights and reference, our own sampling loop."""
+    grpo = GRPOConfig(
+        max_steps=4, batch_questions=shape.step_rows // 8, group=8, micro_batch=shape.micro_batch
+    )
+    sampling = SamplingConfig(max_prompt_tokens=shape.step_prompt, max_new_tokens=shape.step_tokens)
+    hardware = HardwareConfig(device="cuda" if device == "cuda" else "cpu")
+    changes = {"solver_grpo": grpo, "sampling": sampling, "hardware": hardware}
+    return of_profile("embedded").config.model_copy(update=changes)
+
+
+def planned(shape: Shape, device: str) -> int:
+    """Bytes of tensors that `train --plan` reckons for the phase at its fullest."""
+    counted = shape_of(config_of(shape).to_dict())
+    assert counted is not None
+    solver = [
+        load
+        for load in loads(config_of_phase(shape, device), counted, counted)
+        if load.stage.startswith("solver")
+    ]
+    return max(sum(load.parts.values()) - load.parts["process"] for load in solver)
+
+
+def make_start(shape: Shape, device: str, folder: Path) -> None:
+    random_model(shape, device).save_pretrained(folder / "start")
+    make_tiny_tokenizer().save_pretrained(folder / "start")
+
+
 def play(
-    shape: Shape,
-    device: str,
-    folder: Path,
-    *,
-    resume: bool,
-    on_step: Callable[[int], None],
-    saves: list[float],
-) -> Any:
-    """`saves` gets the seconds that each checkpoint stood in the way of the next step."""
-    from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+    shape: Shape, device: str, folder: Path, *, resume: bool, on_step: Callable[[int], None]
+) -> TrainingSummary:
     from diagevo.training.grpo import TrainingRow, train
-    from diagevo.training.trainer import PhaseTrainer
 
-    save = PhaseTrainer._save_checkpoint
-
-    def timed(self: Any, *given: Any) -> None:
-        began = time.perf_counter()
-        save(self, *given)
-        saves.append(time.perf_counter() - began)
-
-    setattr(PhaseTrainer, "_save_checkpoint", timed)  # noqa: B010  (an own signature, which is the same)
-    questions = shape.step_rows // 8
+    config = config_of_phase(shape, device)
     return train(
         folder / "start",
         [
             TrainingRow(f"q{i}", [{"role": "user", "content": f"What is {i:02}?"}])
-            for i in range(4 * questions)
+            for i in range(4 * config.solver_grpo.batch_questions)
         ],
         Length(),
-        GRPOConfig(max_steps=4, batch_questions=questions, group=8, micro_batch=shape.micro_batch),
-        SamplingConfig(max_new_tokens=shape.step_tokens),
+        config.solver_grpo,
+        config.sampling,
         output=folder / "final",
         work=folder / "work",
         seed=0,
         on_step=lambda step, rollouts, rewards: on_step(step),
         resume=resume,
-        hardware=HardwareConfig(device="cuda" if device == "cuda" else "cpu"),
+        hardware=config.hardware,
+        training=config.training,
     )
 
 
@@ -78,7 +96,7 @@ def main() -> None:
                 time.sleep(0.05)  # it is published beside the next step
             os.kill(os.getpid(), signal.SIGKILL)
 
-    play(shape, device, folder, resume=False, on_step=die_after_two, saves=[])
+    play(shape, device, folder, resume=False, on_step=die_after_two)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from diagevo.config.models import TrainingConfig
+from diagevo.training.footprint import checkpoint
+from diagevo.training.shapes import shape_of
+from tests.benchmarks.gpu_phase import make_start, planned, play
+from tests.benchmarks.gpu_shapes import Shape, config_of
 from tests.benchmarks.rows import Row
 
 # Dense bfloat16 FLOP/s and bytes/s of memory, from NVIDIA's data sheets of these cards (a figure that they
@@ -21,33 +28,6 @@ DATASHEET = {
     "A100-SXM4-80GB": (312e12, 2.039e12),
     "A100-SXM4-40GB": (312e12, 1.555e12),
 }
-
-
-@dataclass(frozen=True)
-class Shape:
-    name: str
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    tied: bool
-    vocabulary: int = 151_936
-    rows: int = 256  # sampled at once
-    prompt: int = 512
-    new: int = 1024
-    micro_batch: int = 4
-    length: int = 6144  # of a row in an update
-    step_rows: int = 64  # completions of a GRPO step
-    step_prompt: int = 16
-    step_tokens: int = 1024  # of a completion in it
-
-
-SHAPES = (
-    Shape("Qwen3-0.6B", 1024, 3072, 28, 16, True),
-    Shape("Qwen3-4B", 2560, 9728, 36, 32, True),
-    Shape("Qwen3-8B", 4096, 12288, 36, 32, False),
-)
-TINY = Shape("tiny", 64, 128, 2, 8, False, 128, 16, 8, 8, 2, 32, 16, 16, 8)
 
 
 @dataclass(frozen=True)
@@ -74,38 +54,6 @@ def card_of(device: str) -> Card:
     name = torch.cuda.get_device_name(0) if cuda else "the CPU"
     memory = torch.cuda.get_device_properties(0).total_memory if cuda else None
     return Card(name, card_flops(device, size), card_traffic(device, gigabytes), memory)
-
-
-def random_model(shape: Shape, device: str) -> Any:
-    import torch
-    from transformers import Qwen3ForCausalLM
-
-    standard = torch.get_default_dtype()
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        with torch.device(device):
-            return Qwen3ForCausalLM(config_of(shape))
-    finally:
-        torch.set_default_dtype(standard)
-
-
-def config_of(shape: Shape) -> Any:
-    from transformers import Qwen3Config
-
-    return Qwen3Config(
-        vocab_size=shape.vocabulary,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.intermediate,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=8,
-        head_dim=128,
-        tie_word_embeddings=shape.tied,
-        max_position_embeddings=4096,
-        eos_token_id=1,
-        pad_token_id=0,
-        bos_token_id=None,
-    )
 
 
 def card_flops(device: str, size: int) -> float:
@@ -179,12 +127,9 @@ def _multiplying(shape: Shape, model: Any) -> int:
 def phase_rows(shape: Shape, device: str) -> Iterator[Row]:
     """`train` itself, whole weights and reference: a phase that is killed after its second step in a process
     of its own, and goes on here."""
-    from tests.sampling.tiny_model import make_tiny_tokenizer
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        random_model(shape, device).save_pretrained(folder / "start")
-        make_tiny_tokenizer().save_pretrained(folder / "start")
+        make_start(shape, device, folder)
         began = time.perf_counter()
         command = [sys.executable, "-m", "tests.benchmarks.gpu_phase", shape.name, device, str(folder)]
         killed = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
@@ -195,23 +140,19 @@ def phase_rows(shape: Shape, device: str) -> Iterator[Row]:
         yield from resumed_rows(shape, device, folder)
 
 
-_GAP = "sampling/sampling_logp_difference/mean"  # TRL's name for it
 _ALONE: tuple[None, str, None, str, None] = (None, "", None, "", None)
 
 
 def resumed_rows(shape: Shape, device: str, folder: Path) -> Iterator[Row]:
     """The steps after the kill, and what the whole phase measured of itself."""
-    from diagevo.training.footprint import checkpoint, update
-    from diagevo.training.shapes import shape_of
-    from tests.benchmarks.gpu_phase import play
-
     reset_memory(device)
-    began, steps, saves = time.perf_counter(), [], []
+    began, steps = time.perf_counter(), []
 
     def on_step(step: int) -> None:
         steps.append((step, time.perf_counter()))
 
-    summary = play(shape, device, folder, resume=True, on_step=on_step, saves=saves)
+    with _timed_saves() as saves:
+        measures = play(shape, device, folder, resume=True, on_step=on_step).measures
     name, note = shape.name, f"{shape.step_rows} completions of up to {shape.step_tokens} tokens"
     yield Row(
         f"resume {name}", steps[0][1] - began, "s", *_ALONE, f"until step {steps[0][0]} has its rewards"
@@ -223,28 +164,34 @@ def resumed_rows(shape: Shape, device: str, folder: Path) -> Iterator[Row]:
     yield Row(
         f"checkpoint {name}", sum(saves) / len(saves), "s", *_ALONE, f"{size:.3g} GB, in the step's way"
     )
-    first = summary.log[0]["kl"]
-    yield Row(f"KL at step 1 {name}", first, "", 0.01, "most that a run allows", None, "", first <= 0.01, "")
-    gaps = [entry[_GAP] for entry in summary.log if _GAP in entry]
-    if gaps:
-        about = "mean difference of log-probabilities, the worst step"
-        yield Row(f"sampler against trainer {name}", max(gaps), "", *_ALONE, about)
+    bounds = TrainingConfig()
+    for figure, value, bound in (
+        (f"KL at step 1 {name}", measures.first_kl, bounds.first_kl),
+        (f"sampler against trainer {name}", measures.sampling_gap, bounds.sampling_gap),
+    ):
+        met = value is not None and value <= bound
+        yield Row(figure, value, "", bound, "most that a run allows", None, "", met, "")
     peak = _peak(device)
     if peak is not None:
-        parts = update(counted, rows=shape.micro_batch, prompt=shape.step_prompt, new=shape.step_tokens)
-        planned = sum(parts.values())
-        ratio = peak / planned
-        yield Row(
-            f"peak memory {name}",
-            peak / 1e9,
-            "GB",
-            planned / 1e9,
-            "train --plan, of an update",
-            ratio,
-            "",
-            None,
-            "",
-        )
+        plan = planned(shape, device)
+        said = "train --plan, of the phase at its fullest"
+        yield Row(f"peak memory {name}", peak / 1e9, "GB", plan / 1e9, said, peak / plan, "", None, "")
+
+
+@contextmanager
+def _timed_saves() -> Iterator[list[float]]:
+    """Seconds that each checkpoint stands in the way of the next step."""
+    from diagevo.training.trainer import PhaseTrainer
+
+    save, saves = PhaseTrainer._save_checkpoint, []
+
+    def timed(self: Any, *given: Any) -> None:
+        began = time.perf_counter()
+        save(self, *given)
+        saves.append(time.perf_counter() - began)
+
+    with patch.object(PhaseTrainer, "_save_checkpoint", timed):
+        yield saves
 
 
 def _seconds(work: Callable[[], Any], device: str, repeat: int = 1) -> float:

@@ -184,16 +184,25 @@ def played_events(count: int) -> list[Pending]:
 
 
 class LongRun:
-    """At least `events` events, in a database of their own, up to a commit, with its projections and heads.
+    """At least `events` events up to a commit, with its projections and heads, in a database of their own
+    (`path`, in SQLite) or the one at `url`.
 
     With `texts` every event names a text of its own, which is stored too.
     """
 
     def __init__(
-        self, folder: Path, events: int, *, per_round: int = 20_000, causes: int = 250, texts: bool = False
+        self,
+        folder: Path,
+        events: int,
+        *,
+        per_round: int = 20_000,
+        causes: int = 250,
+        texts: bool = False,
+        url: str = "",
+        run: str = "long",
     ) -> None:
         self.path = folder / "long.db"
-        self.database = Database(str(self.path))
+        self.database = Database(url or str(self.path))
         prepare(self.database, create=True)
         self.log = Log(self.database)
         waiting: list[str] = []
@@ -202,7 +211,7 @@ class LongRun:
             waiting.append(words)
             return digest_of(words)
 
-        playing = Playing("long", per_round, causes, text) if texts else Playing("long", per_round, causes)
+        playing = Playing(run, per_round, causes, text) if texts else Playing(run, per_round, causes)
         artifacts = Artifacts(self.database)
         batch: list[Pending] = []
         written = 0
@@ -213,7 +222,7 @@ class LongRun:
                 with self.database.write() as connection:
                     artifacts.put_many(waiting)
                     waiting.clear()
-                    done = self.log.append("long", written, batch, connection=connection)
+                    done = self.log.append(run, written, batch, connection=connection)
                     if committed:
                         assert playing.closed is not None
                         projection.write(connection, playing.state, playing.closed, now())
@@ -222,7 +231,7 @@ class LongRun:
                 if committed:
                     assert playing.closed is not None
                     number = playing.closed.number
-                    heads.append(folder / "long", heads.ChainHead(number, written, written, done.hash))
+                    heads.append(folder / run, heads.ChainHead(number, written, written, done.hash))
                     if written >= events:
                         break
         self.state = playing.state

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tests.benchmarks import bench_gpu
-from tests.benchmarks.gpu_work import TINY
+from tests.benchmarks.gpu_phase import planned
+from tests.benchmarks.gpu_shapes import SHAPES, TINY
 
 
 @pytest.fixture(autouse=True)
@@ -20,14 +21,21 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_shape_whose_process_dies_is_reported_and_the_next_one_is_measured() -> None:
     found = {row.name: row for row in bench_gpu.measure("cpu", [replace(TINY, name="none"), TINY])}
     phase = ("killed phase", "resume", "GRPO step", "checkpoint", "KL at step 1", "sampler against trainer")
-    measured = [name for name in found if name != "sampler against trainer tiny"]
-    assert measured == ["none", *(f"{name} tiny" for name in ("sampling", "update", *phase[:-1]))]
+    assert list(found) == ["none", *(f"{name} tiny" for name in ("sampling", "update", *phase))]
     assert (found["none"].measured, found["none"].note) == (None, "its process ended with status 1")
-    assert found["KL at step 1 tiny"].met is True
+    assert (found["KL at step 1 tiny"].met, found["sampler against trainer tiny"].met) == (True, True)
     assert all((row.measured or 0) > 0 for row in found.values() if row.unit)
     written = json.loads(bench_gpu.OUTPUT.read_text())
     assert [row["name"] for row in written["rows"]] == list(found)
     assert written["card"]["name"] == "the CPU"
+
+
+def test_the_peak_of_a_phase_is_compared_with_its_fullest_moment() -> None:
+    """Of 0.6B that is the sampling of 64 completions of 1,040 tokens: 16 bytes of each weight, their copies
+    in bfloat16, a cache of three bytes a number, and logits."""
+    weights, cached = 596_049_920, 2 * 28 * 1024
+    cache, logits = 3 * 64 * 1040 * cached, 26 * 64 * 151_936
+    assert planned(SHAPES[0], "cuda") == (16 + 2) * weights + cache + logits
 
 
 def test_a_process_that_takes_too_long_is_ended_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:

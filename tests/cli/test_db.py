@@ -106,6 +106,21 @@ def test_a_database_of_somebody_else_is_left_as_it_is(command: tuple[str, ...]) 
     assert Path("other.db").read_bytes() == before
 
 
+def test_snapshots_of_an_older_form_are_named_by_check_and_upgrade_until_they_are_made_again(
+    played: Path,
+) -> None:
+    assert "snapshots" in invoke("db", "check").stdout
+    assert "memory rebuild" not in invoke("db", "check").stdout
+    _ask(str(played), "UPDATE snapshot SET version = version - 1 WHERE round = 1")
+    for command in ("check", "upgrade"):
+        said = invoke("db", command)
+        assert said.exit_code == 0
+        assert "diagevo memory rebuild --run played" in " ".join(said.stdout.split())
+    assert invoke("memory", "rebuild", "--run", "played").exit_code == 0
+    assert json.loads(invoke("db", "upgrade", "--json").stdout)["data"]["next"] == ""
+    assert "memory rebuild" not in invoke("db", "check").stdout
+
+
 def test_check_exits_1_when_a_trigger_is_missing(played: Path) -> None:
     assert invoke("db", "check").exit_code == 0
     _ask(str(played), "DROP TRIGGER event_no_update")

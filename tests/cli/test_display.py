@@ -19,7 +19,7 @@ from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImport
     round_line,
 )
 
-from diagevo.progress import Observer, RoundSummary
+from diagevo.progress import Observer, RoundSummary, StageProgress
 from tests.cli.terminal import on_terminal
 
 SUMMARY = RoundSummary(
@@ -46,7 +46,7 @@ def tell(display) -> None:
     """A second round, as a run tells it."""
     display.round_started(2, 5, Fraction(1, 3), 23)
     display.stage_started(2, "challenger", 1, 2)
-    display.stage_progress(2, "challenger", 1, 2, "mean reward 0.223")
+    display.stage_progress(2, "challenger", StageProgress(1, 2, "mean reward 0.223"))
     display.stage_finished(2, "challenger", 13.0, {"steps": 2, "reward": 0.295})
     display.stage_started(2, "solver", 2, 3)
     display.message("the server's log is in runs/a/vllm.log\x1b[31m")
@@ -84,7 +84,7 @@ def test_plain_progress_that_comes_too_fast_is_left_out(capsys: pytest.CaptureFi
     display.pause = 3600.0
     display.stage_started(1, "diagnosis", 1, 1000)
     for done in range(1, 1001):
-        display.stage_progress(1, "diagnosis", done, 1000)
+        display.stage_progress(1, "diagnosis", StageProgress(done, 1000))
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
@@ -170,12 +170,12 @@ def test_times_are_short(seconds: float | None, said: str) -> None:
 
 
 LIVE = """
-from tests.cli.test_display import LiveDisplay, Call, tell
+from tests.cli.test_display import Call, LiveDisplay, StageProgress, tell
 display = LiveDisplay(Call(), "a[red]")
 with display.showing() as live:
     display.round_started(2, 5, __import__("fractions").Fraction(1, 3), 23)
     display.stage_started(2, "challenger", 1, 6)
-    display.stage_progress(2, "challenger", 4, 6, "mean reward 0.223")
+    display.stage_progress(2, "challenger", StageProgress(4, 6, "mean reward 0.223"))
     live.refresh()
     print("a line of a library")
     tell(display)

@@ -13,6 +13,7 @@ import pytest
 from diagevo import checks
 from diagevo.config.models import HardwareConfig
 from tests.cli.program import invoke
+from tests.sampling.hostile_proxy import proxied
 
 
 def _findings(*arguments: str, code: int) -> dict[str, dict[str, str]]:
@@ -70,6 +71,22 @@ def test_training_needs_endpoints_that_answer_and_take_the_key(
     monkeypatch.setenv("MY_KEY", "wrong")
     found = _findings("--for", "train", *settings, code=4)
     assert found["diagnostician"]["fix"] == "export MY_KEY=…"
+
+
+def test_a_service_is_looked_for_on_the_way_that_a_run_takes(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One on this machine is asked directly, another one through the proxy of the environment."""
+    monkeypatch.setenv("MY_KEY", "sesame")
+    settings = [
+        f"--set=roles.diagnostician={{engine: openai, base_url: '{endpoint}', api_key_env: MY_KEY}}",
+        "--set=roles.embedder={engine: openai, model: some-model, base_url: 'http://service.example/v1'}",
+        "--set=memory.theta_dup=0.5",
+    ]
+    with proxied(monkeypatch) as asked:
+        found = _findings("--for", "train", *settings, code=0)
+    assert found["diagnostician"]["found"] == f"{endpoint} answers"
+    assert asked == ["http://service.example/v1/models"]
 
 
 @pytest.fixture
@@ -192,10 +209,9 @@ def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path:
         assert (found["validation"]["state"], said in found["validation"]["found"]) == (state, True)
 
 
-def test_several_machines_need_an_address_of_this_one_and_a_log_that_they_share() -> None:
-    hardware = "--set=hardware={{device: cpu, machines: 2, address: {}}}"
-    found = _findings("--for", "train", hardware.format("127.0.0.1"), code=0)
-    assert found["machines"]["state"] == "ok"
-    assert found["machines: log"]["state"] == "warn"
-    found = _findings("--for", "train", hardware.format("192.0.2.1"), code=4)
-    assert "cannot listen at 192.0.2.1" in found["machines"]["found"]
+def test_a_cluster_that_does_not_answer_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    found = _findings("--for", "train", "--set=hardware={cluster: ray, device: cuda}", code=4)
+    assert found["cluster"]["state"] == "missing"
+    assert "no Ray cluster answers at 127.0.0.1:1" in found["cluster"]["found"]
+    assert "GPU" not in found, "this machine need not have any"

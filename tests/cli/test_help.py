@@ -117,7 +117,7 @@ def test_help_lists_commands_in_the_order_of_use(ask: Ask) -> None:
         lines = ask(*group, "--help")[1].partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
         return [line.split()[0] for line in lines if line[2:3].strip()]
 
-    first = ["init", "doctor", "config", "train", "join", "ingest", "diagnose", "runs", "memory"]
-    assert listed()[:9] == first
+    first = ["init", "doctor", "config", "train", "ingest", "diagnose", "runs", "memory"]
+    assert listed()[:8] == first
     assert listed("memory")[:5] == ["show", "why", "replay", "log", "schedule"]
     assert listed("memory")[-1] == "calibrate"

@@ -29,7 +29,21 @@ def test_a_long_line_is_measured_once_and_not_once_a_word(
     ) == 2 * text.replace(" ", "")
 
 
+def test_a_sign_stays_with_its_two_sides_and_a_text_is_cut_between_words() -> None:
+    assert layout.broken("2 of 9 against the label → f = 9", 28) == ["2 of 9 against the", "label → f = 9"]
+    chain = "so p₁ = 7/12 < τ·p₂ = 8/5·1/2 holds"
+    assert layout.broken(chain, 24) == ["so p₁ = 7/12 < τ·p₂", "= 8/5·1/2 holds"]
+    assert layout.folded("after round 3: F = 143", 17) == "after round 3:\n    F = 143"
+    assert layout.cut("slides by one in the times table", 30) == "slides by one in the times…"
+
+
+def test_a_long_word_is_cut_behind_a_comma_or_a_slash_where_it_has_one() -> None:
+    asked = "--variants full,free-only,no-filter"
+    assert layout.broken(asked, 16) == ["--variants", "full,free-only,", "no-filter"]
+    assert layout.broken("Qwen/Qwen3-4B-Instruct-2507", 24) == ["Qwen/", "Qwen3-4B-Instruct-2507"]
+
+
 def test_words_wrap_under_themselves_and_a_word_too_long_is_cut() -> None:
-    assert layout._wrapped("ab cd 界界 efghijk l", 5) == ["ab cd", "界界", "efghi", "jk l"]
-    assert layout._wrapped("a  b ", 10) == ["a  b "]
-    assert layout._wrapped("", 5) == [""]
+    assert layout.broken("ab cd 界界 efghijk l", 5) == ["ab cd", "界界", "efghi", "jk l"]
+    assert layout.broken("a  b ", 10) == ["a  b "]
+    assert layout.broken("", 5) == [""]

@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,15 +108,22 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_plan_names_the_command_of_the_ranks_and_of_each_other_machine() -> None:
+def test_a_plan_names_the_command_of_the_ranks() -> None:
     assert json.loads(invoke("train", "--plan", "--json").stdout)["data"]["launch"] == {}
-    hardware = "machines: 2, address: 10.0.0.1, train_gpus: [], serve_gpus: [], processes: 8"
-    two = f"--set=hardware={{{hardware}}}"
-    shown = invoke("train", "--plan", "--profile", "qwen3-8b", "--run", "first", two).stdout
+    shown = invoke("train", "--plan", "--profile", "qwen3-8b", "--run", "first").stdout
     launch = next(line for line in shown.splitlines() if line.startswith("launch  "))
     assert launch.split()[1:4] == ["python", "-m", "accelerate.commands.launch"]
-    assert "--num_processes 16 --num_machines 2 --machine_rank 0 --main_process_ip 10.0.0.1" in launch
-    assert "machine 1     diagevo join --run first --machine 1" in shown
+    assert "--num_processes 4 --num_machines 1 --machine_rank 0" in launch
+
+
+def test_a_plan_for_a_cluster_that_does_not_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    done = invoke("train", "--plan", "--set", "hardware.cluster=ray", "--json")
+    launch = json.loads(done.stdout)["data"]["launch"]
+    assert launch["launch"] == "python -m diagevo.training.worker JOB"
+    assert launch["cluster"].startswith("not known: no Ray cluster answers at 127.0.0.1:1: ")
+    run = invoke("train", "--set", "hardware.cluster=ray")
+    assert (run.exit_code, "RAY_ADDRESS=HOST:6379" in run.stderr) == (6, True)
 
 
 def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
@@ -133,6 +141,24 @@ def test_a_plan_takes_the_time_of_an_earlier_run_of_the_same_settings() -> None:
     assert plan["seconds"] == 3 * 20.0
     other = json.loads(invoke("train", "--plan", "--set", "round.candidates=7", "--json").stdout)["data"]
     assert other["seconds"] is None
+
+
+def test_the_plan_of_a_run_that_is_resumed_prices_the_rounds_that_are_left() -> None:
+    """Embedded: 2 x 16 x 8 questions with 6 votes, 320 candidates, 12 votes each, 12 x 32 questions of which
+    320 are there, 8 answers each: 8,512 completions a round."""
+    config = of_profile("embedded").config.model_dump(mode="json")
+    play("runs/diagevo.db", "half", root=Path("runs"), rounds=1, config=config)
+    asked = ("train", "--plan", "--run", "half", "--resume", "--rounds", "3")
+    assert json.loads(invoke(*asked, "--json").stdout)["data"]["completions"] == 2 * 8_512
+    shown = invoke(*asked).stdout
+    assert shown.startswith("profile embedded, 3 rounds, 1 of them played; each round at most:\n")
+    assert "\nwhat is left  at most 17,024 completions" in shown
+
+
+def test_a_plan_says_where_no_failure_is_diagnosed() -> None:
+    shown = invoke("train", "--plan", "--set", "diagnosis.enabled=false").stdout
+    told = next(line for line in shown.splitlines() if line.startswith("diagnosis"))
+    assert told.endswith("off: at most 2560 failures are recorded, and nobody is asked about them")
 
 
 def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:
@@ -169,6 +195,29 @@ def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
     assert rollouts["peak_bytes"] == sum(rollouts["parts"].values()) + rollouts["engines"][0]["bytes"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b").stdout
     assert "\nfits          GPUs of 80, 141 GB; not of 24, 40, 48\n" in shown
+
+
+def test_a_plan_for_a_cluster_says_what_the_gpus_of_ranks_and_engines_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    asked = ["train", "--plan", "--profile", "qwen3-8b", "--set", "hardware.cluster=ray"]
+    memory = json.loads(invoke(*asked, "--json").stdout)["data"]["memory"]
+    assert {stage["stage"]: stage["placed"] for stage in memory["stages"][:3]} == {
+        "challenger: rollouts": "rank",
+        "challenger: update": "rank",
+        "challenger: votes": "engine",
+    }
+    shown = invoke(*asked).stdout
+    assert re.search(r"\nchallenger: rollouts +each rank's +75\.8 ", shown)
+    assert re.search(r"\nchallenger: votes +each engine's +76\.4 ", shown)
+
+
+def test_a_plan_for_a_cluster_is_made_without_ray_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = invoke("train", "--plan", "--set", "hardware.cluster=ray", "--json")
+    launch = json.loads(done.stdout)["data"]["launch"]
+    assert launch["cluster"] == "not known: hardware.cluster: ray needs ray, which is not installed"
 
 
 def test_a_plan_says_what_to_change_where_it_does_not_fit() -> None:

@@ -49,7 +49,7 @@ def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
 
 def test_a_key_that_is_new_since_the_run_is_no_change_of_a_fork() -> None:
     stored = of_profile("embedded").config.model_dump(mode="json")
-    del stored["hardware"]["machines"]
+    del stored["hardware"]["restarts"]
     forked = _reconfigured(stored, ("memory.theta_up=0.8", "filter.tau=1.6"))
     assert changed_keys(stored, forked) == ("memory.theta_up",)  # tau is 8/5 already
 

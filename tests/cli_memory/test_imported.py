@@ -16,7 +16,7 @@ from diagevo.config.outside import REACHING
 from diagevo.config.sources import dotted
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Log
+from diagevo.memory.log.log import Bundle, Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
@@ -177,6 +177,20 @@ def test_a_suggested_line_never_says_it_for_the_user(mine: Path, listening: tupl
     assert "MY_DOOR" not in result.output
 
 
+@pytest.mark.parametrize(("policy", "told"), [("free", True), ("theirs.py:X", False)])
+def test_a_suggested_line_has_a_policy_of_ours_and_names_nobodys_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, told: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("theirs.py").write_text("from diagevo.equations.policy import Frequency as X\n")
+    bundle = played_elsewhere(tmp_path / "theirs", f"schedule.policy={policy}")
+    home = tmp_path / "mine"
+    assert ask(home, "memory", "import", str(bundle)).exit_code == 0
+    result = ask(home, "memory", "what-if", "--tau", "3")
+    assert "diagevo train" in result.output
+    assert (f"schedule.policy={policy}" in result.output) is told
+
+
 def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     bundle = played_elsewhere(tmp_path / "theirs")
     home = tmp_path / "mine"
@@ -188,20 +202,22 @@ def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_p
     from diagevo.memory.transfer.backup import backup
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
-    head = json.loads((bundle / "manifest.json").read_text())["head"]
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    came = Bundle(manifest["head"], manifest["run_id"])
     database = Database(store.url)
     import_bundle(bundle, database, "a", root=store.root)
-    assert Log(database).imported("a") == head
+    assert Log(database).imported("a") == came
     backup(database, tmp_path / "kept.db")
     database.close()
     kept = Database(str(tmp_path / "kept.db"))
-    assert Log(kept).imported("a") == head
+    assert Log(kept).imported("a") == came
     kept.close()
 
 
-def test_every_endpoint_key_variable_and_command_of_the_configuration_is_among_them() -> None:
+def test_every_endpoint_key_variable_command_and_code_of_the_configuration_is_among_them() -> None:
     from diagevo.config.sources import keys
 
     found = {path for path in keys() if path[-1] in ("base_url", "api_key_env", "address", "headers")}
     found |= {path for path in keys() if path[-1].endswith("_options")}
+    found |= {path for path in keys() if "of your own" in (keys()[path].description or "")}
     assert {dotted(path) for path in found} == {dotted(path) for path in REACHING}

@@ -80,3 +80,12 @@ def test_a_bundle_is_not_taken_under_an_empty_name(ask: Ask, tmp_path: Path) -> 
     assert done.exit_code == 2
     assert "'' cannot name a run" in done.stderr
     assert json.loads(invoke("runs", "list", "--db", tmp_path / "new.db", "--json").stdout)["data"] == []
+
+
+def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> None:
+    """A run that a variable names gives way to what was typed; both typed contradict each other."""
+    shown = invoke("config", "show", "--profile", "embedded", "--json", env={"DIAGEVO_RUN": "nobody"})
+    assert '"key": "world"' in shown.stdout
+    refused = invoke("config", "show", "--run", "nobody", "--set", "seed=3")
+    assert refused.exit_code == 2
+    assert "--run shows what a run has in its log, and --set changes nothing in it" in refused.stderr

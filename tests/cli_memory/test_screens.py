@@ -304,7 +304,7 @@ def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(long_home: Path
     assert len(short) <= 23
     assert max(map(len, short)) <= 80
     said = {
-        "c1": " left out: 30 turns (--all); trajectories, prompts and replies (--full)",
+        "c1": " left out: 27 turns, single failures (--all); texts (--full)",
         "n1": " left out: 27 causes and 4 pairs (--all)",
     }
     if ref in said:
@@ -352,3 +352,18 @@ def test_a_replay_goes_out_in_rows(ask: Ask, tmp_path: Path) -> None:
     causes = ask("memory", "replay", "--round", "3", "--check", "--format", "jsonl")
     assert [json.loads(line)["id"] for line in causes.stdout.splitlines()] == ["c2", "c1", "c4", "c3"]
     assert "check: equal to the commit of round 3 and to its projection rows" in causes.stderr
+
+
+def test_single_failures_are_left_out_of_a_story_before_a_turn_is_and_no_figure_of_a_turn_is_cut(
+    played_home: Path,
+) -> None:
+    """c1 on 60 columns, where all its turns and failures are more than a screen."""
+    arguments = ("--no-color", "memory", "why", "c1")
+    out, code = shown(*arguments, env={"DIAGEVO_HOME": str(played_home)}, columns=60)
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert code == 0
+    assert len(lines) <= 23
+    turns = [line.split()[0] for line in lines[4:] if line[1:2].isalpha()]
+    assert turns == ["created", "sampled", "promoted", "merged", "reactivated", "sampled", "effect", "left"]
+    assert lines[-1] == " left out: 1 turn, single failures (--all); texts (--full)"
+    assert "              kept, mean p₁ 0.417 < 0.70" in lines

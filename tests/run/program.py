@@ -4,9 +4,8 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,6 @@ def played(
         finally:
             process.kill()
             reader.shutdown()
-
-
-@contextmanager
-def joining(home: Path, machine: int) -> Iterator[Forked]:
-    """`diagevo join` beside run `a` of `home`."""
-    with start(home, "join", "--run", "a", "--machine", str(machine), main=WITH_FORKED_RANKS) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
 
 
 def killed(process: Forked) -> None:

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config import Config
+from diagevo.config.models import Config
 from diagevo.progress import RoundSummary, StopFlag, Unobserved
 from diagevo.run import Until, train
 from tests.once import once
 
 SMALL = {
+    "seed": 2,  # its first step of the solver's training has failures
     "world": "arithmetic",
     "prompts": "builtin:arithmetic",
-    "round": {"candidates": 72, "responses": 12, "challenger_votes": 4, "rounds": 2},
+    "round": {"candidates": 48, "responses": 12, "challenger_votes": 4, "rounds": 2},
     "challenger_grpo": {
         "max_steps": 2,
         "batch_questions": 4,
@@ -59,12 +60,16 @@ class Watcher(Unobserved):
         self.epsilons: list[Fraction] = []
         self.stages: list[tuple[int, str, int]] = []
         self.lines: list[str] = []
+        self.told: dict[tuple[int, str], Mapping[str, object]] = {}
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         self.epsilons.append(epsilon)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
         self.stages.append((round, stage, attempt))
+
+    def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
+        self.told[round, stage] = summary
 
     def round_finished(self, round: int, summary: RoundSummary) -> None:
         self.rounds.append(summary)

@@ -8,7 +8,7 @@ import pytest
 
 from diagevo.errors import StoppedSafely, StoreError
 from diagevo.memory.audit.history import open_history
-from diagevo.progress import StopFlag
+from diagevo.progress import StageProgress, StopFlag
 from tests.run.program import assert_same_end
 from tests.run.small import Watcher, play, small_config
 
@@ -22,9 +22,18 @@ class StopsInSolver(Watcher):
         super().__init__()
         self.stop = StopFlag()
 
-    def stage_progress(self, round: int, stage: str, done: int, total: int | None, detail: str = "") -> None:
-        if (stage, done) == ("solver", 2):
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        if (stage, progress.done) == ("solver", 2):
             self.stop.set()
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home of a run that was stopped after the solver's second step."""
+    home, stopping = tmp_path_factory.mktemp("stopped"), StopsInSolver()
+    with pytest.raises(StoppedSafely, match="stopped after step 2"):
+        play(home, small_config(), rounds=1, watcher=stopping, stop=stopping.stop)
+    return home
 
 
 def cut(file: Path) -> None:
@@ -59,11 +68,9 @@ def flip(file: Path) -> None:
     ids=["newest", "all"],
 )
 def test_a_damaged_checkpoint_is_passed_over_with_its_fault_and_the_run_ends_as_if_it_were_whole(
-    unbroken: Path, tmp_path: Path, damage: dict[str, Callable[[Path], None]], said: list[str]
+    unbroken: Path, stopped: Path, tmp_path: Path, damage: dict[str, Callable[[Path], None]], said: list[str]
 ) -> None:
-    stopping = StopsInSolver()
-    with pytest.raises(StoppedSafely, match="stopped after step 2"):
-        play(tmp_path, small_config(), rounds=1, watcher=stopping, stop=stopping.stop)
+    shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     for name, harm in damage.items():
         harm(tmp_path / WORK / name)
     told = play(tmp_path, None, resume=True, rounds=1).lines[: len(said)]

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from diagevo.answers.equivalence import agree, extract_boxed
-from diagevo.arithmetic import PROMPTS, WEIGHTS, answer, is_held_out
+from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
 from diagevo.memory.audit.history import History, expect, open_history
@@ -76,7 +76,9 @@ def test_weights_candidates_and_logs_of_a_run_are_for_their_owner_alone(home: Pa
     assert inside == []
 
 
-def test_every_phase_of_training_records_what_it_measured_of_itself(history: History) -> None:
+def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
+    history: History, watcher: Watcher
+) -> None:
     measured = [
         (recorded.round, expect(recorded, events.PhaseMeasured))
         for recorded in history.events(events.PhaseMeasured)
@@ -93,6 +95,11 @@ def test_every_phase_of_training_records_what_it_measured_of_itself(history: His
         assert found.completions == {"challenger": 2 * 4 * 4, "solver": 3 * 3 * 4}[found.stage]
     shown = run_story(history).phases
     assert [(line.round, line.measured) for line in shown] == measured
+    for number, found in measured:
+        told = watcher.told[number, found.stage]
+        assert (told["KL at step 1"], told["sampler apart"]) == (found.first_kl, found.sampling_gap)
+        assert told["rewards"] == f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}"
+        assert told["cut off"] == f"{found.cut_off}/{found.completions}"
 
 
 def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Path) -> None:
@@ -110,7 +117,8 @@ def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Pa
 def test_every_candidate_is_scored_once_and_its_verdict_follows_from_its_votes(history: History) -> None:
     for number in range(1, ROUNDS + 1):
         scored = of(history, events.CandidateScored, round=number)
-        assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(72))
+        asked = small_config().round.candidates
+        assert sorted(int(c.question_id.split("q")[1]) for c in scored) == list(range(asked))
         for c in scored:
             counts = [*sorted((n for _, n in c.votes), reverse=True), 0, 0]
             assert (c.first, c.second) == (counts[0], counts[1])
@@ -263,7 +271,7 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
 
 
 def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploration_wrote(
-    history: History, watcher: Watcher
+    history: History, watcher: Watcher, tmp_path: Path
 ) -> None:
     free = [c for c in of(history, events.CandidateScored) if c.mode == "free" and c.verdict != "invalid"]
     written = Counter(family(_text(history, c.question)) for c in free)
@@ -277,6 +285,14 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     [(most, count)] = written.most_common(1)
     [row] = [row for row in rows if row.startswith(f"{most} ")]
     assert sum(map(int, row.split()[1:])) == count
+    assert PREMISE in rows
+    database = str(history.database.file)
+    given = invoke("view", "export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
+    assert given.exit_code == 0, given.output
+    page = (tmp_path / "pages" / history.run_id / "index.html").read_text()
+    assert "<td>untouched, T = 0.5</td>" in page
+    assert f"<td>{most}</td>" in page
+    assert PREMISE in page
 
 
 @pytest.mark.slow

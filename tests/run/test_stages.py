@@ -4,6 +4,9 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
+from diagevo.errors import NodeLostError
 from diagevo.memory.events import StageAbandoned
 from diagevo.progress import StopFlag, Unobserved
 from diagevo.stages import Outcome, Stages
@@ -26,3 +29,33 @@ def test_an_interrupted_attempt_says_how_long_it_ran(tmp_path: Path) -> None:
     assert isinstance(recorded.event, StageAbandoned)
     assert recorded.event.seconds is not None
     assert 90 <= recorded.event.seconds < 120
+
+
+@pytest.mark.parametrize(("restarts", "attempts"), [(0, 1), (1, 2), (2, 3)])
+def test_a_stage_whose_node_is_lost_goes_on_as_often_as_it_may_and_the_log_says_why(
+    restarts: int, attempts: int, tmp_path: Path
+) -> None:
+    tried = 0
+
+    def work() -> Outcome:
+        nonlocal tried
+        tried += 1
+        if tried < 3:
+            raise NodeLostError(f"training rank 1 of 2, on node n{tried}, is lost with its node")
+        return Outcome()
+
+    with play.opened(tmp_path) as memory:
+        memory.open_round(1)
+        stages = Stages(memory, 1, tmp_path, Unobserved(), StopFlag(), restarts=restarts)
+        if restarts < 2:
+            with pytest.raises(NodeLostError, match=f"on node n{attempts}"):
+                stages.play("solver", work, checkpoints=tmp_path)
+        else:
+            stages.play("solver", work, checkpoints=tmp_path)
+        status = memory.stage("solver")
+        told = [r.event for r in memory.log.read(memory.run_id, types=["StageAbandoned"])]
+    assert (tried, status.attempt) == (attempts, attempts)
+    assert status.status == ("completed" if restarts == 2 else "running")
+    assert [(e.attempt, e.reason) for e in told if isinstance(e, StageAbandoned)] == [
+        (n, f"training rank 1 of 2, on node n{n}, is lost with its node") for n in range(1, attempts)
+    ]

@@ -10,6 +10,7 @@ import pytest
 from diagevo.arithmetic import WEIGHTS, held_out
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.progress import StageProgress
 from diagevo.roles import Roles
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
@@ -66,9 +67,7 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
     class Killer(Watcher):
         """Kills the server's engine while the ranks train the challenger, who then ask in vain."""
 
-        def stage_progress(
-            self, round: int, stage: str, done: int, total: int | None, detail: str = ""
-        ) -> None:
+        def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
             serving = opened[-1]
             if stage == "challenger" and len(serving.groups) == 1:
                 [group] = serving.groups

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from diagevo.shown import number, percent
+from diagevo.shown import count, number, percent
 
 from ...render.console import visible
-from ...render.layout import ROWS, SCREEN, Line, count, cut, cut_lines, fits, heading, lay, sub, wrapped
+from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, sub, wrapped
 from .failure import call_texts, failure_texts, how_counted, marked, nearest
 
 if TYPE_CHECKING:
@@ -23,19 +23,26 @@ def cause_screen(
     full: bool,
     never: str | None = None,
 ) -> str:
-    """The story of a cause. Without `everything` only the latest turns, so that it fits on one screen.
-    `never` is said in the place of turns that were asked for and never came."""
-    turns = [list(_turn(turn)) for turn in story.turns]
+    """The story of a cause. Without `everything` it fits on one screen: single failures are left out first,
+    then the oldest turns, and only then a text is cut to two rows. `never` is said in the place of turns that
+    were asked for and never came."""
+    turns = story.turns if everything else (*story.turns[:1], *story.turns[1:][-SCREEN:])
+    blocks, rows, told = [list(_turn(turn)) for turn in turns], None, None
     if never is not None and not turns:
-        turns = [[Line("never", never)]]
-    blocks, rows = turns, None
-    for rows in () if everything else ROWS:
-        blocks = [*turns[:1], *turns[1:][-SCREEN:]]
+        blocks = [[Line("never", never)]]
+    elif not everything:
+        rows = ROWS[0]
+        for told in (None, 1, 0):
+            blocks = [list(_turn(turn, told)) for turn in turns]
+            if fits(_cause(story, blocks, columns, rows)):
+                break
         while len(blocks) > 2 and not fits(_cause(story, blocks, columns, rows)):
             del blocks[1]  # how it came into being stays
-        if fits(_cause(story, blocks, columns, rows)):
-            break
-    return _cause(story, blocks, columns, rows, full=full) + (_all_texts(story, columns) if full else "")
+        if not fits(_cause(story, blocks, columns, rows)):
+            rows = ROWS[1]
+    return _cause(story, blocks, columns, rows, full=full, untold=told == 0) + (
+        _all_texts(story, columns) if full else ""
+    )
 
 
 def _cause(
@@ -45,8 +52,10 @@ def _cause(
     rows: int | None,
     *,
     full: bool = False,
+    untold: bool = False,
 ) -> str:
-    """With texts of at most so many rows. Turns that are not in `blocks` are counted."""
+    """With texts of at most so many rows. Turns that are not in `blocks` are counted; `untold`: their single
+    failures are not in them."""
     hidden = max(0, len(story.turns) - len(blocks))
     state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
     since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
@@ -55,10 +64,12 @@ def _cause(
     if rows is not None:
         title, node = cut(title, columns, rows), cut(node, columns, rows // 2)
         lines = cut_lines(lines, columns, rows)
+    left = [count(hidden, "turn")] if hidden else []
+    left += ["single failures"] if untold else []
     asked = "" if full else " --full: trajectories, prompts and replies\n"
-    if hidden:
-        asked = "" if full else "; trajectories, prompts and replies (--full)"
-        asked = f" left out: {count(hidden, 'turn')} (--all){asked}\n"
+    if left:
+        texts = "" if full else f"; {'texts' if untold else 'trajectories, prompts and replies'} (--full)"
+        asked = f" left out: {', '.join(left)} (--all){texts}\n"
     return (
         heading(title, since, columns)
         + wrapped(visible(node, one_line=True), " ", columns)
@@ -67,7 +78,8 @@ def _cause(
     )
 
 
-def _turn(turn: "Turn") -> Iterator[Line]:
+def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
+    """The line of a turn, with so many of its failures below it."""
     from diagevo.memory.audit.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
 
     when = f"r{turn.round}"
@@ -92,7 +104,7 @@ def _turn(turn: "Turn") -> Iterator[Line]:
         case Counted():
             text = f"{count(turn.failures, 'failure')} ({_ways(turn)}){_false(turn)} → f = {turn.frequency}"
             yield Line("counted", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures)
+            yield from _evidence(turn.evidence, turn.failures, told)
         case Reactivated():
             undone = f"undoing the promotion of round {turn.promoted_round}"
             if turn.promoted_round == turn.round:
@@ -100,7 +112,7 @@ def _turn(turn: "Turn") -> Iterator[Line]:
             new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
             text = f"{new}{_false(turn)} → Active, f = {turn.frequency}, {undone}"
             yield Line("reactivated", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures)
+            yield from _evidence(turn.evidence, turn.failures, told)
         case Merged():
             near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
             text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
@@ -148,12 +160,14 @@ def _sampled(turn: "Sampled") -> str:
     return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
 
 
-def _evidence(stories: tuple["FailureStory", ...], total: int) -> Iterator[Line]:
-    for story in stories:
+def _evidence(stories: tuple["FailureStory", ...], total: int, told: int | None) -> Iterator[Line]:
+    if told == 0:
+        return
+    for story in stories[:told]:
         position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
         yield Line(story.failure_id, how_counted(story) + marked(story), position, depth=1)
-    if total > len(stories):
-        yield Line("", f"and {total - len(stories)} more: --all", depth=1)
+    if total > len(stories[:told]):
+        yield Line("", f"and {total - len(stories[:told])} more: --all", depth=1)
 
 
 def _effect(story: "CauseStory") -> list[Line]:
@@ -165,6 +179,9 @@ def _effect(story: "CauseStory") -> list[Line]:
         text = f"p{t}({story.cause_id}) = 0: a Mastered cause is not aimed at; it may be stitched to others"
         return [Line("effect", text)]
     p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
+    if effect.epsilon_without is None:
+        recorded = Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded of its policy, {p}")
+        return [recorded, *(Line("", note, depth=1) for note in effect.notes)]
     if effect.epsilon == effect.epsilon_without:
         return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} with it and without it, {p}")]
     digits = 2

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from diagevo.shown import count
+
 from ...render.console import visible
-from ...render.layout import Line, count, lay, listed, wrapped
+from ...render.layout import Line, lay, listed, wrapped
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.failures import Asked, FailureStory

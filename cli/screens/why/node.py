@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ...render.layout import ROWS, SCREEN, Line, count, cut, cut_lines, fits, heading, lay
+from diagevo.shown import count
+
+from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay
 from .failure import call_texts, failure_texts
 
 if TYPE_CHECKING:
@@ -40,8 +42,9 @@ def _node(
     born = f"r{story.round}  “{story.created_label}” for {story.evidence.failure_id}"
     title, lines = f"{story.node_id}  {story.label}", [Line("created", born, story.position)]
     if rows is not None:
-        title, lines = cut(title, columns, rows), cut_lines(lines, columns, rows)
-        members, pairs = (cut_lines(each, columns, rows // 2) for each in (members, pairs))
+        among = [*lines, *members, *pairs]
+        title, lines = cut(title, columns, rows), cut_lines(lines, columns, rows, among)
+        members, pairs = (cut_lines(each, columns, rows // 2, among) for each in (members, pairs))
     left = (
         count(len(story.members) - len(members), "cause") if len(story.members) > len(members) else "",
         count(len(story.pairs) - len(pairs), "pair") if len(story.pairs) > len(pairs) else "",

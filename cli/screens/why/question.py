@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from diagevo.shown import number, percent
+from diagevo.shown import count, number, percent
 
-from ...render.layout import Line, count, lay, sub, wrapped
+from ...render.layout import Line, lay, sub, wrapped
 from .failure import failure_texts, how_counted, marked
 
 if TYPE_CHECKING:

@@ -1,0 +1,62 @@
+"""Commands are known without their modules, and a light one imports little."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import clean_environment
+
+HEAVY = {
+    *("torch", "transformers", "trl", "vllm", "lancedb", "polars", "numba", "pandas", "numpy", "jinja2"),
+    *("alembic", "openai", "rich.console", "mcp"),
+}
+
+
+def test_every_command_lives_where_the_listing_says_and_none_is_left_out() -> None:
+    """The listing is read instead of the modules: a name that is in one of them only would be lost."""
+    from diagevo.cli import listing  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+
+    listing.import_all()
+    folder = Path(listing.__file__).parent / "commands"
+    registering = {f.stem for f in folder.glob("*.py") if "@options.command(" in f.read_text("utf-8")}
+    assert registering == listing.modules()
+    groups = [(listing.program, listing.PROGRAM)]
+    for app, homes in groups:
+        groups += [(inner, inner.info.cls.homes) for inner in homes.values() if not isinstance(inner, str)]
+        told = {info.name: info.callback.__module__.rpartition(".")[2] for info in app.registered_commands}
+        assert told == {name: home for name, home in homes.items() if isinstance(home, str)}
+
+
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [
+        ("runs list", {"runs"}),
+        ("memory log -n 3", {"memory", "prompts"}),
+        ("memory why c1", {"memory", "prompts"}),
+        ("--version", set()),
+    ],
+)
+def test_a_light_command_imports_its_own_module_and_nothing_heavy(
+    played_home: Path, tmp_path: Path, asked: str, own: set[str]
+) -> None:
+    code = (
+        "import sys\n"
+        "from diagevo.cli.main import app\n"
+        f"try:\n    app({asked.split()!r})\nexcept SystemExit as left:\n    assert not left.code, left.code\n"
+        "print('\\n'.join(sys.modules))"
+    )
+    environment = clean_environment(DIAGEVO_HOME=str(played_home))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+    )
+    loaded = set(done.stdout.split())
+    assert loaded & HEAVY == set()
+    commands = {name.removeprefix("diagevo.cli.commands.") for name in loaded if ".cli.commands." in name}
+    assert commands == own
