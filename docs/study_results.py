@@ -2,15 +2,16 @@
 DIAGEVO_DB where its runs are.
 
 First the runs become `reference/study-results.json`: each round's scores, the hash of the memory after its
-last commit, the head of its chain. From that file alone come the tables and the figure, so that anybody can
-work them out again without the runs: `python docs/study_results.py --again`. Three sentences of it stand in
-the README, between two marks.
+last commit, the head of its chain. Runs of that file that this database does not have stay, so that the study
+can be played in parts; a run that is played again must come to the same memory. From that file alone come the
+tables and the figure, so that anybody can work them out again without the runs: `python
+docs/study_results.py --again`. Three sentences of it stand in the README, between two marks.
 """
 
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,21 @@ def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
         )
         history.close()
     return found
+
+
+def joined(
+    before: list[dict[str, Any]], now: list[dict[str, Any]], planned: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The runs of both, in the plans' order; of one in both the one that is further. Raises ValueError where
+    a run that was played again has come to another memory."""
+    found = {run["run"]: run for run in before}
+    for run in now:
+        other = found.get(run["run"])
+        if other is None or run["rounds"] > other["rounds"]:
+            found[run["run"]] = run
+        elif run["rounds"] == other["rounds"] and run["state_hash"] != other["state_hash"]:
+            raise ValueError(f"{run['run']} was played again and has come to another memory than before")
+    return [found[name] for name in planned if name in found]
 
 
 def scores(runs: list[dict[str, Any]], metric: str) -> dict[str, dict[int, float]]:
@@ -287,7 +303,8 @@ def main() -> None:
         home = Path(os.environ.get("DIAGEVO_HOME", "runs"))
         url = os.environ.get("DIAGEVO_DB", f"sqlite:///{home / 'diagevo.db'}")
         plans = [load_plan(home, name) for name in ("study", *BESIDE) if _has(home, name)]
-        runs = [run for plan in plans for run in collect(plan, url)]
+        played = [run for plan in plans for run in collect(plan, url)]
+        runs = joined(json.loads(DATA.read_text(encoding="utf-8")), played, planned_runs())
         DATA.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
     runs = json.loads(DATA.read_text(encoding="utf-8"))
     PICTURE.write_text(draw(runs), encoding="utf-8")
@@ -295,6 +312,12 @@ def main() -> None:
     PAGE.write_text(before + page(runs), encoding="utf-8")
     README.write_text(with_sentences(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
     print(f"{len(runs)} runs: {PAGE}, {DATA}, {PICTURE}")
+
+
+def planned_runs() -> list[str]:
+    """The names of the runs of the three plans, as they were committed."""
+    plans = (json.loads((DATA.parent / f"{name}.json").read_bytes()) for name in ("study", *BESIDE))
+    return [run["run"] for plan in plans for run in plan["runs"]]
 
 
 def _has(home: Path, name: str) -> bool:

@@ -15,7 +15,9 @@ from docs.study_results import (
     against_full,
     claim_rows,
     draw,
+    joined,
     page,
+    planned_runs,
     scores,
     verdict,
     with_sentences,
@@ -153,3 +155,25 @@ def test_the_figure_has_a_row_for_each_arm_that_was_played() -> None:
     assert picture.startswith("<svg")
     assert "free-only (5)" in picture
     assert "free-only, other weights (5)" in picture
+
+
+def test_runs_of_several_databases_are_joined_in_the_order_of_the_plans() -> None:
+    far, near = _run("full", 3, 0.84), _run("full", 3, 0.7, rounds=2)
+    other = _run("free-only", 3, 0.8)
+    names = [run["run"] for run in (far, other, _run("full", 4, 0.85))]
+    assert joined([other, near], [far], names) == [far, other]
+    assert joined([other, far], [near], names) == [far, other]
+    assert joined([far], [far | {"committed_at": "later"}], names) == [far]
+
+
+def test_a_run_that_comes_to_another_memory_when_it_is_played_again_is_refused() -> None:
+    run = _run("full", 3, 0.84)
+    with pytest.raises(ValueError, match=r"study\.full\.s3 was played again"):
+        joined([run], [run | {"state_hash": "c" * 64}], [run["run"]])
+
+
+def test_the_plans_hold_as_many_runs_as_the_page_says() -> None:
+    names = planned_runs()
+    assert len(names) == len(set(names)) == study_results.PLANNED
+    assert names[0] == "study.full.s3"
+    assert names[-1].startswith("study-weights.")
