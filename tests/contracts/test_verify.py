@@ -1,39 +1,14 @@
 """What tampering leads `verify` to say. Each damage is done behind the triggers' back."""
 
-from collections.abc import Iterator
-from itertools import chain
-from typing import Any
-
 import pytest
 from sqlalchemy import select, text
 
 from diagevo.memory.audit.verify import Verification, verify
-from diagevo.memory.log import heads
-from diagevo.memory.log.log import EVENT, Log
+from diagevo.memory.log.log import EVENT
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
-
-
-@pytest.fixture
-def played(store: Store) -> Store:
-    """Two committed rounds; event 9 is CandidateScored of round 1."""
-    with store.open() as memory:
-        first_round(memory, [("drops a carry", "add", 2)])
-        memory.open_round(2)
-        memory.score([candidate("r2.q0", 9, cause="c1")])
-        memory.commit()
-    return store
-
-
-def _committed(store: Store) -> Iterator[Any]:
-    """A third round, played when this is asked for its first item; it has none."""
-    with store.open() as memory:
-        memory.open_round(3)
-        memory.score([candidate("r3.q0", 9)])
-        memory.commit()
-    yield from ()
 
 
 def _verified(store: Store, *, deep: bool = False) -> Verification:
@@ -46,29 +21,6 @@ def test_an_untouched_log_is_well(played: Store) -> None:
     assert (report.ok, report.rounds, report.heads, report.notes) == (True, 2, 2, [])
     with played.log() as log:
         assert report.events == log.count("a") == log.head("a").sequence
-
-
-@pytest.mark.parametrize("during", ["heads.read", "Log.runs", "Log.read", "Log.head", "Log.facts"])
-def test_a_log_that_is_written_meanwhile_is_well(
-    played: Store, monkeypatch: pytest.MonkeyPatch, during: str
-) -> None:
-    """All checks are about one moment, whichever of them a commit falls into."""
-    owner, name = (heads if during.startswith("heads") else Log), during.split(".")[1]
-    real = getattr(owner, name)
-
-    def then_commit(*arguments: Any, **chosen: Any) -> Any:
-        monkeypatch.setattr(owner, name, real)
-        found = real(*arguments, **chosen)
-        if isinstance(found, Iterator):
-            return chain([next(found)], _committed(played), found)
-        list(_committed(played))
-        return found
-
-    monkeypatch.setattr(owner, name, then_commit)
-    report = _verified(played)
-    assert getattr(owner, name) is real
-    assert (report.faults, report.rounds) == ([], 2 if during != "heads.read" else 3)
-    assert _verified(played).rounds == 3
 
 
 def test_a_damaged_byte_names_its_event(played: Store) -> None:
