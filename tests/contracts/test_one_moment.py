@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.runs import list_runs
+from diagevo.memory.audit.history import open_history
+from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
@@ -61,3 +62,15 @@ def test_a_run_that_is_written_meanwhile_is_listed_as_it_stood(
         [after] = list_runs(log.database)
     assert (before[0].rounds, after.rounds) == (2, 3)
     assert after.events > before[0].events
+
+
+def test_a_run_that_is_written_meanwhile_is_shown_as_it_stood(
+    played: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = open_history(played.url, "a")
+    before = run_story(history)
+    _commit_during(monkeypatch, played, Log, "read")
+    assert run_story(history) == before
+    after = run_story(history)
+    history.close()
+    assert [(story.line.rounds, len(story.rounds)) for story in (before, after)] == [(2, 2), (3, 3)]

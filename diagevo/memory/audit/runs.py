@@ -180,16 +180,18 @@ class RunStory:
 
 
 def run_story(history: History, *, counted: bool = True) -> RunStory:
-    """One run as a whole. Not `counted`, its rounds lack what takes reading every candidate and failure."""
-    configuration = history.configuration()
-    return RunStory(
-        _line(history.database, history.run_id),
-        configuration.model_copy(update={"config": redacted(configuration.config)}),
-        sum(1 for _ in history.events(RunConfigured)),
-        dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
-        tuple(round_lines(history, counted=counted)),
-        tuple(phase_lines(history)),
-    )
+    """One run as a whole, at one moment. Not `counted`, its rounds lack what takes reading every candidate and
+    failure."""
+    with history.database.view():
+        configuration = history.configuration()
+        return RunStory(
+            _line(history.database, history.run_id),
+            configuration.model_copy(update={"config": redacted(configuration.config)}),
+            sum(1 for _ in history.events(RunConfigured)),
+            dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
+            tuple(round_lines(history, counted=counted)),
+            tuple(phase_lines(history)),
+        )
 
 
 def phase_lines(history: History) -> Iterator[PhaseLine]:
