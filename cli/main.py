@@ -30,7 +30,7 @@ INTERRUPTED = 130
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """What a place says that takes no more."""
 
-gc.set_threshold(50_000)  # else what is imported is walked again and again: a twentieth of a short command
+gc.set_threshold(200_000)  # else what is imported is walked again and again: a tenth of a short command
 atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
 
 

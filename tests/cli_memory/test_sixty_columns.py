@@ -4,6 +4,7 @@ and without a value broken over two rows.
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,11 @@ _COMPARED = re.compile(r"\S+(?: [=→≥≤<>] \S+)+")
 
 @pytest.mark.parametrize("asked", COMMANDS)
 def test_on_a_narrow_terminal_rows_fit_and_no_name_figure_or_value_is_lost_or_broken(
-    played_home: Path, asked: str
+    played_home: Path, asked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    room = shutil.disk_usage(played_home)  # else what others write meanwhile changes the figure
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: room)
+
     def at(columns: int) -> str:
         out, code = shown(*asked.split(), env={"DIAGEVO_HOME": str(played_home)}, columns=columns)
         assert code == 0, out
