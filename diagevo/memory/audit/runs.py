@@ -180,8 +180,8 @@ class RunStory:
 
 
 def run_story(history: History, *, counted: bool = True) -> RunStory:
-    """One run as a whole, at one moment. Not `counted`, its rounds lack what takes reading every candidate and
-    failure."""
+    """One run as a whole, at one moment. Not `counted`, its rounds lack what takes reading every candidate
+    and failure."""
     with history.database.view():
         configuration = history.configuration()
         return RunStory(
