@@ -1,4 +1,5 @@
-"""Folders and files that only their owner may read: a run holds a model's every text, and its configuration.
+"""Folders and files of a run, which only their owner may read: it holds a model's every text, and its
+configuration.
 
 A stricter umask stays as it is; a laxer one makes nothing of these readable for others.
 """
@@ -36,3 +37,12 @@ def close_to_others(folder: Path) -> None:
     for path in folder.rglob("*"):
         if not path.is_symlink():
             path.chmod(path.stat().st_mode & 0o700)
+
+
+def sync_names(folder: Path) -> None:
+    """Have the names of a folder's files on the disk before returning: a new file's name is its folder's."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

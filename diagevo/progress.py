@@ -5,13 +5,14 @@ observer only reads: it returns nothing, and the run is the same whoever watches
 run's main thread and from rank 0 alone.
 """
 
+import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Protocol
 
 _playing: ContextVar[str] = ContextVar("playing", default="sampling")
@@ -139,6 +140,17 @@ class Unobserved:
 
     def message(self, text: str) -> None:
         pass
+
+
+@contextmanager
+def handling_stops(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """For the length of a block: what SIGINT (Ctrl-C) and SIGTERM do."""
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 class StopFlag:

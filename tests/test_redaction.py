@@ -3,7 +3,8 @@
 import pytest
 
 from diagevo import redaction
-from diagevo.config.loading import PROFILES, of_profile
+from diagevo.config.loading import of_profile
+from diagevo.config.shipped import PROFILES
 from diagevo.redaction import holds_secret, is_variable, key_from, masked, redacted
 
 S = "Tr0ub4dor&3"[:8]  # Tr0ub4do

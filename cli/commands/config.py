@@ -180,7 +180,8 @@ def diff(
 
 def of(call: Call, name: str) -> "Resolved":
     """The configuration that `name` means: a profile, a file, or a run (`run:ID`, or the ID after --run)."""
-    from diagevo.config.loading import PROFILES, of_file, of_profile, of_run
+    from diagevo.config.loading import of_file, of_profile, of_run
+    from diagevo.config.shipped import PROFILES
 
     if name in PROFILES:
         return of_profile(name)

@@ -3,26 +3,16 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from diagevo.config.shipped import Profile
 from diagevo.errors import ConfigError
 
 from .. import listing, options
 from ..options import Call
 from ..render import console as render
-
-Template = Literal[
-    "embedded",
-    "qwen3-4b",
-    "qwen3-8b",
-    "octothinker-8b",
-    "qwen3-0.6b-24gb",
-    "qwen3-1.7b-80gb",
-    "qwen3-8b-lora-80gb",
-    "r-zero",
-]
 
 
 @options.command(
@@ -37,9 +27,7 @@ def init(
     call: Call,
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),
     *,
-    template: Annotated[
-        Template | None, typer.Option("--template", help="The profile to start from.")
-    ] = None,
+    template: Annotated[Profile | None, typer.Option("--template", help="The profile to start from.")] = None,
 ) -> None:
     """Write diagevo.yaml and make the database.
 

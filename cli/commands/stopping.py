@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from diagevo.progress import StopFlag
+from diagevo.progress import StopFlag, handling_stops
 
 
 @contextmanager
@@ -24,9 +24,5 @@ def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
             flush=True,
         )
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling_stops(ask):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -14,6 +14,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 
 from diagevo.config.models import Config, EmbedderRole, Section
+from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import (
     KeyPath,
     Layer,
@@ -28,16 +29,6 @@ from diagevo.config.sources import (
 from diagevo.errors import ConfigError
 from diagevo.redaction import holds_secret, masked, redacted
 
-PROFILES = (
-    "embedded",
-    "qwen3-4b",
-    "qwen3-8b",
-    "octothinker-8b",
-    "qwen3-0.6b-24gb",
-    "qwen3-1.7b-80gb",
-    "qwen3-8b-lora-80gb",
-    "r-zero",
-)
 LOCAL_FILE = "diagevo.yaml"
 
 _DEFAULT = Source("default", "default")

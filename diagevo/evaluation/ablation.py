@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.places import check_name
 from diagevo.private import private, private_folder
+from diagevo.progress import handling_stops
 from diagevo.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
@@ -309,12 +309,8 @@ def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     def pass_on(number: int, _frame: FrameType | None) -> None:
         process.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handling_stops(pass_on):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def slurm_script(plan: Plan, location: str | None) -> str:

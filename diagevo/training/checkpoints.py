@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import StoreError
-from diagevo.private import close_to_others
+from diagevo.private import close_to_others, sync_names
 
 MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
@@ -66,7 +66,7 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
     close_to_others(staging)
     _digest_and_flush(manifest)
     for folder in {file.parent for file in files} | {staging}:
-        _flush_folder(folder)
+        sync_names(folder)
     if target.exists():
         old = staging_folder(target.with_name(f"{target.name}.old"))
         shutil.rmtree(old, ignore_errors=True)
@@ -75,7 +75,7 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
         shutil.rmtree(old)
     else:
         staging.rename(target)
-    _flush_folder(target.parent)
+    sync_names(target.parent)
 
 
 def find(work: Path) -> Found:
@@ -177,11 +177,3 @@ def _digest_and_flush(path: Path) -> str:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         os.fsync(file.fileno())
     return digest
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.config.loading import PROFILES, of_file, of_profile, resolve
+from diagevo.config.loading import of_file, of_profile, resolve
+from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import keys, variable
 from diagevo.errors import ConfigError
 

@@ -1,12 +1,14 @@
 """The profiles, the paper's values, and the files that are written."""
 
 from fractions import Fraction
+from importlib.resources import files
 
 import pytest
 
-from diagevo.config.loading import PROFILES, of_file, of_profile, resolve
+from diagevo.config.loading import of_file, of_profile, resolve
 from diagevo.config.models import Config
 from diagevo.config.paper import STATED, deviations
+from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
 from diagevo.config.workload import workload
 from diagevo.config.writing import scalar, template, to_yaml
@@ -223,3 +225,8 @@ def test_in_the_arithmetic_world_r_zero_has_the_worlds_scale_and_prompts() -> No
             assert _value(found.config, (section, key)) == value, key
     assert (found.config.solver_grpo.batch_questions, found.config.round.candidates) == (16, 320)
     assert (found.config.prompts, found.config.round.boxed_answers) == ("builtin:arithmetic", False)
+
+
+def test_every_profile_that_ships_is_named() -> None:
+    folder = files("diagevo.config") / "profiles"
+    assert {file.name for file in folder.iterdir()} == {f"{name}.yaml" for name in PROFILES}

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from diagevo.config.loading import PROFILES, resolve
+from diagevo.config.loading import resolve
 from diagevo.config.models import Config, HardwareConfig
+from diagevo.config.shipped import PROFILES
 from diagevo.sampling import decoding
 from diagevo.training.disk import disk_bytes
 from diagevo.training.fitting import advice, fitting, shapes_of

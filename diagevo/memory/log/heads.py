@@ -15,7 +15,7 @@ import msgspec
 from diagevo.errors import StoreError
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.log import Log
-from diagevo.private import private, private_folder
+from diagevo.private import private, private_folder, sync_names
 
 NAME = "chain-heads.jsonl"
 
@@ -76,7 +76,7 @@ def append(folder: Path, head: ChainHead) -> None:
             lines.flush()
             os.fsync(lines.fileno())
         if not begun:
-            _sync_name(folder)
+            sync_names(folder)
     except OSError as error:
         raise StoreError(
             f"the chain head {file} cannot be written: {error.strerror}",
@@ -95,16 +95,7 @@ def keep_only(folder: Path, kept: Iterable[ChainHead], aside: Path) -> None:
         os.fsync(lines.fileno())
     os.link(file, aside)
     os.replace(new, file)
-    _sync_name(folder)
-
-
-def _sync_name(folder: Path) -> None:
-    """A new file's name is its folder's, and is on the disk when that is."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_names(folder)
 
 
 def read(file: Path) -> Kept:

@@ -1,0 +1,15 @@
+"""The profiles that ship, in the order in which help names them; the first is the default."""
+
+from typing import Literal, get_args
+
+Profile = Literal[
+    "embedded",
+    "qwen3-4b",
+    "qwen3-8b",
+    "octothinker-8b",
+    "qwen3-0.6b-24gb",
+    "qwen3-1.7b-80gb",
+    "qwen3-8b-lora-80gb",
+    "r-zero",
+]
+PROFILES: tuple[Profile, ...] = get_args(Profile)
