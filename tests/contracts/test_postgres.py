@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
@@ -211,4 +213,35 @@ def test_a_few_events_of_an_old_run_are_found_without_walking_through_later_runs
     streamed = list(log.read("old", types=stages, newest_first=True))
     assert streamed[0] == last
     assert walked() - before < 100
+    database.close()
+
+
+@pytest.mark.parametrize("how", ["read", "write"])
+def test_ctrl_c_inside_the_driver_ends_a_transaction_and_is_no_error_of_the_database(
+    postgres_stores: PostgresStores,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """psycopg cannot go on with an answer if the signal came while it read it, and refuses a rollback."""
+    database = Database(postgres_stores.empty())
+    upgrade(database)
+
+    def interrupted(self: Any, reading: Any, *_: Any, **__: Any) -> Any:
+        monkeypatch.undo()
+        next(reading)
+        reading.close()
+        raise KeyboardInterrupt
+
+    def ask() -> None:
+        with getattr(database, how)() as connection:
+            cursor = connection.connection.cursor()
+            monkeypatch.setattr(psycopg.Connection, "wait", interrupted)
+            cursor.execute("SELECT pg_sleep(60)")
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    assert caplog.messages == []
+    with database.read() as connection:
+        assert connection.execute(text("SELECT 1")).scalar_one() == 1
     database.close()

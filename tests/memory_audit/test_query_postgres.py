@@ -21,6 +21,7 @@ from diagevo.memory.log.migrate import upgrade
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 
+ENDLESS = "SELECT count(*) FROM v_event a, v_event b, v_event c, v_event d, v_event e, v_event f, v_event g"
 EFFECTS = [
     ("SELECT pg_reload_conf()", "permission denied for function pg_reload_conf"),
     ("SELECT pg_switch_wal()", "permission denied for function pg_switch_wal"),
@@ -202,9 +203,6 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
     dialect: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = request.getfixturevalue("played_sqlite" if dialect == "sqlite" else "played_postgres")
-    endless = (
-        "SELECT count(*) FROM v_event a, v_event b, v_event c, v_event d, v_event e, v_event f, v_event g"
-    )
     code = f"""
 import sqlite3, sys
 from diagevo.memory.audit import query
@@ -217,7 +215,7 @@ if {dialect!r} == "postgresql":
     from diagevo.memory.audit import query_postgres
     query_postgres.executed = told
 from diagevo.cli.main import app
-app(["memory", "query", {endless!r}, "--db", {store.url!r}])
+app(["memory", "query", {ENDLESS!r}, "--db", {store.url!r}])
 """
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -235,16 +233,46 @@ app(["memory", "query", {endless!r}, "--db", {store.url!r}])
     assert "Traceback" not in said
 
 
-def _wait_until_it_runs(url: str) -> None:
+def test_ctrl_c_inside_the_driver_is_no_bug_and_leaves_nothing_running(
+    played_postgres: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg cannot go on with an answer if the signal came while it was reading it."""
+    execute, wait = psycopg.Cursor.execute, psycopg.Connection.wait
+    waiting: list[str] = []
+
+    def executing(self: Any, statement: Any, *rest: Any, **named: Any) -> Any:
+        if isinstance(statement, bytes) and b"diagevo_page" in statement:
+            waiting.append("for its page")
+        return execute(self, statement, *rest, **named)
+
+    def interrupted(self: Any, reading: Any, *rest: Any, **named: Any) -> Any:
+        if not waiting:
+            return wait(self, reading, *rest, **named)
+        waiting.clear()
+        next(reading)
+        _wait_until_it_runs(played_postgres.url)
+        reading.close()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", executing)
+    monkeypatch.setattr(psycopg.Connection, "wait", interrupted)
+    database = Database(played_postgres.url)
+    with pytest.raises(KeyboardInterrupt), query(database, ENDLESS):
+        pass
+    database.close()
+    _wait_until_it_runs(played_postgres.url, running=0)
+
+
+def _wait_until_it_runs(url: str, running: int = 1) -> None:
     asked = (
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%diagevo_page%'"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         for _ in range(100_000):
-            if connection.execute(asked).fetchone() == (1,):
+            if connection.execute(asked).fetchone() == (running,):
                 return
-    pytest.fail("it never began")
+    pytest.fail("it never began" if running else "it never ended")
 
 
 def test_a_server_that_goes_in_the_middle_of_a_query_is_lost_and_refuses_nothing(

@@ -8,15 +8,15 @@ what it set or locked.
 
 import re
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import chain
 from typing import Any
 
-from psycopg import Cursor, Error, postgres
+from psycopg import Connection, Cursor, Error, postgres
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn
 from psycopg.types.string import TextLoader
 
@@ -95,9 +95,19 @@ def ask(database: Database, sql: str, run_id: str | None) -> Generator[Answer]:
                 hint="ask again; is the server running?",
             ) from error
         finally:
-            if not connection.closed:
-                connection.rollback()
+            _end(connection)
             pooled.invalidate()
+
+
+def _end(connection: "Connection[Any]") -> None:
+    """End what runs there. If Ctrl-C came while psycopg read an answer, it cannot go on, and refuses a
+    rollback."""
+    if connection.info.transaction_status == TransactionStatus.ACTIVE:
+        with suppress(Error):
+            connection.cancel_safe(timeout=5)
+        connection.close()
+    elif not connection.closed:
+        connection.rollback()
 
 
 def _described(connection: PGconn, statement: str) -> tuple[tuple[str, ...], list[int]]:

@@ -128,7 +128,8 @@ class Database:
                 begin(connection)
             else:  # a reader holds nobody up, and its rows may wait in a pager
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield connection
+            with _given_up(connection):
+                yield connection
 
     @contextmanager
     def view(self) -> Generator[None]:
@@ -164,7 +165,8 @@ class Database:
             self._begin["BEGIN IMMEDIATE"](connection)
             self._joined.connection = connection
             try:
-                yield connection
+                with _given_up(connection):
+                    yield connection
             finally:
                 self._joined.connection = None
             if self._commit:
@@ -172,6 +174,17 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+@contextmanager
+def _given_up(connection: Connection) -> Generator[None]:
+    """A connection that Ctrl-C falls into is not used again: it may be in the middle of an answer, and would
+    refuse the rollback. Whatever was not committed ends with it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        connection.invalidate()
+        raise
 
 
 def insert_missing(database: Database, target: Table) -> Executable:
