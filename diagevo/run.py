@@ -337,6 +337,11 @@ def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
     stored = memory.state.config
     if memory.log.imported(memory.run_id) is not None:
         stored = said_again(stored, memory.run_id, said)
+    if not memory.played_by_train:
+        raise ConfigError(
+            f"run {memory.run_id} is not one that diagevo train plays: its rounds come from another training",
+            hint="go on with it: diagevo ingest and diagevo diagnose; or train another: --run NAME",
+        )
     return of_run(stored, memory.run_id).config
 
 

@@ -121,6 +121,8 @@ def plan(
         numbers = [int(seed) for seed in seeds.split(",")]
     except ValueError as error:
         raise ConfigError(f"--seeds {seeds}: not whole numbers", hint="for example --seeds 0,1,2") from error
+    if min(numbers) < 0:
+        raise ConfigError(f"--seeds {seeds}: a seed is at least 0", hint="for example --seeds 0,1,2")
     arguments = [f"--set={setting}" for setting in call.settings]
     if call.profile is not None:
         arguments.append(f"--profile={call.profile}")

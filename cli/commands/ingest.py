@@ -246,7 +246,7 @@ def _ingest_settings(config: "Mapping[str, Any] | None") -> "IngestConfig":
 
 
 def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
-    """The run, configured. Raises ConfigError where it was ingested with other settings."""
+    """The run, configured. Raises ConfigError where it was ingested with other settings, or was not."""
     from diagevo.memory.opening import open_memory
 
     memory = open_memory(call.database, run)
@@ -254,6 +254,11 @@ def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
         memory.claim()
         if memory.state.config is None:
             _configure(memory, _config(call, asked))
+        elif memory.played_by_train:
+            raise ConfigError(
+                f"run {run} is played by diagevo train: its rounds are its own",
+                hint="ingest into another run: --run NAME",
+            )
         stored = _ingest_settings(memory.state.config)
         for name, value in asked.items():
             if getattr(stored, name) != value:
@@ -268,8 +273,21 @@ def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
 
 
 def _config(call: Call, asked: dict[str, Any]) -> "Config":
+    from pydantic import ValidationError
+
+    from diagevo.config.models import Config
+
     config = call.load_config()
-    return config.model_copy(update={"ingest": config.ingest.model_copy(update=asked)})
+    values = config.model_dump()
+    try:
+        return Config.model_validate({**values, "ingest": {**values["ingest"], **asked}})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = str(fault["loc"][-1])
+        said = fault["msg"].removeprefix("Value error, ")
+        raise ConfigError(
+            f"--{name.replace('_', '-')} {asked.get(name)}: {said}", hint="see: diagevo ingest --help"
+        ) from error
 
 
 def _configure(memory: "Memory", config: "Config") -> None:

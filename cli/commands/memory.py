@@ -262,7 +262,16 @@ def log(
     for name in type or ():
         if name not in EVENT_TYPES:
             raise ConfigError(f"there is no event {name}", hint=f"one of: {', '.join(EVENT_TYPES)}")
+    if follow and at is not None:
+        raise ConfigError(
+            "--follow goes on with new events, --at ends at an old one", hint="leave one of them out"
+        )
     with opened(call) as history:
+        here = history.log.read(history.run_id, rounds=(round or 0, round or 0), limit=1)
+        if round is not None and not follow and next(here, None) is None:
+            raise NotFoundError(
+                f"run {history.run_id} has no event of round {round}", hint="its rounds: diagevo runs show"
+            )
         wanted = Trail(ref, tuple(type or ()), round, last)
         write_events(call, history, wanted, history.as_of(at=at), follow=follow)
 

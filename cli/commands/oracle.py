@@ -177,7 +177,8 @@ def export(
     round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
 ) -> None:
     """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
-    with _opened(call) as (_, oracle), render.writing(file):
+    with _opened(call) as (history, oracle), render.writing(file):
+        history.as_of(round)  # a round that is not committed has no questions to check
         written = oracle.export(file, round)
     text = f"{count(written, 'question')} in {file};"
     text += " write ok, the right answer or none into `answer`, then import it"

@@ -84,12 +84,16 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
+def _refuse_rows(call: Call) -> None:
+    if call.format not in ("table", "json"):
+        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
+
+
 def document(
     call: Call, data: Any, text: str, *, run: str | None = None, as_of: tuple[int, int] | None = None
 ) -> None:
     """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
-    if call.format not in ("table", "json"):
-        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
+    _refuse_rows(call)
     if call.json:
         _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
     elif call.output is None and sys.stdout.isatty():
@@ -120,6 +124,7 @@ def _marked(words: str) -> "Text":
 
 def text(call: Call, written: str) -> None:
     """Print something that is finished as it stands: a schema, a file's text."""
+    _refuse_rows(call)
     _write(call, written.rstrip("\n") + "\n")
 
 

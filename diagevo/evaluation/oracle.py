@@ -142,9 +142,15 @@ class Oracle:
         """Write the unchecked questions as CSV for a human. The pseudo-label is left out: it must not sway.
 
         `answer` is empty: the checker writes `ok`, the right answer, or `none` for a question without one.
+        Raises ConfigError where the file is there: a checker may have filled it in.
         """
         waiting = [item for item in self.items(round) if item.answer is None]
-        with file.open("w", encoding="utf-8", newline="") as target:
+        if file.exists():
+            raise ConfigError(
+                f"{file} is there already, and may hold answers",
+                hint="name a new file, or read it first: diagevo eval oracle import",
+            )
+        with file.open("x", encoding="utf-8", newline="") as target:
             writer = csv.DictWriter(target, COLUMNS)
             writer.writeheader()
             for item in waiting:
@@ -190,7 +196,10 @@ class Oracle:
                 for row in reader:
                     yield reader.line_num, {name: row[name] or "" for name in COLUMNS}
         except OSError as error:
-            raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+            raise ConfigError(
+                f"{file} cannot be read: {error.strerror}",
+                hint="name a file that diagevo eval oracle export wrote",
+            ) from error
         except (UnicodeDecodeError, csv.Error) as error:
             raise ConfigError(
                 f"{file} is not a CSV file in UTF-8: {error}",

@@ -141,6 +141,11 @@ class Memory:
                 )
 
     @property
+    def played_by_train(self) -> bool:
+        """Whether `diagevo train` plays the run: its configuration names a challenger."""
+        return self.state.config is not None and "challenger" in configuration(self.log, self.run_id).models
+
+    @property
     def names_embedder(self) -> bool:
         """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
         return self._embedding.named

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import diagevo
+from diagevo.memory.events import Embedder, Model, RunConfigured
 from tests.cli.program import invoke, run
 from tests.memory_audit.played import play
 
@@ -116,3 +118,93 @@ def test_no_database_yet(tmp_path: Path) -> None:
     assert said["kind"] == "store"
     assert "diagevo init" in said["hint"]
     assert not (tmp_path / "runs").exists()
+
+
+STEP = [
+    {"step": 1, "prompt": "2 + 2?", "response": "It is \\boxed{4}.", "reward": 1.0},
+    {"step": 1, "prompt": "2 + 2?", "response": "It is \\boxed{5}.", "reward": 0.0},
+]
+
+
+@pytest.fixture
+def rollouts(played: Path) -> Path:
+    file = played / "rollouts.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in STEP))
+    return file
+
+
+def test_rollouts_of_another_training_never_come_into_a_run_that_train_plays(
+    played: Path, rollouts: Path
+) -> None:
+    with diagevo.open(str(played / "runs" / "diagevo.db"), run="ours", root=played / "runs") as memory:
+        models = {"challenger": Model(name="a", revision="1"), "solver": Model(name="a", revision="1")}
+        embedder = Embedder(name="hashing", dimension=64, revision="words-bigrams-1")
+        memory.configure(RunConfigured(config={}, models=models, embedder=embedder, version="test"))
+    before = _events(played)
+    done = invoke("ingest", "jsonl", rollouts, "--run", "ours")
+    assert (done.exit_code, _events(played)) == (2, before)
+    assert "run ours is played by diagevo train" in done.stderr
+    assert "hint: ingest into another run" in done.stderr
+
+
+def test_train_does_not_go_on_with_a_run_that_was_ingested(played: Path, rollouts: Path) -> None:
+    assert invoke("ingest", "jsonl", rollouts, "--run", "theirs").exit_code == 0
+    before = _events(played)
+    done = invoke("train", "--run", "theirs", "--resume", "--rounds", "2")
+    assert (done.exit_code, _events(played)) == (2, before)
+    assert "run theirs is not one that diagevo train plays" in done.stderr
+    assert "hint: go on with it: diagevo ingest" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--steps-per-round", "9" * 19, "an integer of at most 18 digits"),
+        ("--pass-at", "nan", "finite number"),
+        ("--pass-at", "1e400", "finite number"),
+    ],
+)
+def test_settings_that_no_run_can_have_leave_no_run_behind(
+    played: Path, rollouts: Path, option: str, value: str, said: str
+) -> None:
+    before = _events(played)
+    done = invoke("ingest", "jsonl", rollouts, "--run", "theirs", option, value)
+    assert (done.exit_code, _events(played)) == (2, before)
+    assert f"error: {option} " in done.stderr
+    assert said in done.stderr
+    assert "hint: " in done.stderr
+
+
+def test_a_file_that_may_hold_answers_is_not_written_over(played: Path) -> None:
+    file = played / "checked.csv"
+    file.write_text("the work of a day")
+    done = invoke("eval", "oracle", "export", file, "--run", "played")
+    assert (done.exit_code, file.read_text()) == (2, "the work of a day")
+    assert "is there already, and may hold answers" in done.stderr
+    assert invoke("eval", "oracle", "export", played / "new.csv", "--round", "9").exit_code == 3
+    assert not (played / "new.csv").exists()
+
+
+def test_more_events_than_a_machine_can_count_are_all_of_them(played: Path) -> None:
+    every = invoke("memory", "log", "--run", "played")
+    assert invoke("memory", "log", "--run", "played", "-n", "9" * 30).stdout == every.stdout != ""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        (["memory", "log", "--round", "9"], 3, "run played has no event of round 9"),
+        (["memory", "log", "--follow", "--at", "3"], 2, "--at ends at an old one"),
+        (["memory", "verify", "--heads", "nowhere"], 2, "there is no file nowhere"),
+        (["memory", "import", "rollouts.jsonl"], 2, "rollouts.jsonl is not a bundle"),
+        (["config", "schema", "--format", "csv"], 2, "there is no csv of it"),
+        (["eval", "oracle", "import", "nowhere.csv"], 2, "name a file that diagevo eval oracle export wrote"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(
+    played: Path, rollouts: Path, command: list[str], code: int, said: str
+) -> None:
+    done = invoke(*command)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert said in done.stderr
+    assert "hint: " in done.stderr

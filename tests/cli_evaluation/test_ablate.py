@@ -73,6 +73,7 @@ def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
     [
         (["plan", "p", "--variants", "full,fre-only"], 3, "no variant 'fre-only'"),
         (["plan", "p", "--seeds", "0,one"], 2, "--seeds 0,one: not whole numbers"),
+        (["plan", "p", "--seeds=-1,0"], 2, "--seeds -1,0: a seed is at least 0"),
         (["plan", "../p"], 2, "cannot name a plan"),
         (["plan", "p", "--set", "filter.tua=2"], 2, "filter.tau"),
         (["plan", "p", "--eval", "gsm9k --limit 3"], 3, "no benchmark 'gsm9k'"),

@@ -1,5 +1,6 @@
 """The events that concern one thing: a run, a round, a cause, a node, a question or a failure."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -47,13 +48,13 @@ def trail(history: History, wanted: Trail, as_of: AsOf, *, after: int = 0) -> It
         after=after,
         until=as_of.position,
         newest_first=newest,
-        limit=wanted.last if newest else None,
+        limit=min(wanted.last, sys.maxsize) if newest and wanted.last else None,
     )
     if keep is not None:
         found = filter(keep, found)
     if wanted.last is None:
         return iter(found)
-    kept = deque(found, maxlen=wanted.last)
+    kept = deque(found, maxlen=min(wanted.last, sys.maxsize))
     return reversed(kept) if newest else iter(kept)
 
 

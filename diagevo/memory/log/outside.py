@@ -99,6 +99,8 @@ def complete(log: Log, run_id: str, folder: Path) -> None:
 
 def copy_of(file: Path) -> Kept:
     """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
+    if not file.exists():
+        raise ConfigError(f"there is no file {file}", hint="name one that diagevo memory heads wrote")
     kept = read(file)
     if not kept.lines:
         raise ConfigError(

@@ -123,7 +123,7 @@ def read_manifest(folder: Path) -> Manifest:
                 f"the manifest of {folder} cannot be read: it lacks {', '.join(absent)}", hint=EXPORT_AGAIN
             )
         manifest = msgspec.convert(values, Manifest)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(
             f"{folder} is not a bundle: it has no {MANIFEST}",
             hint="name a folder that diagevo memory export wrote",
