@@ -395,7 +395,8 @@ def save_written(path: Path, written: Sequence[Written]) -> None:
 
 def load_written(path: Path, plan: Sequence[Draw], phase: PhaseContext) -> list[Written]:
     """What `save_written` wrote, beside the same draw."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with open(path, encoding="utf-8", newline="\n") as file:  # a completion may hold what else ends a line
+        rows = [json.loads(line) for line in file]
     if [row["index"] for row in rows] != [draw.index for draw in plan]:
         raise StoreError(
             f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"

@@ -243,7 +243,8 @@ def validation_of(config: Config) -> Loaded | None:
 def _read_questions(file: Path) -> list[tuple[str, str]]:
     hint = 'each line must be an object with "question" and "answer"'
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        with open(file, encoding="utf-8", newline="\n") as source:  # a text may hold what else ends a line
+            lines = list(source)
     except OSError as error:
         raise ConfigError(
             f"validation.questions: {file} cannot be read: {error.strerror}", hint=hint

@@ -101,6 +101,7 @@ class Round:
         """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""
         settings = self.phase.config.challenger_grpo
         if not self.phase.config.round.train_challenger or settings.max_steps == 0:
+            self.stages.passed("challenger")
             return
         plan = schedule.draw(
             settings.max_steps * settings.batch_questions,
@@ -202,7 +203,7 @@ class Round:
 
                 with self._recording("solver"):
                     summary = self.solver.train(lessons, self.number, output, work, on_step)
-                diagnoser.drain()
+                diagnoser.drain(lambda: bool(self.stages.stop))
             return Outcome(
                 (output,),
                 record=lambda: self._record("solver", summary.measures),
@@ -223,6 +224,7 @@ class Round:
         """What failed updates the memory: match or create causes, merge nodes."""
         config = self.phase.config
         if not config.diagnosis.enabled:
+            self.stages.passed("diagnosis")
             return
 
         def diagnose() -> Outcome:

@@ -105,6 +105,7 @@ class Stages:
         status = self.memory.stage(name)
         if status.status == "completed":
             self._check(name, status.artifacts)
+            self.passed(name)
             return
         self.check_stop(f"before the stage {name} of round {self.round}")
         if status.status == "running":
@@ -130,6 +131,10 @@ class Stages:
         self._since, self._scheduling = started + seconds, 0.0
         self.seconds[name] = seconds
         self.observer.stage_finished(self.round, name, seconds, outcome.summary)
+        self.passed(name)
+
+    def passed(self, name: str) -> None:
+        """A stage is done, or is none of this run's: the one that was asked for is the last."""
         if name == self.last:
             self.stop.set()
 

@@ -84,7 +84,7 @@ class Endpoint:
         self._backoff = backoff or Backoff()
         self._lock = threading.Lock()
         self._session: _Session | None = None
-        self._cancelled = False
+        self._cancelled = self._closed = False
 
     def call(self, ask: Callable[["AsyncOpenAI"], Awaitable[T]]) -> T:
         """Run `ask(client)` until it succeeds, from any thread.
@@ -108,8 +108,14 @@ class Endpoint:
             if self._session is not None:
                 self._session.loop.call_soon_threadsafe(_cancel_tasks)
 
+    def reopen(self) -> None:
+        """Take requests again after `cancel`, once all who waited have heard of it."""
+        with self._lock:
+            self._cancelled = self._closed
+
     def close(self) -> None:
         """End the background thread. Later calls raise StoppedSafely."""
+        self._closed = True
         self.cancel()
         with self._lock:
             session, self._session = self._session, None

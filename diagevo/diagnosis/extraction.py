@@ -42,9 +42,12 @@ ShouldStop = Callable[[], bool]
 
 @runtime_checkable
 class Cancellable(Protocol):
-    """A diagnostician whose open requests can be broken off: the waiting calls then raise StoppedSafely."""
+    """A diagnostician whose open requests can be broken off: the waiting calls then raise StoppedSafely, and
+    so does every later one until `reopen`."""
 
     def cancel(self) -> None: ...
+
+    def reopen(self) -> None: ...
 
 
 class Diagnoser:
@@ -96,6 +99,8 @@ class Diagnoser:
         self._busy_since: float | None = None
 
     def __enter__(self) -> Self:
+        if isinstance(self._diagnostician, Cancellable):
+            self._diagnostician.reopen()  # an attempt that was given up has broken it off
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -102,6 +102,10 @@ class OpenAIDiagnostician:
         """Break off open requests; those who wait for them get StoppedSafely."""
         self._endpoint.cancel()
 
+    def reopen(self) -> None:
+        """Ask again after `cancel`: a stage that lost a node is played once more."""
+        self._endpoint.reopen()
+
     def close(self) -> None:
         self._endpoint.close()
 

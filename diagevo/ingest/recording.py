@@ -38,10 +38,13 @@ class Recorder:
         self.settings = settings
         self.rounds: dict[int, int] = {}
         """Round of each step that is recorded."""
+        self._groups: Counter[int] = Counter()
+        """And how many groups it was recorded with."""
         for found in memory.log.read(memory.run_id, types=["GroupIngested"]):
             event = found.event
             assert isinstance(event, GroupIngested)
             self.rounds[event.step] = found.round
+            self._groups[event.step] += 1
         self.filled = Counter(self.rounds.values())
 
     def record(self, steps: Iterable[Step], report: Recorded) -> None:
@@ -60,15 +63,14 @@ class Recorder:
         events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)
         new = step.number not in self.rounds
         round_ = self._next_round() if new else self.rounds[step.number]
+        if not new and self._groups[step.number] != len(events):
+            raise _recorded_otherwise(step)
         try:
             self.memory.ingested(events, round_)
         except ConflictError as error:
-            raise ConflictError(
-                f"step {step.number} of {step.source} is recorded with other rollouts:"
-                " was it still written, or is it another training?",
-                hint="follow a training with --follow; ingest another one as a run of its own: --run NAME",
-            ) from error
+            raise _recorded_otherwise(step) from error
         if new:
+            self._groups[step.number] = len(events)
             self.rounds[step.number] = round_
             self.filled[round_] += 1
             report.new_steps += 1
@@ -83,6 +85,14 @@ class Recorder:
         if last < first:
             return first
         return last if self.filled[last] < self.settings.steps_per_round else last + 1
+
+
+def _recorded_otherwise(step: Step) -> ConflictError:
+    return ConflictError(
+        f"step {step.number} of {step.source} is recorded with other rollouts:"
+        " was it still written, or is it another training?",
+        hint="follow a training with --follow; ingest another one as a run of its own: --run NAME",
+    )
 
 
 def events_of(

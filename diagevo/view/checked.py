@@ -1,6 +1,6 @@
 """Whether a run is as it was written, as far as a page can afford to look."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,9 +38,17 @@ class Checks:
     def __init__(self, log: Log, folder_of: Callable[[str], Path]) -> None:
         self._log, self._folder_of = log, folder_of
         self._done: dict[str, tuple[Head, Verification]] = {}
+        self._before: dict[str, Check] = {}
+
+    def look(self, runs: Iterable[str]) -> None:
+        """Check runs now, and tell of them as they are now. Heads outside the log are read before the log:
+        inside of an older view of it a round that was committed meanwhile would be missing."""
+        self._before = {run: self.full(run) for run in runs}
 
     def quick(self, run: str) -> Check:
         """The last kept head against the log; and the verification, if it was made before."""
+        if run in self._before:
+            return self._before[run]
         kept = heads.read(self._folder_of(run) / heads.NAME).heads
         head = self._log.head(run)
         last = kept[-1] if kept else None
@@ -55,7 +63,7 @@ class Checks:
     def full(self, run: str) -> Check:
         """As `quick`, with the verification of a run of up to VERIFIED events."""
         found = self.quick(run)
-        if found.report is None and found.head.sequence <= VERIFIED:
+        if run not in self._before and found.report is None and found.head.sequence <= VERIFIED:
             report = verify(self._log, run, self._folder_of(run))
             self._done[run] = found.head, report
             return Check(found.head, found.kept, found.same, report)

@@ -61,6 +61,7 @@ def export(
         old.unlink()
     with as_file(files("diagevo.view") / "static") as static:
         shutil.copytree(static, to / "static", dirs_exist_ok=True)
+    view.site.checks.look(view.site.runs())
     with database.view():
         while chosen.waiting:
             path = chosen.waiting.popleft()

@@ -69,7 +69,9 @@ class Site:
             raise NotFoundError(f"there is no run {run}", hint="the runs are on the first page")
         known = self._read.get(run)
         if known is None or known.end.sequence != self._log.head(run).sequence:
-            known = self._read[run] = History(self.database, run, self.folder)
+            known = History(self.database, run, self.folder)
+            _ = known.end  # read in the one moment of this page, before another page reads the rest
+            self._read[run] = known
         return known
 
     def head(self, run: str) -> Head:

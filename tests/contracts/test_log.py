@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -364,3 +365,19 @@ def test_reading_takes_the_index_that_was_made_for_it_and_sorts_nothing(
         list(log.read("a", **chosen))
     assert [plan for plan in plans if index in plan]
     assert [plan for plan in plans if "TEMP B-TREE" in plan] == []
+
+
+def test_as_many_threads_as_a_service_takes_read_at_once(store: Store) -> None:
+    """A pool of fewer connections would keep one waiting for another, and raise after half a minute."""
+    database = Database(store.url)
+    wanted = 24 if store.dialect == "sqlite" else 12
+    together = threading.Barrier(wanted, timeout=20)
+
+    def read(_: int) -> int:
+        with database.read() as connection:
+            together.wait()
+            return connection.execute(text("SELECT 1")).scalar_one()
+
+    with ThreadPoolExecutor(wanted) as threads:
+        assert list(threads.map(read, range(wanted))) == [1] * wanted
+    database.close()

@@ -166,6 +166,20 @@ def test_cancelling_breaks_off_what_waits_for_a_server_that_stalls(memory: Memor
     assert len(raised) == 1
 
 
+def test_after_cancelling_it_is_asked_again_once_it_was_reopened_and_never_once_it_was_closed(memory: Memory):
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        asked = diagnostician(server, memory)
+        asked.extract(pair())
+        asked.cancel()
+        asked.reopen()
+        assert asked.extract(pair(1)).verdict == "slip"
+        asked.close()
+        asked.reopen()
+        with pytest.raises(StoppedSafely):
+            asked.extract(pair(2))
+    assert len(server.requests) == 2
+
+
 def test_a_crowded_service_answers_every_question_in_the_end(memory: Memory):
     """A server that takes two at a time, and eight who want to ask."""
     lock, serving = threading.Lock(), [0]

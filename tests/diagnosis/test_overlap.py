@@ -10,7 +10,7 @@ from diagevo.diagnosis.diagnostician import Extraction, FailurePair
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.diagnosis.extraction import Diagnoser
 from diagevo.diagnosis.maintain import maintain
-from diagevo.errors import ServiceError, StoppedSafely
+from diagevo.errors import NodeLostError, ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.fold import Round
@@ -182,6 +182,35 @@ def test_after_an_error_nobody_else_is_asked_though_nobody_waits_yet(tmp_path):
                 diagnoser.drain()
         assert asked.asked == {"extract": 4}
         assert [f.failure_id for f in memory.undiagnosed()] == [f"r1.q0.a{i}" for i in range(3, 12)]
+
+
+class Cancelled(Scripted):
+    """Takes no request from `cancel` to `reopen`."""
+
+    open = True
+
+    def cancel(self) -> None:
+        self.open = False
+
+    def reopen(self) -> None:
+        self.open = True
+
+    def extract(self, pair: FailurePair) -> Extraction:
+        if not self.open:
+            raise StoppedSafely("requests to a service were broken off")
+        return super().extract(pair)
+
+
+def test_an_attempt_after_one_that_lost_a_node_asks_the_same_diagnostician(tmp_path):
+    with open_memory(tmp_path) as memory:
+        failures = begin(memory, [Question(["slip"] * 3)])
+        asked = Cancelled(by_text)
+        with pytest.raises(NodeLostError), Diagnoser(memory, asked, SETTINGS):
+            raise NodeLostError("training rank 1 of 2 is lost with its node")
+        with Diagnoser(memory, asked, SETTINGS) as diagnoser:
+            diagnoser.submit(failures)
+            diagnoser.drain()
+        assert memory.undiagnosed() == []
 
 
 @pytest.mark.parametrize("phase", ["extract", "duplicate", "assign"])

@@ -87,7 +87,7 @@ def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
     assert (accuracy.sampled, accuracy.checked, accuracy.source) == (4, 3, "human")
     assert accuracy.accuracy is not None
     assert accuracy.accuracy.value == pytest.approx(2 / 3)  # right, right, and a question without an answer
-    assert oracle.export(file) == 1
+    assert oracle.export(tmp_path / "rest.csv") == 1
     asked = {"size": 9, "samples": 2, "temperature": 1.0, "seed": 0}
     checked = self_play_questions(history, 1, **asked)
     assert sorted(q.reference for q in checked.questions) == ["", "1", "1"]  # the one without an answer too

@@ -75,6 +75,21 @@ def test_the_same_steps_again_leave_the_log_as_it_was(memory: Memory) -> None:
     assert memory.state.sequence == before
 
 
+@pytest.mark.parametrize("diagnosed", [False, True])
+def test_a_step_that_has_grown_or_shrunk_is_refused_whether_its_round_is_committed_or_not(
+    memory: Memory, diagnosed: bool
+) -> None:
+    record(memory, step(1, a="+-", b="+-"), step(2, c="+-"))
+    if diagnosed:
+        diagnose(memory, {"a": "forgets", "b": "forgets", "c": "forgets"})
+    before = memory.state.sequence
+    for other in (step(1, a="+-", b="+-", d="+--"), step(1, a="+-")):
+        with pytest.raises(ConflictError, match=r"step 1 of 1\.jsonl is recorded with other rollouts"):
+            record(memory, other)
+    assert memory.state.sequence == before
+    assert record(memory, step(1, a="+-", b="+-")).new_steps == 0
+
+
 def test_a_step_with_other_rollouts_is_refused(memory: Memory) -> None:
     record(memory, step(1, a="+-"))
     with pytest.raises(ConflictError, match=r"step 1 of 1\.jsonl is recorded with other rollouts"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.errors import NodeLostError
+from diagevo.errors import NodeLostError, StoppedSafely
 from diagevo.memory.events import StageAbandoned
 from diagevo.progress import StopFlag, Unobserved
 from diagevo.stages import Outcome, Stages
@@ -59,3 +59,31 @@ def test_a_stage_whose_node_is_lost_goes_on_as_often_as_it_may_and_the_log_says_
     assert [(e.attempt, e.reason) for e in told if isinstance(e, StageAbandoned)] == [
         (n, f"training rank 1 of 2, on node n{n}, is lost with its node") for n in range(1, attempts)
     ]
+
+
+def test_a_stage_to_stop_after_stops_again_where_it_is_done_already(tmp_path: Path) -> None:
+    def played() -> list[str]:
+        stop, found = StopFlag(), []
+        stages = Stages(memory, 1, tmp_path, Unobserved(), stop, "candidates")
+        for name in ("challenger", "candidates", "votes"):
+            try:
+                stages.play(name, Outcome)
+            except StoppedSafely:
+                break
+            found.append(name)
+        return found
+
+    with play.opened(tmp_path) as memory:
+        memory.open_round(1)
+        assert played() == ["challenger", "candidates"]
+        assert played() == ["challenger", "candidates"]
+        assert memory.stage("votes").status == "not_started"
+
+
+def test_a_stage_to_stop_after_that_is_not_played_stops_too(tmp_path: Path) -> None:
+    with play.opened(tmp_path) as memory:
+        memory.open_round(1)
+        stages = Stages(memory, 1, tmp_path, Unobserved(), StopFlag(), "challenger")
+        stages.passed("challenger")
+        with pytest.raises(StoppedSafely, match="before the stage candidates of round 1"):
+            stages.play("candidates", Outcome)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,18 @@ import pytest
 from diagevo.ingest.recording import Recorded, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import open_history
+from diagevo.memory.audit.runs import RunLine
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.opening import open_memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
-from diagevo.view import checked
+from diagevo.view import checked, pages
 from diagevo.view.export import export
 from diagevo.view.page import Site
 from diagevo.view.site import View
 from tests.ingest.conftest import DIMENSION, SETTINGS, step
+from tests.memory.play import candidate
 from tests.memory_audit.played import play
 
 
@@ -120,3 +123,47 @@ def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Data
     assert "its trainer" in question
     assert "free exploration" not in question
     assert "rewards" not in view.render("played/questions/r1.q0.html")
+
+
+def _commit(home: Path, number: int) -> None:
+    with open_memory(f"sqlite:///{home / 'log.db'}", "played", root=home) as memory:
+        memory.open_round(number)
+        memory.score([candidate(f"r{number}.q0", 9)])
+        memory.commit()
+
+
+def test_an_export_beside_a_training_accuses_nobody(
+    database: Database, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round is committed when the export has begun to read."""
+    listed = pages.list_runs
+
+    def then_commit(asked: Database) -> list[RunLine]:
+        lines = listed(asked)
+        with ThreadPoolExecutor(1) as other:
+            other.submit(_commit, home, 5).result()
+        return lines
+
+    monkeypatch.setattr(pages, "list_runs", then_commit)
+    export(database, home, home / "out")
+    told = [(home / "out" / page).read_text() for page in ("index.html", "played/verify.html")]
+    assert "FAULT" not in "".join(told)
+    assert "As it was written" in told[1]
+
+
+def test_what_two_pages_read_of_a_run_at_once_is_of_one_moment(database: Database, home: Path) -> None:
+    """One begins before a round is committed, the other after it, and is not given the past of the first."""
+    site = Site(database, home, live=True)
+    with ThreadPoolExecutor(1) as other, database.view():
+        first = site.history("played")
+        _ = first.commits
+
+        def second() -> tuple[int, int]:
+            with database.view():
+                seen = site.history("played")
+                return seen.end.round, seen.commits[-1].round
+
+        other.submit(_commit, home, 5).result()
+        assert other.submit(second).result() == (5, 5)
+    with database.view():
+        assert site.history("played").commits[-1].round == 5

@@ -220,8 +220,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
 
 
 def _void(history: History, recorded: Recorded, observed: FailureObserved) -> bool:
-    last = history.abandoned.get((recorded.round, observed.stage, observed.attempt))
-    return last is not None and observed.step > last
+    return history.abandoned.void(recorded.round, observed.stage, observed.attempt, observed.step)
 
 
 def _texts(

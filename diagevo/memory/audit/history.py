@@ -46,6 +46,22 @@ class Commit:
         return AsOf(self.round, self.recorded.position, self.recorded.sequence)
 
 
+class Abandoned:
+    """Which observations of training were taken back, as the fold has it: giving up an attempt voids what it
+    and every attempt before it observed past the last step that counts."""
+
+    def __init__(self) -> None:
+        self._given_up: dict[tuple[int, str], list[tuple[int, int]]] = {}
+
+    def add(self, round: int, stage: str, attempt: int, after_step: int) -> None:
+        self._given_up.setdefault((round, stage), []).append((attempt, after_step))
+
+    def void(self, round: int, stage: str, attempt: int, step: int) -> bool:
+        """Whether what an attempt observed in a step counts no more."""
+        given_up = self._given_up.get((round, stage), ())
+        return any(step > after_step for later, after_step in given_up if later >= attempt)
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A recorded configuration."""
@@ -94,10 +110,13 @@ class History:
         return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
 
     @cached_property
-    def abandoned(self) -> dict[tuple[int, str, int], int]:
-        """Attempts that were done again, by round, stage and number: the last step that counts of each."""
-        found = ((r.round, expect(r, StageAbandoned)) for r in self.events(StageAbandoned))
-        return {(number, one.stage, one.attempt): one.after_step for number, one in found}
+    def abandoned(self) -> "Abandoned":
+        """The attempts that were given up."""
+        found = Abandoned()
+        for r in self.events(StageAbandoned):
+            one = expect(r, StageAbandoned)
+            found.add(r.round, one.stage, one.attempt, one.after_step)
+        return found
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
         """After `round` (`after`), at position `at`, or now.

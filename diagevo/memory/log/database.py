@@ -269,7 +269,10 @@ class Prepared:
 
 
 def _sqlite(url: URL, synchronous: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    # As many connections as there are threads: one that waits for the lock keeps no other from waiting.
+    engine = create_engine(
+        url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}, max_overflow=-1
+    )
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: Any, _record: Any, arguments: Any, options: Any) -> None:
@@ -288,7 +291,7 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
 
 def _postgres(url: URL) -> Engine:
     # A round trip before each checkout finds a restarted server; memories are opened for days.
-    engine = create_engine(url, pool_pre_ping=True, paramstyle="format")
+    engine = create_engine(url, pool_pre_ping=True, pool_timeout=BUSY_SECONDS, paramstyle="format")
     answered = False
 
     @event.listens_for(engine, "do_connect")

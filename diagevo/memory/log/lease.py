@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import select, update
+from sqlalchemy.exc import SQLAlchemyError
 
 from diagevo.errors import DiagEvoError, HeldError
 from diagevo.memory.log.database import Database
@@ -230,7 +231,7 @@ class Renewal:
             try:
                 with self._database.write() as connection:
                     connection.execute(update(RUN).where(ours).values(renewed_at=now()))
-            except DiagEvoError:
+            except (DiagEvoError, SQLAlchemyError):
                 continue  # The writer meets it too and tells of it; the next renewal may succeed.
 
 

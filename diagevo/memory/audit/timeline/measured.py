@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from diagevo.memory.audit.history import History
+from diagevo.memory.audit.history import Abandoned, History
 from diagevo.memory.events import CheckpointEvaluated, StageCompleted
 from diagevo.memory.events.decode import full, reader
 
@@ -95,7 +95,7 @@ def measured(
     found: dict[int, Measured] = {}
     labels: dict[str, bool | None] = {}
     observed: list[tuple[int, _Failed]] = []
-    last_valid: dict[tuple[int, str, int], int] = {}
+    given_up = Abandoned()
     for _, number, type_, version, payload in history.log.payloads(history.run_id, types, rounds):
         now = found.setdefault(number, Measured())
         match type_:
@@ -107,7 +107,7 @@ def measured(
                 observed.append((number, _failed(version, payload)))
             case "StageAbandoned":
                 event = _abandoned(version, payload)
-                last_valid[number, event.stage, event.attempt] = event.after_step
+                given_up.add(number, event.stage, event.attempt, event.after_step)
             case "StageCompleted":
                 done = full(type_, version, payload)
                 assert isinstance(done, StageCompleted)
@@ -120,7 +120,7 @@ def measured(
                     now.validation = evaluated.metrics
     for number, failed in observed:
         label_true = labels.get(failed.question_id)
-        void = failed.step > last_valid.get((number, failed.stage, failed.attempt), failed.step)
+        void = given_up.void(number, failed.stage, failed.attempt, failed.step)
         if label_true is not None and not void:
             now = found[number]
             now.failures += 1
