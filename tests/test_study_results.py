@@ -16,6 +16,7 @@ from docs.study_results import (
     claim_rows,
     draw,
     joined,
+    kept_and_scores,
     page,
     planned_runs,
     scores,
@@ -177,3 +178,12 @@ def test_the_plans_hold_as_many_runs_as_the_page_says() -> None:
     assert len(names) == len(set(names)) == study_results.PLANNED
     assert names[0] == "study.full.s3"
     assert names[-1].startswith("study-weights.")
+
+
+def test_kept_questions_and_scores_are_compared_by_rank_over_whole_arms() -> None:
+    """By hand: kept ranks 1, 2, 3, 4 and mean@8 ranks 1, 3, 2, 4: 1 - 6·2 / (4·15) = 0.8."""
+    arms = (("full", 100, 0.7), ("free-only", 200, 0.9), ("placebo", 300, 0.8), ("bandit", 400, 0.95))
+    runs = [_run(arm, s, score) | {"kept": kept} for arm, kept, score in arms for s in range(3, 8)]
+    left_out = [_run("no-filter-4-steps", s, 0.1) | {"kept": 999} for s in range(3, 8)]
+    left_out += [_run("r-zero", 3, 0.1), _run("full", 3, 0.1, plan="study-weights")]
+    assert kept_and_scores([*runs, *left_out]) == (4, pytest.approx(0.8))
