@@ -31,7 +31,7 @@ train: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# What takes more than two seconds is left out, and what SQLite shows as well as PostgreSQL.
+# What takes more than a second is left out, and what SQLite shows as well as PostgreSQL.
 test-fast: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' -k 'not postgresql'
 
@@ -76,7 +76,7 @@ AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cl
 test-audit: .venv-audit/.ready
 	rm -rf build
 	.venv-audit/bin/python -m pip install --quiet --no-deps --force-reinstall .
-	.venv-audit/bin/python -P -m pytest -n 2 --dist worksteal -m 'not slow' $(AUDITED)
+	.venv-audit/bin/python -P -m pytest -n 2 --dist worksteal $(AUDITED)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -23,6 +23,21 @@ _forks.set_forkserver_preload(["tests.preloaded"])
 _server: Any = multiprocessing.forkserver._forkserver
 
 
+def server_address() -> str:
+    """Of the server that forks for this process, which is started where there is none."""
+    with chdir(ROOT):  # what the server imports first is looked for in its folder alone
+        _server.ensure_running()
+    return _server._forkserver_address
+
+
+def use_server(address: str) -> None:
+    """Have another process's server fork for this one, which has started none."""
+    _server._forkserver_address = address
+    _server.ensure_running = lambda: None
+    if _server._forkserver_alive_fd is None:  # It is handed over with each request.
+        _server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
+
+
 class Forked:
     """`main`, as "module:function", with these arguments and its output in pipes. Used like Popen.
 
@@ -38,9 +53,7 @@ class Forked:
         if into is not None:
             for end in (writes_stdout, writes_stderr):
                 os.dup2(into.fileno(), end.fileno())
-        with chdir(ROOT):  # what the server imports first is looked for in its folder alone
-            _server.ensure_running()
-        address = _server._forkserver_address
+        address = server_address()
         self._process = _forks.Process(
             target=_run, args=(main, list(arguments), dict(env), address, writes_stdout, writes_stderr)
         )
@@ -60,7 +73,7 @@ class Forked:
     def poll(self) -> int | None:
         return self._process.exitcode
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None) -> int:
         self._process.join(timeout)
         assert self._process.exitcode is not None, f"the program runs still after {timeout} s"
         return self._process.exitcode
@@ -90,8 +103,7 @@ def _run(
     stderr: Connection,
 ) -> None:
     assert "tests.preloaded" in sys.modules, "the server has imported nothing: each program would"
-    _server._forkserver_address = address
-    _server.ensure_running = lambda: None
+    use_server(address)
     for number, end in ((1, stdout), (2, stderr)):
         os.dup2(end.fileno(), number)
         end.close()

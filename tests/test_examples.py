@@ -67,6 +67,7 @@ def test_every_example_is_run_here() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_round_by_hand(tmp_path: Path) -> None:
     """One failure: F = F₁ = 1, so z = 1 and ε₂ = 1/3."""
     assert run(sys.executable, EXAMPLES / "round_by_hand.py", tmp_path) == "F = 1, ε₂ = 1/3\n"

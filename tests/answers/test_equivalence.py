@@ -261,6 +261,7 @@ def test_the_partition_is_the_same_with_one_worker_and_with_many(checker):
     assert votes[0].label == "x+y=3"
 
 
+@pytest.mark.slow
 def test_the_partition_is_the_same_in_every_order_of_arrival(monkeypatch):
     """Replies of the workers arrive after random delays; each verdict is a function of its pair alone."""
 

@@ -13,6 +13,8 @@ from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, 
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
+pytestmark = pytest.mark.slow
+
 TINY = (Phase(2, 0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2), Phase(1, 1.0, BATCH_TOKENS, 4e-3, 0.0))
 
 

@@ -60,6 +60,7 @@ def _told(process: subprocess.Popen[str], acknowledged: set[str]) -> str:
     return ""
 
 
+@pytest.mark.slow
 def test_a_full_disk_refuses_an_append_and_loses_nothing_that_was_acknowledged(
     disk: SmallDisk | ShortFiles, tmp_path: Path
 ) -> None:

@@ -27,6 +27,8 @@ from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams
 from tests.diagnosis.rounds import DIMENSION, Question, open_memory, play
 
+pytestmark = pytest.mark.slow
+
 PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
 Answer = Callable[[BaseHTTPRequestHandler], None]
 

@@ -265,6 +265,7 @@ def test_two_runs_are_compared_and_obey_nothing(mine: Store) -> None:
     read_everywhere(mine, ("runs", "diff", "a", "b"))
 
 
+@pytest.mark.slow
 def test_questions_go_to_a_human_and_come_back_and_obey_nothing(mine: Store, tmp_path: Path) -> None:
     """A question and its label stand in the file as they are read in a spreadsheet; an answer is hostile."""
     ask(mine, "eval", "oracle", "sample", "--run", "a", "--round", "all")

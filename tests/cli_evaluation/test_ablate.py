@@ -21,6 +21,8 @@ from tests.run.program import PROGRAM
 
 from .conftest import Ask, fits_its_schema, rows
 
+pytestmark = pytest.mark.slow
+
 TINY = [
     "--profile=embedded",
     "--set=round={candidates: 24, responses: 4, challenger_votes: 2}",
@@ -152,7 +154,6 @@ def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -
     assert ask("ablate", "run").exit_code == 4  # played now
 
 
-@pytest.mark.slow
 def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on(
     ask: Ask, home: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -174,7 +175,6 @@ def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on
     assert "--resume" in log.read_text()
 
 
-@pytest.mark.slow
 def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     ask: Ask, home: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -11,7 +11,7 @@ from tests.evaluation.published import write
 
 from .conftest import Ask, question_of, rows
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 QUESTIONS = [
     {"problem": f"What is ${n}+{n}$?", "solution": "", "answer": str(2 * n), "subject": "Algebra", "level": 1,
      "unique_id": str(n)}

@@ -14,6 +14,8 @@ from tests.memory_audit import played
 
 from .conftest import Ask, fits_its_schema, rows
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def hand(home: Path) -> Path:

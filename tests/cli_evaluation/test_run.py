@@ -20,7 +20,7 @@ from tests.memory_audit import played
 
 from .conftest import Ask, fits_its_schema, question_of, rows
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 NINE = [entry.name for entry in BENCHMARKS if entry.group != "validation"]
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from tests.cli.program import clean_environment
 
+pytestmark = pytest.mark.slow
+
 BASH = """eval "$(_DIAGEVO_COMPLETE=source_bash diagevo)"
 read -r -a COMP_WORDS <<< "$1"
 [[ $1 == *" " ]] && COMP_WORDS+=("")

@@ -26,6 +26,7 @@ def test_heads_are_those_that_each_commit_wrote(ask: Ask, played_home: Path) -> 
     assert ask("memory", "heads").stdout.splitlines()[0].split() == ["round", "sequence", "position", "hash"]
 
 
+@pytest.mark.slow
 def test_a_rewrite_of_database_and_folder_is_told_by_the_heads_that_git_has(
     change: Ask, home: Path, tmp_path: Path
 ) -> None:

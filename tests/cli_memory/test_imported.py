@@ -24,6 +24,8 @@ from tests.contracts.databases import Store
 from tests.memory_audit.conftest import postgres_stores, sqlite_stores, store  # noqa: F401  (fixtures)
 from tests.memory_audit.played import CONFIG, play
 
+pytestmark = pytest.mark.slow
+
 KEY = "opensesame-and-more-4711"
 URL, VARIABLE = "roles.diagnostician.base_url", "roles.diagnostician.api_key_env"
 

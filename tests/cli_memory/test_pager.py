@@ -10,6 +10,8 @@ import pytest
 from tests.cli.program import STARTED, run
 from tests.cli.terminal import on_terminal
 
+pytestmark = pytest.mark.slow
+
 SAYS = "import os, sys; print('PAGED by', sys.argv[1:], os.environ['LESS']); print(sys.stdin.read())"
 WHY = ("memory", "why", "c2")
 

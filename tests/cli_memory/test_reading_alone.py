@@ -93,6 +93,7 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, command: tup
     assert _digest(file) == before
 
 
+@pytest.mark.slow
 def test_reading_needs_no_right_to_write(closed_folder: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_ROOTS_RIGHT, "-c", ASK_ALL, json.dumps(READING)],

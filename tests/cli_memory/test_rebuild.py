@@ -48,6 +48,7 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similarity, "INDEX_FROM", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("indexed")
 @pytest.mark.parametrize("damage", ["deleted", "emptied", "a byte", "a file"])
 def test_rebuild_makes_the_vector_index_again(change: Ask, home: Path, damage: str) -> None:
@@ -153,6 +154,7 @@ def test_another_embedding_model_is_refused_then_embeds_the_run_anew_and_it_goes
     assert invoke("memory", "verify", env=env(home)).exit_code == 0
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_nothing_is_lost_and_nothing_is_embedded_twice(
     home: Path, tmp_path: Path
 ) -> None:

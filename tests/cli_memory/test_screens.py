@@ -292,6 +292,7 @@ def long_home(home: Path) -> Path:
     return home
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ref", ["c1", "n1", "n2", "c2"])
 def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(long_home: Path, ref: str) -> None:
     def why(*options: str) -> list[str]:

@@ -27,6 +27,7 @@ _TOLD = re.compile(r"#\d+|\b[cnr]\d+(?:\.q\d+)?(?:\.a\d+)?\b|\b\d+/\d+\b|\b\d+\.
 _COMPARED = re.compile(r"\S+(?: [=→≥≤<>] \S+)+")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", COMMANDS)
 def test_on_a_narrow_terminal_rows_fit_and_no_name_figure_or_value_is_lost_or_broken(
     played_home: Path, asked: str, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """The round of one process on a Ray cluster of two nodes, whole and with a node lost in each stage."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from diagevo.memory.events import catalogue as events
 from diagevo.progress import StageProgress
 from diagevo.sampling.ray_sampler import RaySampler
 from diagevo.training.ray_ranks import RayRanks
+from tests.cluster import forked_rank
 from tests.cluster.nodes import Nodes, cluster
+from tests.forked import server_address
 from tests.run.small import ONE_STEP, Watcher, play, small_config
 from tests.run.test_processes import told
 from tests.run.test_round import of
@@ -83,6 +86,9 @@ def _pid(ray: Any, actor: Any) -> int:
 def test_it_is_the_same_round_when_a_node_is_lost_in_each_stage(
     one_step: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The test above starts ranks as users do. Each of the eight of this one would take eight seconds of CPU.
+    program = [sys.executable, str(Path(forked_rank.__file__)), server_address()]
+    monkeypatch.setattr("diagevo.training.ray_ranks.worker_command", lambda spec: [*program, str(spec)])
     with cluster(2) as nodes:
         watcher = play(tmp_path, CONFIG, rounds=1, watcher=Losing(nodes, monkeypatch))
     assert [(stage, attempt) for _, stage, attempt in watcher.stages] == [

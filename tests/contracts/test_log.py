@@ -164,6 +164,7 @@ def test_a_batch_that_fails_in_the_middle_leaves_nothing(store: Store) -> None:
         assert log.append("a", 0, [_event(1)]).positions == (1,)
 
 
+@pytest.mark.slow
 def test_ten_threads_and_four_processes_leave_no_gap(store: Store) -> None:
     count = 8
     command = [sys.executable, "-m", "tests.contracts.writers", store.url]

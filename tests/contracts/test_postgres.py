@@ -111,6 +111,7 @@ def _stopped(process: subprocess.Popen[str]) -> None:
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
+@pytest.mark.slow
 def test_a_holder_with_other_limits_is_named_by_whoever_waits(
     postgres_stores: PostgresStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_holder_with_other_limits_is_named_by_whoever_waits(
     database.close()
 
 
+@pytest.mark.slow
 def test_a_holder_that_stands_still_is_ended_and_told_so_when_it_wakes(
     postgres_stores: PostgresStores, tmp_path: Path
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_reader_may_take_its_time(
     database.close()
 
 
+@pytest.mark.slow
 def test_a_few_events_of_an_old_run_are_found_without_walking_through_later_runs(
     postgres_stores: PostgresStores, tmp_path: Path
 ) -> None:

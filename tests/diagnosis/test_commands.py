@@ -58,6 +58,7 @@ def test_calibrate_proposes_from_the_runs_own_pairs(home: Path):
     assert "hashing" in table.stdout
 
 
+@pytest.mark.slow
 def test_recheck_asks_the_diagnostician_that_the_options_name(home: Path):
     with Server(lambda request, before: Answer(SLIP)) as server:
         options = [

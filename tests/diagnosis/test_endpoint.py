@@ -13,6 +13,8 @@ from diagevo.memory.memory import Memory
 from tests.diagnosis.asking import NEW, SLIP, TWELVE, after, diagnostician, pair
 from tests.diagnosis.server import Answer, Server
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     "trouble",

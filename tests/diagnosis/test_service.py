@@ -26,6 +26,8 @@ from tests.diagnosis.generated import Generated, phrase, reply
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play, story
 from tests.diagnosis.server import Answer, Server
 
+pytestmark = pytest.mark.slow
+
 QUICK = Backoff(tries=8, limited_tries=20, first_pause=0.01, longest_pause=0.03)
 
 
@@ -179,7 +181,6 @@ def start(folder: Path, url: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "tests.diagnosis.child", str(folder), url], cwd=root)
 
 
-@pytest.mark.slow
 def test_killed_anywhere_it_goes_on_without_asking_again_what_was_answered(tmp_path: Path):
     with Server(sensible) as server:
         prepare(tmp_path / "whole")

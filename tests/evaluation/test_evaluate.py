@@ -229,6 +229,7 @@ def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, chec
         compare(store, good, other, 0.95)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason="the benchmark files of ../shared/data are not here")
 @pytest.mark.parametrize(
     ("name", "column", "most_by_chance"), [("gsm8k", "answer", 15), ("math500", "solution", 3)]

@@ -12,13 +12,14 @@ from tests.run.small import play
 
 from .variants import MUST, config_of, facts
 
+pytestmark = pytest.mark.slow
+
 
 def test_every_variant_has_something_to_show() -> None:
     """A control changes an amount of what another variant shows."""
     assert set(MUST) == {variant.name for variant in VARIANTS if variant.table != "control"}
 
 
-@pytest.mark.slow
 def test_a_frozen_targeted_run_without_state_updates_and_contested_questions(tmp_path: Path) -> None:
     config = config_of("frozen-challenger", "targeted-only", "no-state-updates", "absolute-only")
     play(tmp_path, config, run_id="a", rounds=2)
@@ -31,7 +32,6 @@ def test_a_frozen_targeted_run_without_state_updates_and_contested_questions(tmp
     assert found.verdicts["too_easy"] > 0
 
 
-@pytest.mark.slow
 def test_a_free_run_without_a_filter(tmp_path: Path) -> None:
     play(tmp_path, config_of("free-only", "no-filter"), run_id="a", rounds=2)
     found = facts(tmp_path, "a")

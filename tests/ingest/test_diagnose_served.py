@@ -12,6 +12,8 @@ import pytest
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 
+pytestmark = pytest.mark.slow
+
 SLIP = '{"matched_cause_id": null, "error_cause": null}'
 CAUSE = "forgets to check each candidate against the domain of the original equation"
 NEW = json.dumps({"matched_cause_id": None, "error_cause": CAUSE})

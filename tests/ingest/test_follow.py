@@ -12,6 +12,8 @@ import pytest
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.ingest.conftest import DATA
 
+pytestmark = pytest.mark.slow
+
 ROLLOUTS = DATA / "verl" / "rollouts"
 
 

@@ -61,6 +61,7 @@ def test_the_report_draws_the_verdicts_and_no_curve_over_tau(home: Path) -> None
     assert listed["retention"]["missing"] == "its votes are a trainer's rewards: no τ decided"
 
 
+@pytest.mark.slow
 def test_the_pages_say_it_and_their_sliders_move_no_question(home: Path, tmp_path: Path) -> None:
     said(home, "view", "export", tmp_path / "site")
     page = next(tmp_path.rglob("r1.q0.html")).read_text("utf-8")

@@ -43,6 +43,7 @@ def indexed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similarity, "INDEX_FROM", 1)
 
 
+@pytest.mark.slow
 def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path)
     database.close()
 
 
+@pytest.mark.slow
 def test_a_parquet_file_is_read_a_group_at_a_time(tmp_path: Path) -> None:
     """40 MB that cannot be packed, in eight groups of 5 MB."""
     rows, size = 8 * GROUP, 1000

@@ -43,6 +43,8 @@ from tests.memory_audit.forging import (
     write_rows,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def exported(played_sqlite: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:

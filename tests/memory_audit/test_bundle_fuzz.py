@@ -22,6 +22,8 @@ from diagevo.memory.transfer.bundle_files import Form
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.forging import forge_events, rows_of, sign, write_parquet, write_rows
 
+pytestmark = pytest.mark.slow
+
 TIMES = int(os.environ.get("FUZZ_TIMES", "1"))
 FORMS: tuple[Form, ...] = ("jsonl", "parquet")
 OTHERS: tuple[Any, ...] = (

@@ -150,6 +150,7 @@ def _play(stores: SQLiteStores, folder: Path, seed: int) -> History:
     return open_history(store.url, name)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=settings().max_examples // 25,
     deadline=None,

@@ -78,6 +78,7 @@ def test_dropping_every_cause_leaves_free_exploration(history: History) -> None:
     assert {(r.failures, r.epsilon_next, r.z) for r in told.rounds} == {(0, Fraction(1), None)}
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 10_000))
 def test_nothing_changed_equals_the_log(sqlite_stores: SQLiteStores, tmp_path_factory, seed: int) -> None:

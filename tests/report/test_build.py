@@ -15,6 +15,8 @@ from diagevo.report.files import write_figure
 from diagevo.report.material import Material
 from diagevo.report.tables import RunResult, table
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "</script><script>window.broken = true</script><!-- \u2028 <img src=x onerror=alert(1)>"
 
 

@@ -22,6 +22,8 @@ from tests.ingest.conftest import DATA
 from tests.memory_audit.played import CONFIG, play
 from tests.report.conftest import validated
 
+pytestmark = pytest.mark.slow
+
 ROWS: list[dict[str, Any]] = [
     # F₁ = 4, so z = F/4; ε and the counts as worked out in tests/memory_audit/played.py, where only the label
     # of a round's q2 is false: of three kept in round 2, and of four in round 3

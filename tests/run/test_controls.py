@@ -64,6 +64,7 @@ def test_a_true_label_is_the_worlds_answer_and_its_reference_gives_it(
     assert answered.votes.label == answers[0]  # what was voted stays what it was
 
 
+@pytest.mark.slow
 def test_true_labels_are_practised_and_the_log_says_what_they_are(tmp_path: Path) -> None:
     config = small_config(
         round={**FEW["round"], "candidates": 24, "true_labels": True}, challenger_grpo={"max_steps": 1}
@@ -85,6 +86,7 @@ def test_true_labels_need_a_world_that_knows_them() -> None:
         Config.model_validate(values)
 
 
+@pytest.mark.slow
 def test_a_policy_is_recorded_with_its_digest_and_a_changed_one_is_no_resume(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(OWN)

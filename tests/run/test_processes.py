@@ -64,7 +64,7 @@ def rank_one(home: Path, stage: str, number: int) -> Moment:
 def test_two_processes_one_of_which_hung_and_was_killed_play_the_round_that_one_plays(
     one_step: Path, tmp_path: Path
 ) -> None:
-    started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 30})
+    started = first(tmp_path, **ONE_STEP, hardware={"processes": 2, "threads": 1, "rank_timeout": 15})
     stopped = rank_one(tmp_path, "challenger", signal.SIGSTOP)
     hung = played(tmp_path, started, stopped, main=WITH_FORKED_RANKS)
     assert hung.code == 6, hung.stderr[-3000:]

@@ -135,6 +135,7 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
     assert held == [True] * opened
 
 
+@pytest.mark.slow
 def test_without_a_diagnostician_failures_are_recorded_and_no_memory_grows(tmp_path: Path) -> None:
     config = small_config(diagnosis={"enabled": False}, round={"candidates": 24, "rounds": 1})
     [done] = play(tmp_path, config).rounds

@@ -22,7 +22,8 @@ for name in ("--port", "--max-num-seqs", "--expect", "--die-after", "--workers")
     parser.add_argument(name, type=int, default=0)
 options, _ = parser.parse_known_args()
 journal = Path(options.journal)
-dies = options.die_after and not journal.exists()
+first = not journal.exists()
+dies = options.die_after and first
 journal.touch()
 
 
@@ -32,7 +33,7 @@ class Engine:
         self.running: deque[tuple[Any, asyncio.Future[None]]] = deque()
         self.asked = self.given = 0
         self.came = asyncio.Event()
-        self.patience = 20.0
+        self.patience = 20.0 if first else 0.01
 
     def load(self) -> int:
         return sum(body["n"] for body, _ in self.running)

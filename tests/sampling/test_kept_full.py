@@ -17,7 +17,7 @@ from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.vllm_server import VLLMServer
 
 ENGINE = (sys.executable, str(Path(__file__).with_name("stub_engine.py")))
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 def ask(model: Path, folder: Path, asked: int, n: int, capacity: int, *options: str) -> list[tuple[int, str]]:

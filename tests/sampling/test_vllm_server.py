@@ -25,7 +25,7 @@ from tests.sampling.tiny_model import make_tiny_model
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
 PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.slow]
 
 
 def start(folder: Path, tmp_path: Path, *options: str, **changes: Any) -> VLLMServer:

@@ -64,7 +64,7 @@ def assert_close(a: Path, b: Path) -> None:
 @pytest.mark.usefixtures("forked")
 def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ServiceError) as caught:
-        launch(tiny_model, tmp_path, two(timeout=10.0), hang=1)
+        launch(tiny_model, tmp_path, two(timeout=6.0), hang=1)
     assert "rank 1 of 2 did not answer" in caught.value.message
     assert "measuring the rollouts of step 2" in caught.value.message
 
@@ -72,10 +72,10 @@ def test_a_rank_that_hangs_ends_the_run_with_its_name(tiny_model: Path, tmp_path
 @pytest.mark.usefixtures("forked")
 def test_a_rank_alone_that_hangs_ends_the_run_too(tiny_model: Path, tmp_path: Path) -> None:
     """No other waits for it: four times rank_timeout without a word are the bound."""
-    alone = HardwareConfig(device="cpu", processes=1, threads=1, rank_timeout=5.0)
+    alone = HardwareConfig(device="cpu", processes=1, threads=1, rank_timeout=3.0)
     with pytest.raises(ServiceError) as caught:
         launch(tiny_model, tmp_path, alone, hang=0)
-    assert "anything for 20 s: rank 0 was measuring the rollouts of step 2. Its log:" in caught.value.message
+    assert "anything for 12 s: rank 0 was measuring the rollouts of step 2. Its log:" in caught.value.message
     assert caught.value.message.endswith("rank-0.log")
     assert "diagevo train --resume" in (caught.value.hint or "")
 

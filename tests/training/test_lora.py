@@ -68,6 +68,7 @@ def played(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return seen
 
 
+@pytest.mark.slow
 def test_the_reference_is_the_start_with_the_adapter_off_and_no_second_model(
     played: dict[str, Any], tiny_model: Path
 ) -> None:

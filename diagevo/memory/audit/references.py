@@ -8,7 +8,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes as walked
 from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
-from diagevo.memory.events.records import Recorded
+from diagevo.memory.events.records import Recorded, event_id
 
 Kind = Literal["cause", "node", "question", "failure"]
 
@@ -82,10 +82,11 @@ def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
 
 def observation(history: History, failure: Reference, as_of: AsOf) -> tuple[Recorded, FailureObserved] | None:
     """The last observation of a failure by then, whatever its attempt."""
+    question = event_id(history.run_id, failure.round, "CandidateScored", failure.id.rpartition(".")[0])
     found = None
-    for recorded in history.events(FailureObserved, as_of=as_of, round=failure.round):
-        if f'"{failure.id}"' in recorded.payload:
-            found = recorded, expect(recorded, FailureObserved)
+    for recorded in history.log.read(history.run_id, causation_id=question, until=as_of.position):
+        if isinstance(event := recorded.event, FailureObserved) and event.failure_id == failure.id:
+            found = recorded, event
     return found
 
 
