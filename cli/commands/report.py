@@ -310,10 +310,13 @@ def table(
 
     if reported is not None and name not in ("main", "baselines"):
         raise ConfigError(f"--reported goes with the tables main and baselines, not with {name}")
+    named = None if runs is None else [run.strip() for run in runs.split(",")]
+    if named is not None and "" in named:
+        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
     given = [] if reported is None else read_reported(reported)
-    alone = name in ("main", "time", "baselines") or (runs is not None and name in SWEPT)
+    alone = name in ("main", "time", "baselines") or (named is not None and name in SWEPT)
     planned = None if alone and plan is None else load_plan(call.home, plan)
-    names = runs.split(",") if runs is not None else [r.run for r in planned.runs] if planned else None
+    names = named or ([run.run for run in planned.runs] if planned else None)
     one(call, *(names or ()))
     found, content = _table(call, name, names or [call.run or ""], planned, given)
     if how is None and output is None and not call.json and sys.stdout.isatty():

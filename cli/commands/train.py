@@ -82,6 +82,7 @@ def train(
     """
     if resume and (not _only_reaching(call) or call.config or call.profile or seed is not None):
         raise _cannot_change()
+    until_ = None if until is None else _until(until)
     settings = call.settings
     if seed is not None:
         settings = (*settings, f"seed={seed}")
@@ -91,7 +92,6 @@ def train(
     if plan:
         _plan(call, config, rounds)
         return
-    until_ = None if until is None else _until(until)
     run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from diagevo.config.models import HardwareConfig
 from diagevo.config.placement import rank_bundles
-from diagevo.errors import NodeLostError
+from diagevo.errors import NodeLostError, ServiceError
 from diagevo.progress import now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of
 from diagevo.sampling.supervised import SupervisedProcess
@@ -52,6 +52,19 @@ class RayRank:
         """`told`: which rank it is, and where."""
         self.log = log
         self._ray, self._host, self._told = ray, host, told
+
+    def started(self, answer: Any) -> None:
+        """Wait for the answer of its node to the start. Raises ServiceError where it could not be started,
+        NodeLostError where its node does not answer."""
+        try:
+            self._ray.get(answer, timeout=_ANSWER)
+        except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
+            raise NodeLostError(f"{self._told} is lost with its node", hint=f"its log: {self.log}") from error
+        except self._ray.exceptions.RayTaskError as error:
+            raise ServiceError(
+                f"{self._told} could not be started: {error.cause}",
+                hint="every node must see the folder of the runs and write to it: docs/howto/cluster.md",
+            ) from error
 
     def status(self) -> int | None:
         """Raises NodeLostError where its node does not answer."""
@@ -99,7 +112,7 @@ class RayRanks:
         self.rendezvous: tuple[str, int] = found[0]
 
     def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
-        hardware, ranks = spec.hardware, []
+        hardware, ranks, answers = spec.hardware, [], []
         for rank, host in enumerate(self._hosts):
             log = log_of(spec_file, hardware, rank)
             alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
@@ -108,9 +121,11 @@ class RayRanks:
             if hardware.accelerate_config is not None:
                 command = accelerate_command(hardware, spec_file, spec.rendezvous, rank=rank)
                 environment = {}
-            host.start.remote(command, str(log), environment)
+            answers.append(host.start.remote(command, str(log), environment))
             told = f"training rank {rank} of {hardware.processes}, on node {self._where[rank]},"
             ranks.append(RayRank(self._ray, host, log, told))
+        for rank, answer in zip(ranks, answers, strict=True):
+            rank.started(answer)
         return ranks
 
     def close(self) -> None:

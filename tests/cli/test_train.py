@@ -90,6 +90,8 @@ def test_resuming_where_nothing_is_exits_3() -> None:
 
 @pytest.mark.parametrize("until", ["0", "two", "1:lunch", "-1", ":solver"])
 def test_a_place_to_stop_that_is_none_is_refused(until: str) -> None:
+    done = invoke("train", "--plan", f"--until={until}")
+    assert done.exit_code == 2
     done = invoke("train", f"--until={until}")
     assert done.exit_code == 2
     assert "challenger, candidates, votes, solver, diagnosis" in done.stderr

@@ -144,6 +144,7 @@ def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_p
         (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
         (["fig", "memory", "--to", "taken"], 2, "cannot write taken"),
         (["table", "main"], 3, "no measured run for the table main"),
+        (["table", "main", "--runs", "small,"], 2, "--runs 'small,': a name is empty"),
         (["table", "main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
         (["table", "ablation"], 3, "no plan"),
         (["table", "time", "--runs", "hand,b"], 2, "the table time is of one run"),
