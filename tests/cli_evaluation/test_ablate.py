@@ -39,7 +39,7 @@ class ForkedProgram(Forked):
         assert [argv[0], *argv[2:4]] == STARTED
         super().__init__(PROGRAM, argv[4:], env=env, into=stdout)
 
-    def wait(self, timeout: float = 300) -> int:
+    def wait(self, timeout: float | None = 300) -> int:
         return super().wait(timeout)
 
 
