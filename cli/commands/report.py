@@ -309,7 +309,9 @@ def table(
     from diagevo.report.tables import SWEPT
 
     if reported is not None and name not in ("main", "baselines"):
-        raise ConfigError(f"--reported goes with the tables main and baselines, not with {name}")
+        raise ConfigError(
+            f"--reported goes with the tables main and baselines, not with {name}", hint="leave it out"
+        )
     named = None if runs is None else [run.strip() for run in runs.split(",")]
     if named is not None and "" in named:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")

@@ -89,7 +89,10 @@ class Oracle:
         scored = [expect(r, CandidateScored) for r in history.events(CandidateScored, round=round)]
         valid = [event for event in scored if event.verdict != "invalid"]
         if not valid:
-            raise NotFoundError(f"round {round} of run {self.run_id} has no valid question")
+            raise NotFoundError(
+                f"round {round} of run {self.run_id} has no valid question",
+                hint=f"what became of them: diagevo memory log --type CandidateScored --round {round}",
+            )
         chosen = random.Random(f"{seed}.oracle.{round}").sample(valid, min(size, len(valid)))
         rows = [
             {
@@ -169,14 +172,20 @@ class Oracle:
         for number, row in self._rows(file):
             item = known.get((int(row["round"]), row["question_id"])) if row["round"].isdecimal() else None
             if item is None or row["run_id"] != self.run_id:
-                raise ConfigError(f"{file}, line {number}: no such question in run {self.run_id}")
+                raise ConfigError(
+                    f"{file}, line {number}: no such question in run {self.run_id}",
+                    hint="a file goes back into the run that it was exported from: --run NAME",
+                )
             said = row["answer"].strip()
             if not said:
                 empty += 1
                 continue
             if said.casefold() == CONFIRMED:
                 if not item.proposed:
-                    raise ConfigError(f"{file}, line {number}: there is no proposal to confirm")
+                    raise ConfigError(
+                        f"{file}, line {number}: there is no proposal to confirm",
+                        hint="write the answer itself, or leave the field empty",
+                    )
                 said = item.proposed
             answer = "" if said.casefold() == NO_ANSWER else said
             taken.append((item, {"answer": answer, "source": "human", "note": row["note"] or None}))

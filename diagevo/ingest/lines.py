@@ -33,7 +33,9 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
             start = stream.tell()
             line = stream.readline(LONGEST + 1)
             if len(line) > LONGEST:
-                raise ConfigError(f"{file}, line {number + 1} is longer than {LONGEST // 2**20} MiB")
+                raise ConfigError(
+                    f"{file}, line {number + 1} is longer than {LONGEST // 2**20} MiB", hint=_A_ROW
+                )
             if not line.endswith(b"\n") and (not line or not _is_object(line)):
                 if wait is not None and wait():
                     stream.seek(start)

@@ -30,21 +30,24 @@ class Weight:
     stitched: str | None
 
 
+_A_PROMPT = 'each line is a JSON object with "prompt"'
+
+
 def prompts_of(file: Path) -> list[tuple[int, str]]:
     """The prompts of a JSONL file, by line. Raises ConfigError."""
     if not file.is_file():
-        raise ConfigError(f"there is no file {file}", hint='a JSON object a line, with "prompt"')
+        raise ConfigError(f"there is no file {file}", hint=_A_PROMPT)
     found: list[tuple[int, str]] = []
     try:
         for line, row in rows(file):
             name = next((name for name in FIELDS if name in row), None)
             if name is None:
-                raise ConfigError(f"{file}, line {line} has none of {', '.join(FIELDS)}")
+                raise ConfigError(f"{file}, line {line} has none of {', '.join(FIELDS)}", hint=_A_PROMPT)
             found.append((line, messages(row[name]).strip()))
     except CutLine:
-        raise ConfigError(f"{file} ends inside a line") from None
+        raise ConfigError(f"{file} ends inside a line", hint="is it still being written?") from None
     if not found:
-        raise ConfigError(f"{file} has no prompts")
+        raise ConfigError(f"{file} has no prompts", hint=_A_PROMPT)
     return found
 
 

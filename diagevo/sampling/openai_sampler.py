@@ -169,7 +169,8 @@ class OpenAISampler:
             ) from error
         except (OpenAIError, ValueError, RecursionError) as error:  # the last two: no JSON, or too deep
             raise ServiceError(
-                f"{self._url} gave a reply that cannot be read: {masked(str(error))}"
+                f"{self._url} gave a reply that cannot be read: {masked(str(error))}",
+                hint="Is base_url right? It ends in /v1 on most servers.",
             ) from error
         try:
             choices = [

@@ -33,7 +33,9 @@ def load_templates(
         try:
             texts[name] = source.read_text(encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"the prompt template {source} cannot be read: {error.strerror}") from error
+            raise ConfigError(
+                f"the prompt template {source} cannot be read: {error.strerror}", hint="make it readable"
+            ) from error
         except UnicodeDecodeError as error:
             raise ConfigError(
                 f"the prompt template {source} is not UTF-8", hint="save it as UTF-8"

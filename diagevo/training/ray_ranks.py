@@ -107,7 +107,10 @@ class RayRanks:
             found = self._ray.get(places, timeout=hardware.rank_timeout)
         except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
             self.close()
-            raise NodeLostError(f"{name}: a node was lost before its rank was started") from error
+            raise NodeLostError(
+                f"{name}: a node was lost before its rank was started",
+                hint="go on with: diagevo train --resume",
+            ) from error
         self._where = [address for address, _ in found]
         self.rendezvous: tuple[str, int] = found[0]
 

@@ -71,7 +71,9 @@ def _sqlite(database: Database, sql: str, run_id: str | None) -> Generator[Answe
     try:
         connection = sqlite3.connect(readable(database.file), uri=True, isolation_level=None)
     except sqlite3.OperationalError as error:
-        raise StoreError(f"the database {shown(database.url)} cannot be read: {error}") from error
+        raise StoreError(
+            f"the database {shown(database.url)} cannot be read: {error}", hint="see: diagevo db check"
+        ) from error
     try:
         connection.execute("PRAGMA query_only = ON")
         denied: list[int] = []
