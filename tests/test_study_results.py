@@ -17,6 +17,7 @@ from docs.study_results import (
     draw,
     joined,
     kept_and_scores,
+    long_run,
     page,
     planned_runs,
     scores,
@@ -187,3 +188,63 @@ def test_kept_questions_and_scores_are_compared_by_rank_over_whole_arms() -> Non
     left_out = [_run("no-filter-4-steps", s, 0.1) | {"kept": 999} for s in range(3, 8)]
     left_out += [_run("r-zero", 3, 0.1), _run("full", 3, 0.1, plan="study-weights")]
     assert kept_and_scores([*runs, *left_out]) == (4, pytest.approx(0.8))
+
+
+def _courses(variant: str, plan: str, of: int, rounds: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    return _run(variant, 3, 0.8, rounds=of, of=of, plan=plan) | {
+        "course": {str(n): c for n, c in rounds.items()}
+    }
+
+
+def _asked(free: int, targeted: int, stitched: int, **more: Any) -> dict[str, Any]:
+    """Half of each are kept, of the stitched half and of the others all with a true label."""
+    asked = {"free": 2 * free, "targeted": 2 * targeted, "stitched": 2 * stitched}
+    return {
+        "asked": asked,
+        "kept": {mode: n // 2 for mode, n in asked.items()},
+        "true": {"free": free, "targeted": targeted, "stitched": stitched // 2},
+        "failures": 3 * (free + targeted + stitched),
+        "promoted": 9,
+        "reactivated": 7,
+        "F": 100,
+        "epsilon_next": 0.33,
+        "free_valid": 10,
+        "free_head": 8,
+    } | more
+
+
+def test_the_long_run_is_told_by_its_rounds() -> None:
+    rounds = {n: _asked(10, 20, 60, F=450, epsilon_next=0.1) for n in range(1, 11)}
+    rounds[1] = _asked(50, 0, 0)
+    alone = {n: _asked(50, 0, 0, free_head=9 - n // 2) for n in range(1, 11)}
+    loose = {n: _asked(50, 0, 0, true={"free": 45 - 5 * n}) for n in range(1, 6)}
+    runs = [
+        _courses("full", "study-long", 10, rounds),
+        _courses("free-only", "study-long", 10, alone),
+        _courses("free-absolute", "study", 5, loose),
+    ]
+    told = " ".join(" ".join(long_run(runs)).split())
+    assert "goes from 0.33 to 0.10, and F to 4.5 times F₁" in told
+    assert "F₁ is of 50 free questions, and 90 are kept in round 10" in told
+    assert "(3.0 failures a question) as in round 1 (3.0)" in told
+    assert "9 promotions a round stand against 7 reactivations" in told
+    assert "goes from 0.90 to 0.40" in told
+    assert "labels is 1.00 in round 1 and 1.00 in round 10" in told
+    assert "`free-absolute` 0.80 and, in round 5, 0.40" in told
+    assert "do decay: 1.00 of those kept are true in round 1, and 0.67 in round 10" in told
+    assert "stitched are 0.67 of the candidates in round 3" in told
+    assert "after round 5 0.50 of its kept labels are true, against 1.00" in told
+    assert not list(long_run(runs[:2]))
+
+
+def test_what_the_page_says_of_the_long_run_in_words_is_so() -> None:
+    runs = json.loads(study_results.DATA.read_text(encoding="utf-8"))
+    long = [run for run in runs if run["run"].startswith("study-long.")]
+    assert len(long) == 6
+    for run in long:
+        gained = [run["scores"][str(n)]["mean_at_k"] for n in range(11)]
+        assert gained == sorted(gained)
+        aimed = run["course"]["10"]["kept"]
+        if run["variant"] == "full":
+            assert 2 * aimed["free"] < sum(aimed.values())
+            assert run["course"]["10"]["F"] > 4 * run["course"]["1"]["F"]
