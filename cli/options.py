@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
 
 import typer
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from diagevo.config.sources import KeyPath
     from diagevo.memory.audit.history import History
 
+F = TypeVar("F", bound=str)
 RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
+_ENDINGS: dict[str, RowFormat] = {name: name for name in get_args(RowFormat) if name != "table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +171,27 @@ BELOW = {name: (_hidden(annotation), default) for name, (annotation, default) in
 
 
 def _format_of(given: dict[str, Any], json: bool, output: Path | None) -> RowFormat:
-    """What `--format` says, else `--json`, else the end of the file's name, else a table."""
+    """What `--format` says, else `--json`, else the end of the file's name, else a table. Raises ConfigError
+    for an ending that no format has."""
     if json and given.get("format_") in (None, "table"):
         return "json"
     if given.get("format_") is not None:
         return given["format_"]
+    return by_ending(output, _ENDINGS, "table")
+
+
+def by_ending(output: Path | None, endings: Mapping[str, F], text: F) -> F:
+    """The format that the end of a file's name tells; that of text where there is no name, or it ends in
+    .txt or nothing. Raises ConfigError for another ending."""
     ending = "" if output is None else output.suffix.removeprefix(".").lower()
-    return next((known for known in get_args(RowFormat) if known == ending), "table")
+    if ending in endings:
+        return endings[ending]
+    if ending in ("", "txt"):
+        return text
+    raise ConfigError(
+        f"--output {output}: .{ending} is the ending of no format",
+        hint=f"one of {', '.join(f'.{known}' for known in endings)}, .txt; or say which: --format {text}",
+    )
 
 
 def _merge(above: Call, given: dict[str, Any], context: typer.Context) -> Call:

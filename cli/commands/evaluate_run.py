@@ -141,7 +141,7 @@ def run(
                         temperature=temperature,
                     )
                     asked_judge = grader if questions.benchmark.judged else None
-                    done.append(measure(call, store, ready, questions, checker, procedure, asked_judge))
+                    done.append(measure(call, store, ready, questions, checker, procedure, judge=asked_judge))
         print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
         say_premises(call, worlds_of(asked, done))
 
@@ -153,7 +153,8 @@ def measure(
     loaded: "Loaded",
     checker: "AnswerChecker",
     procedure: "Procedure",
-    judge: "Judge | None",
+    *,
+    judge: "Judge | None" = None,
 ) -> "Evaluation":
     """One evaluation, with its progress on stderr. The first Ctrl-C stops it with everything kept."""
     from diagevo.evaluation.evaluate import evaluate

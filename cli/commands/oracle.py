@@ -260,6 +260,6 @@ def selfplay(
                 procedure = procedure_of(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
-                done.append(measure(call, store, ready, loaded, checker, procedure, None))
+                done.append(measure(call, store, ready, loaded, checker, procedure))
         print_rows(call, EVALUATIONS, [line_of(found) for found in done], run=history.run_id)
         say_premises(call, worlds_of(history.database, done))

@@ -263,7 +263,8 @@ def fig(
         print_rows(call, FILES, [FileLine(name, str(file)) for file in written], run=history.run_id)
 
 
-_BY_ENDING: dict[str, Literal["md", "csv", "latex"]] = {".csv": "csv", ".tex": "latex"}
+_TableFormat = Literal["md", "csv", "latex"]
+_BY_ENDING: dict[str, _TableFormat] = {"md": "md", "csv": "csv", "tex": "latex"}
 
 
 @options.command(
@@ -289,7 +290,7 @@ def table(
         typer.Option("--reported", metavar="CSV", help="Figures that other systems report, marked so."),
     ] = None,
     how: Annotated[
-        Literal["md", "csv", "latex"] | None,
+        _TableFormat | None,
         typer.Option("--format", help="[default: md; on a terminal a drawn table]"),
     ] = None,
     output: Annotated[
@@ -324,8 +325,8 @@ def table(
     if how is None and output is None and not call.json and sys.stdout.isatty():
         _drawn(call, content)
         return
-    ending = "" if output is None else output.suffix
-    text = FORMATS[how or _BY_ENDING.get(ending, "md")](content)
+    asked: _TableFormat = how or options.by_ending(output, _BY_ENDING, "md")
+    text = FORMATS[asked](content)
     if output is not None:
         with render.writing(output):
             output.write_text(text, encoding="utf-8")

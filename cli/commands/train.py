@@ -37,7 +37,7 @@ ROUNDS = (
     Column("reward", align="right"),
     Column("failures", "F", "right"),
     Column("z", align="right"),
-    Column("epsilon_next", "next ε", "right"),
+    Column("epsilon_next", "ε next", "right"),
     Column("active", "Active", "right"),
     Column("mastered", "Mastered", "right"),
     Column("nodes", align="right"),

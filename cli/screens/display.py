@@ -133,7 +133,7 @@ def round_line(done: RoundSummary) -> str:
     parts += [
         f"F {done.failures}",
         f"z {fraction(done.z)}",
-        f"next ε {fraction(done.epsilon_next)}",
+        f"ε next {fraction(done.epsilon_next)}",
         f"Active {done.active}, Mastered {done.mastered}, nodes {done.nodes}",
     ]
     if done.promoted:

@@ -58,7 +58,7 @@ def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> No
     assert round_line(SUMMARY) == (
         "kept 22/48 (dropped: 6 invalid, 16 too_easy, 4 contested) · labels true 0.727 · "
         "without a box 0.021 · mean@k 0.500 · greedy 0.875 · F 11 · z 11/23 = 0.478 · "
-        "next ε 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
+        "ε next 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
         "promoted 2 · reactivated c3"
     )
 

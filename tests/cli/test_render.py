@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from diagevo.errors import ConfigError
 from tests.cli.sample import HOSTILE, app, render  # pyright: ignore[reportAttributeAccessIssue]
 from tests.cli.terminal import on_terminal
 
@@ -116,3 +117,19 @@ def test_a_format_follows_from_the_files_name(tmp_path: Path, ending: str) -> No
     assert file.read_bytes() == asked.read_bytes() != b""
     CliRunner().invoke(app, ["list", "--format", "table", "-o", str(file)])
     assert file.read_text().startswith("id ")
+
+
+def test_an_ending_that_no_format_has_is_refused_unless_a_format_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rows.xlsx"
+    refused = CliRunner().invoke(app, ["list", "-o", str(file)])
+    assert isinstance(refused.exception, ConfigError)
+    assert refused.exception.message == f"--output {file}: .xlsx is the ending of no format"
+    assert (
+        refused.exception.hint
+        == "one of .json, .jsonl, .csv, .parquet, .md, .txt; or say which: --format table"
+    )
+    assert not file.exists()
+    CliRunner().invoke(app, ["list", "--format", "csv", "-o", str(file)])
+    assert file.read_text().startswith("id,")
+    CliRunner().invoke(app, ["list", "-o", str(tmp_path / "rows.txt")])
+    assert (tmp_path / "rows.txt").read_text().startswith("id ")

@@ -203,6 +203,8 @@ def test_a_failure_is_right_where_its_answer_is_the_truth_and_its_label_is_not(h
 
 def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, watcher: Watcher) -> None:
     done = {(r.round, e.stage): e for r, e in completed(history)}
+    # Milliseconds: one round's schedule can be made in less than half of one.
+    assert sum(done[n, "challenger"].parts["scheduling"] for n in range(1, ROUNDS + 1)) > 0
     for number in range(1, ROUNDS + 1):
         solver, diagnosis = done[number, "solver"], done[number, "diagnosis"]
         between = {"orchestration", "scheduling"}
@@ -213,10 +215,7 @@ def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, 
             "assignment",
             "consolidation",
         }
-        assert [done[number, stage].parts["scheduling"] > 0 for stage in ("challenger", "candidates")] == [
-            True,
-            False,
-        ], "the schedule is made once, before the first stage"
+        assert done[number, "candidates"].parts["scheduling"] == 0, "it is made before the first stage"
         assert all(seconds >= 0 for event in (solver, diagnosis) for seconds in event.parts.values())
         for event in (solver, diagnosis):
             assert event.seconds is not None
