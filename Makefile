@@ -26,10 +26,11 @@ train: $(READY)
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
 
-# Two workers: one process of torch a core. Neighbours stay together for what they share, files with slow tests first
-# (tests/order.py); who has nothing left to do takes from the other.
+# A core each for two workers; a third for the fifth of the time in which one waits for what was killed or hangs.
+# Neighbours stay together for what they share, files with slow tests first (tests/order.py); who has nothing left
+# to do takes from the others.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # What takes more than a second is left out, and what SQLite shows as well as PostgreSQL.
 test-fast: $(READY)

@@ -15,6 +15,7 @@ from diagevo.memory.events.records import payload_of
 from tests.forked import Forked
 from tests.run.program import RESUMED, WITH_FORKED_RANKS, Moment, first, played
 from tests.run.small import ONE_STEP
+from tests.training.forked_ranks import MET
 
 HOW_IT_WAS_PLAYED = {  # machines and measurements, and not the round
     *("RunConfigured", "StageStarted", "StageCompleted", "StageAbandoned"),
@@ -45,12 +46,13 @@ def _of_any_attempt(event: events.Event) -> events.Event:
 
 
 def rank_one(home: Path, stage: str, number: int) -> Moment:
-    """Rank 1, which is forked, gets this signal as soon as the stage has started it."""
+    """Rank 1, which is forked, gets this signal as soon as it has met the other."""
     log = home / "a" / "rounds" / "001" / f"{stage}-logs" / "rank-1.log"
 
     def send(process: Forked) -> None:
         while process.poll() is None:
-            if log.exists() and (found := re.search(r"process (\d+)\n", log.read_text())):
+            said = log.read_text() if log.exists() else ""
+            if MET in said and (found := re.search(r"process (\d+)\n", said)):
                 os.kill(int(found[1]), number)
                 return
             time.sleep(0.05)

@@ -8,11 +8,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import diagevo.training.ranks
 from diagevo.training import worker
 from diagevo.training.launch_spec import free_port
 from tests.forked import Forked
+
+MET = "The ranks have met."
+"""Each writes it into its log: what befalls it later is no fault of the meeting."""
 
 
 class ForkedRank:
@@ -51,6 +55,13 @@ def work() -> int:
     with open(sys.argv.pop(1), "ab", buffering=0) as log:
         for number in (1, 2):
             os.dup2(log.fileno(), number)
+    train = worker.train
+
+    def met(*arguments: Any, **named: Any) -> Any:
+        print(MET, flush=True)
+        return train(*arguments, **named)
+
+    worker.train = met
     return worker.main()
 
 
