@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import chdir
+from contextlib import chdir, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, Self
@@ -79,8 +79,9 @@ class Forked:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        if self._process.exitcode is None:
-            os.kill(self.pid, number)
+        with suppress(ProcessLookupError):  # It has ended since, and the server has reaped it.
+            if self._process.exitcode is None:
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
