@@ -21,7 +21,6 @@ from diagevo.errors import (
     ConflictError,
     NotFoundError,
     OutOfOrderError,
-    StoreError,
 )
 from diagevo.memory.embedding import Embedding, configuration
 from diagevo.memory.events import (
@@ -101,27 +100,23 @@ class Memory:
         """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
         return self._run.folder
 
-    def claim(self, *, takeover: bool = False) -> None:
-        """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
-        self._run.claim(takeover=takeover)
+    def claim(self) -> None:
+        """Become the run's writer now. Raises HeldError, naming the holder, where somebody else is."""
+        self._run.claim()
 
     def atomic(self) -> AbstractContextManager[None]:
         """Several verbs in one transaction: all or nothing, the state too."""
         return self._run.atomic()
 
     def close(self) -> None:
-        """Give the lease back and close the connections."""
+        """Give the run's lock back and close the connections."""
         self._run.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            self.close()
-        except StoreError:
-            if kind is None:  # else what went wrong first is told; the lease of a process that ended is free
-                raise
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""

@@ -1,7 +1,7 @@
-"""One run's writer: the lease, the transaction, and the state that moves together with the log.
+"""One run's writer: its lock, the transaction, and the state that moves together with the log.
 
-Where a transaction fails, the state is folded again from the log. One writer a run (`lease.py`), which takes
-the lease with its first write, so that reading needs none. Thread-safe.
+Where a transaction fails, the state is folded again from the log. One writer a run (`writer_lock.py`), which
+takes the lock with its first write, so that reading needs none. Thread-safe.
 """
 
 import threading
@@ -14,10 +14,11 @@ from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, pending, storable_event
-from diagevo.memory.log import lease, outside
+from diagevo.memory.log import outside
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
+from diagevo.memory.log.writer_lock import Lock, acquire
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState, Round
@@ -43,8 +44,7 @@ class RunWriter:
         self.artifacts = Artifacts(database, run_id)
         self.state: MemoryState = projection.load(self.log, run_id)
         self.lock = threading.RLock()
-        self._fence: int | None = None
-        self._renewal: lease.Renewal | None = None
+        self._held: Lock | None = None
         self._depth = 0
         self._dirty = False
         self._broken: Exception | None = None
@@ -56,15 +56,21 @@ class RunWriter:
         """The run's folder: chain heads, vector index, and whatever the run itself keeps there."""
         return self.root / self.run_id
 
-    def claim(self, *, takeover: bool = False) -> None:
-        """Become the run's writer now. Raises StoreError, naming the holder, where somebody else is."""
+    def claim(self) -> None:
+        """Become the run's writer now. Raises HeldError, naming the holder, where somebody else is.
+
+        A lock that was lost with its connection is taken again. If somebody wrote in between, the next
+        append is refused: the state is not read anew under a caller who decided by it.
+        """
         with self.lock:
-            if self._fence is None or takeover:
-                self._fence = lease.acquire(self.log, self.run_id, takeover=takeover)
-                self._stop_renewing()
-                self._renewal = lease.Renewal(self.database, self.run_id, self._fence)
-                self._reload_if_behind()
-                outside.complete(self.log, self.run_id, self.folder)
+            if self._held is not None and self._held.is_held():
+                return
+            lost, self._held = self._held, acquire(self.database, self.run_id, self.folder)
+            if lost is not None:
+                lost.release()
+                return
+            self._reload_if_behind()
+            outside.complete(self.log, self.run_id, self.folder)
 
     @contextmanager
     def atomic(self) -> Generator[None]:
@@ -94,9 +100,7 @@ class RunWriter:
         both = [self._wrapped(item) for item in items]
         items, wrapped = [item for item, _ in both], [p for _, p in both]
         with self.database.write() as connection:
-            done = self.log.append(
-                self.run_id, self.state.sequence, wrapped, fence=self._fence, connection=connection
-            )
+            done = self.log.append(self.run_id, self.state.sequence, wrapped, connection=connection)
         self._dirty = True
         sequence = self.state.sequence
         for item, p, position, fresh in zip(items, wrapped, done.positions, done.fresh, strict=True):
@@ -142,15 +146,9 @@ class RunWriter:
         return self.state.open
 
     def close(self) -> None:
-        """Give the lease back and close the connections."""
+        """Give the lock back and close the connections."""
         with self.lock:
-            self._stop_renewing()
-            if self._fence is not None:
-                lease.release(self.log, self.run_id, self._fence)
-                self._fence = None
+            if self._held is not None:
+                self._held.release()
+                self._held = None
             self.database.close()
-
-    def _stop_renewing(self) -> None:
-        if self._renewal is not None:
-            self._renewal.stop()
-            self._renewal = None

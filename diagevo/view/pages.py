@@ -28,7 +28,9 @@ def runs(site: Site) -> Page:
     """Every run with what it reached."""
     shown = site.runs()
     checked = site.checks.quick if site.live else site.checks.full
-    lines = [(line, checked(line.run_id)) for line in list_runs(site.database) if line.run_id in shown]
+    lines = [
+        (line, checked(line.run_id)) for line in list_runs(site.database, site.folder) if line.run_id in shown
+    ]
     return Page("runs.html", "runs", {"lines": lines})
 
 
@@ -118,7 +120,7 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 
 def live(history: History, site: Site) -> Page:
-    line = next(line for line in list_runs(site.database) if line.run_id == history.run_id)
+    line = next(line for line in list_runs(site.database, site.folder) if line.run_id == history.run_id)
     last = next(round_lines(history, line.rounds), None) if line.rounds else None
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]

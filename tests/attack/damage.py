@@ -26,9 +26,6 @@ PAGE_SIZE = 512
 
 UNIMPORTANT: Mapping[tuple[str, str], str] = {
     ("run", "created_at"): "a time for people: the order of `runs list`",
-    ("run", "holder"): "who writes now: the lease, not the log",
-    ("run", "fence"): "the lease, not the log",
-    ("run", "renewed_at"): "the lease, not the log",
     ("run", "imported_run"): "beside that mark: the run's name elsewhere, which no event has",
     ("run", "imported"): "this database's own mark, which no event has: nothing can be compared with it",
     ("round_summary", "committed_at"): "a time for people; the commit's event has its own, under the hash",

@@ -32,11 +32,11 @@ def test_no_damage_crashes_verify_and_none_that_matters_passes_as_written(base: 
 
 
 def test_a_change_that_matters_and_goes_unseen_would_be_reported(base: Base, tmp_path: Path) -> None:
-    """The judge itself: of the payload's bytes each matters, of the lease none does."""
+    """The judge itself: of the payload's bytes each matters, of a time for people none does."""
     file = base.copy(tmp_path)
     assert base.damage(file, Cell("event", 4, "payload", "an empty text"))
     assert base.changed(file) == {"event.payload of 4"}
-    assert base.damage(file, Cell("run", 1, "fence", "an integer"))
+    assert base.damage(file, Cell("run", 1, "created_at", "a text"))
     assert base.changed(file) == set()
 
 

@@ -25,7 +25,7 @@ with diagevo.open(sys.argv[1], run=name, root=pathlib.Path(sys.argv[2])) as memo
         with memory.database.write() as connection:
             for number in range(batch * {BATCH}, (batch + 1) * {BATCH}):
                 event = pending(name, 1, StageStarted(stage=name, attempt=number + 1))
-                memory.log.append(name, number, [event], fence=1, connection=connection)
+                memory.log.append(name, number, [event], connection=connection)
 """
 
 

@@ -1,6 +1,7 @@
 """`diagevo memory rebuild`: what it makes again, and how a run goes over to another embedding model."""
 
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -89,7 +90,7 @@ def test_a_run_that_somebody_writes_is_not_rebuilt(home: Path, tmp_path: Path) -
         memory.claim()
         done = run("memory", "rebuild", "--embedder", "--profile", "embedded", cwd=tmp_path, env=env(home))
         assert (done.returncode, done.stdout) == (5, "")
-        assert "run played is being written by process" in done.stderr
+        assert f"run played is being written by diagevo {os.getpid()} on " in done.stderr
     assert invoke("memory", "rebuild", env=env(home)).exit_code == 0
 
 

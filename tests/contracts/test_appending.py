@@ -12,7 +12,6 @@ from diagevo.errors import OutOfOrderError, StaleWriterError, StoreError
 from diagevo.memory.events import StageCompleted, StageStarted
 from diagevo.memory.events.records import Pending, pending
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.lease import acquire
 from diagevo.memory.log.migrate import prepare
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import candidate, failure
@@ -35,13 +34,6 @@ def test_a_stale_writer_with_something_new_among_the_known_is_refused(store: Sto
         with pytest.raises(StaleWriterError, match="at sequence 1, this writer expected 0"):
             log.append("a", 0, [_event(1), _event(2)])
         assert log.head("a").sequence == 1
-
-
-def test_a_fence_that_was_never_given_is_refused(store: Store) -> None:
-    with store.log() as log:
-        assert acquire(log, "a") == 1
-        with pytest.raises(StaleWriterError, match="was taken over"):
-            log.append("a", 0, [_event(1)], fence=2)
 
 
 def test_many_known_events_keep_their_positions(store: Store) -> None:

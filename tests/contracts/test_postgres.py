@@ -40,9 +40,12 @@ def test_a_session_of_a_replica_changes_no_event_after_the_upgrade(postgres_stor
             connection.rollback()
 
     upgrade(database, "0003")
-    with database.write() as connection:  # today's writer needs what 0005 and 0009 add
+    with database.write() as connection:  # today's writer needs what 0005 and 0009 add, and fills no fence
         connection.execute(
-            text("ALTER TABLE run ADD COLUMN imported VARCHAR, ADD COLUMN imported_run VARCHAR")
+            text(
+                "ALTER TABLE run ADD COLUMN imported VARCHAR, ADD COLUMN imported_run VARCHAR,"
+                " ALTER COLUMN fence DROP NOT NULL"
+            )
         )
     Log(database).append("a", 0, [EVENT])
     with database.write() as connection:

@@ -110,10 +110,10 @@ def test_a_trigger_that_refuses_nothing_any_more_is_told_by_the_deep_check(in_sq
 def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store) -> None:
     """Nothing but the next writer would meet it."""
     with in_sqlite.log() as log, log.database.write() as connection:
-        connection.exec_driver_sql("ALTER TABLE run RENAME COLUMN renewed_at TO renLwed_at")
+        connection.exec_driver_sql("ALTER TABLE reply RENAME COLUMN output_tokens TO outLut_tokens")
     assert _verified(in_sqlite, deep=False).ok
     [fault] = _verified(in_sqlite).faults
-    assert (fault.check, fault.message) == ("schema", "run is not as the migrations make it")
+    assert (fault.check, fault.message) == ("schema", "reply is not as the migrations make it")
 
 
 @pytest.mark.parametrize(

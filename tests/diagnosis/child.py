@@ -13,7 +13,6 @@ from tests.diagnosis.rounds import DIMENSION, open_memory
 def main(folder: Path, url: str) -> None:
     settings = DiagnosisConfig(workers=4)
     with open_memory(folder) as memory:
-        memory.claim(takeover=True)
         role = DiagnosticianRole(engine="openai", model="m", base_url=url)
         asked = OpenAIDiagnostician(role, settings, memory.artifacts)
         screening = MemoryConfig(theta_dup=0.3, theta_merge=0.3)

@@ -65,7 +65,7 @@ def test_ctrl_c_ends_a_followed_training_with_what_is_whole(
 def test_another_ingest_writes_while_a_training_is_followed(
     training: Path, following: subprocess.Popen[str]
 ) -> None:
-    """It waits without the lease: the other one takes the steps in between, and neither takes one twice."""
+    """It waits without the lock: the other one takes the steps in between, and neither takes one twice."""
     shutil.copy(ROLLOUTS / "3.jsonl", training)
     env = {"DIAGEVO_HOME": str(training.parent)}
     other = started(training, "--json")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 from sqlalchemy import select
 
@@ -12,8 +13,9 @@ from diagevo.memory.audit.timeline.measured import Measured, labels_true, measur
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.lease import writer
 from diagevo.memory.log.log import RUN, Log
+from diagevo.memory.log.writer_lock import writer
+from diagevo.memory.places import runs_folder
 from diagevo.memory.state.projection import ROUND
 from diagevo.redaction import redacted
 
@@ -53,20 +55,18 @@ class RunLine:
     reward: float | None
     """The solver's, and what was measured of it, in the last committed round."""
     writer: str | None
-    """The process that holds the lease, if it runs; one that cannot be seen from here, with its last sign of
-    life."""
+    """The process that holds the run's lock, as it calls itself."""
 
 
-def list_runs(database: Database) -> list[RunLine]:
+def list_runs(database: Database, root: Path | None = None) -> list[RunLine]:
     """Every run, the one that was written to last first."""
     with database.view():
-        lines = [_line(database, run_id) for run_id in Log(database).runs()]
+        lines = [_line(History(database, run_id, root)) for run_id in Log(database).runs()]
     return sorted(lines, key=lambda line: -line.position)
 
 
-def _line(database: Database, run_id: str) -> RunLine:
-    history = History(database, run_id)
-    log = history.log
+def _line(history: History) -> RunLine:
+    database, run_id, log = history.database, history.run_id, history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
     commit = next(log.read(run_id, types=["RoundCommitted"], newest_first=True, limit=1), None)
     opened = next(log.read(run_id, types=["RoundOpened"], newest_first=True, limit=1), None)
@@ -105,7 +105,7 @@ def _line(database: Database, run_id: str) -> RunLine:
         greedy=found.validation.get("greedy"),
         labels_true=labels_true(history, number),
         reward=found.rewards.get("solver"),
-        writer=writer(database, run_id),
+        writer=writer(database, run_id, runs_folder(database, history.root) / run_id),
     )
 
 
@@ -185,7 +185,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
     with history.database.view():
         configuration = history.configuration()
         return RunStory(
-            _line(history.database, history.run_id),
+            _line(history),
             configuration.model_copy(update={"config": redacted(configuration.config)}),
             sum(1 for _ in history.events(RunConfigured)),
             dict(measured(history, 0, candidates=False).get(0, Measured()).validation),

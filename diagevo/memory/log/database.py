@@ -123,7 +123,7 @@ class Database:
         if joined is not None:
             yield joined
             return
-        with _explained(self), self._readers.connect() as connection:
+        with explained(self), self._readers.connect() as connection:
             if begin := self._begin.get("BEGIN"):
                 begin(connection)
             else:  # a reader holds nobody up, and its rows may wait in a pager
@@ -158,7 +158,7 @@ class Database:
                 raise RuntimeError("a write inside a view")
             yield joined
             return
-        with _explained(self), self._writers.connect() as connection, connection.begin():
+        with explained(self), self._writers.connect() as connection, connection.begin():
             if self.dialect == "sqlite" and "wal" not in connection.info:  # once a connection of the pool
                 self._wal(connection).close()
                 connection.info["wal"] = True
@@ -171,6 +171,12 @@ class Database:
                 self._joined.connection = None
             if self._commit:
                 self._commit(connection)
+
+    def session(self) -> Connection:
+        """A session of PostgreSQL that the caller keeps, in no transaction, until closing it."""
+        connection = self._writers.connect()
+        connection.detach()
+        return connection
 
     def close(self) -> None:
         self.engine.dispose()
@@ -315,17 +321,17 @@ def _postgres(url: URL) -> Engine:
 
 
 @contextmanager
-def _explained(database: Database) -> Generator[None]:
+def explained(database: Database) -> Generator[None]:
     """What the driver says becomes what, where and the next step."""
     try:
         yield
     except DBAPIError as error:
-        explained = _explanation(shown(database.url), error)
+        told = _explanation(shown(database.url), error)
         if database.dialect == "postgresql":
-            explained = holder.explained(database.engine, shown(database.url), error.orig) or explained
-        if explained is None:
+            told = holder.explained(database.engine, shown(database.url), error.orig) or told
+        if told is None:
             raise
-        raise explained from error
+        raise told from error
     except UnicodeDecodeError as error:  # SQLite names what is damaged, and its name is
         raise DamagedError(f"the database {shown(database.url)} is damaged: {error}") from error
 

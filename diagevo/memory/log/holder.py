@@ -24,7 +24,8 @@ KEEPALIVES = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""A server that is gone is noticed within a minute; by the system's own settings, after two hours."""
+"""A server that is gone is noticed within a minute, and so does the server notice (`bound`); by the system's
+own settings, after two hours."""
 
 LOCK_NOT_AVAILABLE = "55P03"
 IDLE_ENDED = "25P03"
@@ -42,10 +43,14 @@ ORDER BY coalesce(wait_event_type, '') = 'Lock', reads, xact_start LIMIT 1"""
 """Who holds the log: a session that itself waits, or only reads, comes last."""
 
 
+def this_process() -> str:
+    """What this process is called, to the server and in a lock's file."""
+    return f"diagevo {os.getpid()} on {socket.gethostname()}"[:63]  # PostgreSQL would cut it there
+
+
 def session(options: dict[str, Any]) -> dict[str, Any]:
     """`options` of a connection, with ours where the user's URL says nothing."""
-    told = f"diagevo {os.getpid()} on {socket.gethostname()}"
-    return {"fallback_application_name": told[:63], **KEEPALIVES, **options}
+    return {"fallback_application_name": this_process(), **KEEPALIVES, **options}
 
 
 def bound(connection: Any) -> None:
@@ -54,7 +59,8 @@ def bound(connection: Any) -> None:
     connection.autocommit = True  # what is set in a transaction ends with it
     connection.execute(
         f"SET lock_timeout = '{LOCK_SECONDS}s'; SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s';"
-        " SET cursor_tuple_fraction = 1"
+        " SET cursor_tuple_fraction = 1;"
+        " SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3"
     )
     connection.autocommit = False
 

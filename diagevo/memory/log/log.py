@@ -72,8 +72,6 @@ class Head:
 
     sequence: int
     hash: str
-    fence: int = 0
-    holder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +110,19 @@ class Log:
         expected: int,
         events: Sequence[Pending],
         *,
-        fence: int | None = None,
         connection: Connection | None = None,
     ) -> Appended:
         """Append `events` after sequence `expected` of the run, all or none.
 
         An event whose id is recorded already with the same content keeps its old position; with other
-        content the append raises ConflictError. StaleWriterError where the run has moved past `expected`
-        (unless everything is recorded already) or where the writer's lease (`fence`) has been taken over.
+        content the append raises ConflictError. StaleWriterError where the run has moved past `expected`,
+        unless everything is recorded already.
         """
         with nullcontext(connection) if connection is not None else self.database.write() as joined:
-            return self._append(joined, run_id, expected, events, fence)
+            return self._append(joined, run_id, expected, events)
 
     def _append(
-        self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending], fence: int | None
+        self, connection: Connection, run_id: str, expected: int, events: Sequence[Pending]
     ) -> Appended:
         self.lock(connection)
         ids = [event.event_id for event in events]
@@ -135,10 +132,6 @@ class Log:
             raise DamagedError("the row that gives the positions is missing")
         last, taken, *stored = stand
         head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
-        if fence is not None and head.fence != fence:
-            raise StaleWriterError(
-                f"the lease on run {run_id} was taken over by {head.holder}", hint="this writer must stop"
-            )
         if expected != head.sequence:
             return self._all_known(connection, run_id, expected, head, events)
         known = self._known(connection, events) if taken or len(set(ids)) < len(ids) else {}
@@ -154,8 +147,7 @@ class Log:
             positions.append(position)
         sequence, hash_ = head.sequence, head.hash
         if new:
-            written_at = now()
-            rows = _chained(run_id, head, last, new, written_at)
+            rows = _chained(run_id, head, last, new, now())
             sequence, hash_ = sequence + len(rows), rows[-1][-1]
             if stored[0] is None:
                 self.create_run(connection, run_id)
@@ -196,15 +188,15 @@ class Log:
         return {event_id: row.position for event_id, row in stored.items()}
 
     def _record(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Insert the rows and move the heads. Whoever appends to a run is seen to be alive (`lease.py`)."""
-        position, _, run_id, sequence, *_, written_at, _, hash_ = rows[-1]
+        """Insert the rows and move the heads."""
+        position, _, run_id, sequence, *_, hash_ = rows[-1]
         if self._write.insert_and_move is not None:  # one message to the server, which others wait for
             columns = map(list, zip(*rows, strict=True))
-            self._write.insert_and_move(connection, position, sequence, hash_, written_at, run_id, *columns)
+            self._write.insert_and_move(connection, position, sequence, hash_, run_id, *columns)
             return
         self._write.insert.many(connection, rows)
         self._write.move_log(connection, position)
-        self._write.move_run(connection, sequence, hash_, written_at, run_id)
+        self._write.move_run(connection, sequence, hash_, run_id)
 
     def create_run(
         self,
@@ -215,7 +207,7 @@ class Log:
         imported: Bundle | None = None,
     ) -> None:
         """The run's row. Under the writers' lock."""
-        row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now(), "fence": 0}
+        row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now()}
         connection.execute(insert(RUN), row | mark(imported))
 
     def lock(self, connection: Connection) -> None:
@@ -232,7 +224,7 @@ class Log:
             row = self._head.one(joined, run_id)
         if row is None:
             return Head(0, GENESIS)
-        if [type(value) for value in row[:3]] != [int, str, int]:
+        if [type(value) for value in row] != [int, str]:
             raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
         return Head(*row)
 

@@ -12,7 +12,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.private import private_file, private_folder
 
-HEAD = "0009"
+HEAD = "0010"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 

@@ -28,7 +28,7 @@ INSERT = insert(EVENT).prefix_with("OR FAIL", dialect="sqlite")
 """Of a row. With OR ABORT, its default, SQLite keeps a journal for each row of a table with triggers."""
 COLUMNS = tuple(EVENT.c)
 NAMES = tuple(c.name for c in COLUMNS)
-HEAD = (RUN.c.sequence, RUN.c.hash, RUN.c.fence, RUN.c.holder)
+HEAD = (RUN.c.sequence, RUN.c.hash)
 
 
 class Statements:
@@ -49,9 +49,7 @@ class Statements:
         self.stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
         moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
         self.move_log = Prepared(database, moved, ["position"])
-        new: dict[str, BindParameter[Any]] = {
-            name: bindparam(name) for name in ("sequence", "hash", "renewed_at")
-        }
+        new: dict[str, BindParameter[Any]] = {name: bindparam(name) for name in ("sequence", "hash")}
         move_run = update(RUN).where(of_run).values(new)
         self.move_run = Prepared(database, move_run, [*new, "run"])
         self.insert_and_move = None

@@ -55,16 +55,13 @@ class LogRow(SQLModel, table=True):
 
 
 class RunRow(SQLModel, table=True):
-    """A run: the head of its chain, and who may write."""
+    """A run: the head of its chain."""
 
     __tablename__ = "run"  # pyright: ignore[reportAssignmentType]
     run_id: str = Field(primary_key=True)
     sequence: int = Field(sa_type=BigInteger)
     hash: str
     created_at: str
-    holder: str | None = None
-    fence: int = 0
-    renewed_at: str | None = None
     imported: str | None = None
     """Of a run that came from outside: the head of its bundle. Its endpoints are somebody else's word."""
     imported_run: str | None = Field(default=None, sa_type=ForeignString)

@@ -8,7 +8,7 @@ it stands.
 import os
 import sqlite3
 from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,10 +18,10 @@ from sqlalchemy import Connection, MetaData, Table, delete, insert, inspect, sel
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database, readable
-from diagevo.memory.log.lease import Holder
 from diagevo.memory.log.location import shown
-from diagevo.memory.log.log import LOG, RUN, Log
+from diagevo.memory.log.log import LOG, Log
 from diagevo.memory.log.migrate import HEAD, prepare, refuse_folder, refuse_missing, revision, upgrade
+from diagevo.memory.log.writer_lock import acquire
 from diagevo.memory.places import runs_folder
 from diagevo.private import private_file, private_folder
 
@@ -160,30 +160,6 @@ def _runs_of(database: Database) -> tuple[str, ...]:
         return ()
 
 
-def live_runs(database: Database) -> dict[str, str]:
-    """Runs whose writer is known to run, or may run on another machine, with its name."""
-    found = _holders(database)
-    live: dict[str, str] = {}
-    for run_id, holder in found:
-        known = Holder.parse(holder)
-        if known.runs() is not False:
-            live[run_id] = known.where()
-    return live
-
-
-def _holders(database: Database) -> list[tuple[str, str]]:
-    """(run, holder). A file that is too damaged to tell has no writer."""
-    if database.file is not None:
-        try:
-            with closing(_readable(database.file)) as file:
-                return file.execute("SELECT run_id, holder FROM run WHERE holder IS NOT NULL").fetchall()
-        except sqlite3.DatabaseError:
-            return []
-    with database.read() as connection:
-        query = select(RUN.c.run_id, RUN.c.holder).where(RUN.c.holder.is_not(None))
-        return [(run_id, holder) for run_id, holder in connection.execute(query).tuples()]
-
-
 def restore(file: Path, database: Database, *, replace: bool = False, root: Path | None = None) -> Restored:
     """Put a backup in the place of `database`.
 
@@ -197,22 +173,16 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     runs, position = _checked(file, str(file), "name another backup: a file that diagevo db backup wrote")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     aside: list[Path] = []
-    before = _runs_of(database)
+    before, folder = _runs_of(database), runs_folder(database, root)
     if database.dialect == "sqlite":
-        aside += _restore_file(file, database, replace, stamp)
+        with ExitStack() as held:
+            for run_id in before if replace else ():
+                held.callback(acquire(database, run_id, folder / run_id).release)
+            aside += _restore_file(file, database, replace, stamp)
     else:
         _restore_postgres(file, database)
-    aside += _trim_heads(database, dict.fromkeys((*runs, *before)), runs_folder(database, root), stamp)
+    aside += _trim_heads(database, dict.fromkeys((*runs, *before)), folder, stamp)
     return Restored(runs, position, tuple(aside))
-
-
-def _refuse_live(database: Database) -> None:
-    live = live_runs(database)
-    if live:
-        run_id, holder = next(iter(live.items()))
-        raise StoreError(
-            f"run {run_id} is being written by {holder}", hint="stop it before restoring over it"
-        )
 
 
 def _restore_file(file: Path, database: Database, replace: bool, stamp: str) -> list[Path]:
@@ -256,7 +226,6 @@ def _alone(database: Database, replace: bool) -> Generator[None]:
     if not replace:
         raise ConfigError(f"{target} exists", hint="to put it aside and restore: --replace")
     try:
-        _refuse_live(database)
         database.close()
         with closing(sqlite3.connect(target, timeout=5)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
