@@ -1,4 +1,4 @@
-"""A writer that is stopped in the middle, and goes on: with its lock, and after it lost it to somebody else."""
+"""A writer that is stopped in the middle, and goes on: with its lock, and after somebody else took it."""
 
 import os
 import shutil

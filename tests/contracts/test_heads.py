@@ -72,7 +72,7 @@ def test_a_head_is_kept_for_a_round_that_is_committed_and_for_no_other(store: St
 
 def test_a_head_that_cannot_be_written_is_an_error_that_says_where(store: Store) -> None:
     with store.open() as memory:
-        (store.root / "a").write_text("a file that came where the run's folder should be")
+        (store.root / "a" / heads.NAME).mkdir(parents=True)  # a folder that came where the file should be
         memory.open_round(1)
         memory.score([candidate("r1.q0")])
         with pytest.raises(StoreError, match=r"chain head .* cannot be written"):

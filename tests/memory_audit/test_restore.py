@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
 
 from diagevo.errors import StoreError
 from diagevo.memory.audit.verify import verify
@@ -13,6 +12,7 @@ from diagevo.memory.log import heads
 from diagevo.memory.log.check import check
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import RUN
+from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.transfer.backup import backup, restore
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory.play import first_round
@@ -71,15 +71,24 @@ def test_heads_that_may_only_be_added_to_stay_and_the_restore_says_so(
     database.close()
 
 
-def test_a_holder_on_another_machine_counts_as_alive(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+def test_nobody_takes_a_run_while_its_database_is_replaced(
+    sqlite_stores: SQLiteStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = sqlite_stores.new(tmp_path)
     _play(store)
     database = Database(store.url)
     made = backup(database, tmp_path / "copy.db")
-    with database.write() as connection:
-        connection.execute(update(RUN).values(holder="elsewhere:17:9"))
-    with pytest.raises(StoreError, match="process 17 on elsewhere"):
-        restore(made.file, database, replace=True)
+    real, held = os.replace, list[str]()
+
+    def replaced(*files: Path) -> None:
+        held.append(writer(database, "a", store.root / "a") or "nobody")
+        real(*files)
+
+    monkeypatch.setattr(os, "replace", replaced)
+    restore(made.file, database, replace=True)
+    assert [name.rpartition(" on ")[0] for name in held] == [f"diagevo {os.getpid()}"] * 2
+    monkeypatch.undo()
+    assert writer(database, "a", store.root / "a") is None
     database.close()
 
 

@@ -24,7 +24,7 @@ from diagevo.errors import HeldError, StoreError
 from diagevo.memory.log import holder
 from diagevo.memory.log.database import Database, explained
 from diagevo.memory.log.log import now
-from diagevo.private import private, private_folder
+from diagevo.private import private_file, private_folder
 from diagevo.texts import visible
 
 NAME = "writer.lock"
@@ -55,8 +55,9 @@ os.register_at_fork(after_in_child=_leave_to_the_parent)
 class _FileLock:
     def __init__(self, folder: Path) -> None:
         private_folder(folder)
+        private_file(folder / NAME)
         self._process = os.getpid()
-        self._file = open(folder / NAME, "a+b", buffering=0, opener=private)  # noqa: SIM115
+        self._file = open(folder / NAME, "r+b", buffering=0)  # noqa: SIM115
         _OPEN.add(self)
 
     def take(self) -> bool:
@@ -66,8 +67,8 @@ class _FileLock:
         except BlockingIOError:
             return False
         with suppress(OSError):  # a full disk
-            self._file.truncate(0)
             self._file.write(f"{holder.this_process()}\n{now()[:19].replace('T', ' ')}\n".encode())
+            self._file.truncate()
         return True
 
     def is_held(self) -> bool:
@@ -176,6 +177,6 @@ def _holder(database: Database, run_id: str, folder: Path) -> tuple[str, str] | 
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            name, _, since = file.read(200).decode(errors="replace").partition("\n")
-            return visible(name) or "a process without a name", visible(since.strip())
+            name, since, *_ = [*file.read(200).decode(errors="replace").split("\n"), "", ""]
+            return visible(name) or "a process without a name", visible(since)
     return None
