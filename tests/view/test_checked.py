@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,8 +139,8 @@ def test_an_export_beside_a_training_accuses_nobody(
     """A round is committed when the export has begun to read."""
     listed = pages.list_runs
 
-    def then_commit(asked: Database) -> list[RunLine]:
-        lines = listed(asked)
+    def then_commit(*asked: Any) -> list[RunLine]:
+        lines = listed(*asked)
         with ThreadPoolExecutor(1) as other:
             other.submit(_commit, home, 5).result()
         return lines
