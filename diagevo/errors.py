@@ -93,7 +93,7 @@ class StaleWriterError(StoreError):
 
 
 class HeldError(StoreError):
-    """Another process writes this run."""
+    """Somebody else writes this run: another process, or another Memory of this one."""
 
     kind = "held"
 
