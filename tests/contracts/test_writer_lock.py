@@ -261,7 +261,7 @@ class TestAWriterWhoseConnectionBroke:
             for _ in range(2):
                 with pytest.raises(StaleWriterError, match="at sequence 3, this writer expected 2") as stale:
                     memory.score([candidate("r1.q0")])
-            assert (stale.value.hint or "").endswith("open the run again")
+                assert (stale.value.hint or "").endswith("open the run again")
 
 
 def _without_locks(number: int) -> Any:
