@@ -9,8 +9,8 @@ Long, but one file: both are sampled and trained by the same phase, and each is 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -24,18 +24,23 @@ from diagevo.errors import StoreError
 from diagevo.memory.events import InvalidReason
 from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
-from diagevo.sampling.sampler import Completion, Sampler, SamplingParams, Served
+from diagevo.progress import StopFlag
+from diagevo.sampling.kept import Kept
+from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams, Served
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, logs_folder, train, uses_cpu
 from diagevo.training.launch_spec import RewardSpec
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]
+OnProgress = Callable[[int, int], None]
+"""Told how many prompts are answered, of how many."""
+_COMPARED = 64  # questions whose answers are grouped between two looks at the flag
 
 
 class OpenSampler(Protocol):
     """Makes the sampler of a policy's folder."""
 
-    def __call__(self, policy: Path, *, beside_training: bool = False) -> Sampler: ...
+    def __call__(self, policy: Path, *, beside_training: bool = False) -> Resumable: ...
 
 
 class World(Protocol):
@@ -61,6 +66,7 @@ class PhaseContext:
     """Whether a question belongs to the validation set, which must never be trained on."""
     fits: Callable[[str], bool] = lambda _: True
     """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
+    stop: StopFlag = field(default_factory=StopFlag)
 
     @property
     def params(self) -> SamplingParams:
@@ -153,6 +159,7 @@ def play_phase(
         "resume": True,
         "hardware": config.hardware,
         "training": config.training,
+        "stop": phase.stop,
     }
     if plays_here(config.hardware):
         return train(start, rows, reward(), settings, config.sampling, **common)
@@ -199,7 +206,7 @@ class Challenger:
         # Processes that train load the solver themselves where no server answers for it: once more here
         # would hold it twice.
         asked_here = hardware.serve == "vllm" or plays_here(hardware)
-        with solver.serving(beside_training=True) if asked_here else nullcontext() as sampler:
+        with solver.serving_beside_training() if asked_here else nullcontext() as sampler:
             return play_phase(
                 self.phase,
                 self.policy,
@@ -214,16 +221,13 @@ class Challenger:
                 **({"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}),
             )
 
-    def write(self, plan: Sequence[Draw], round_: int) -> list[Written]:
-        """One completion a draw, from the updated policy."""
+    def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
+        """One completion a draw, from the updated policy; in `kept` as they come."""
         prompts = [self.phase.templates.challenger(draw) for draw in plan]
-        sampler = self.phase.open_sampler(self.policy)
-        try:
+        with Kept(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
             groups = sampler.sample(
                 prompts, n=1, params=self.phase.params, seed=self.phase.seed(round_, "candidates")
             )
-        finally:
-            sampler.close()
         texts = [group[0].text for group in groups]
         return [
             Written(draw, text, *self.phase.read_question(text))
@@ -278,15 +282,18 @@ class Solver:
         self.policy = policy
         self.phase = phase
 
-    def serving(self, *, beside_training: bool = False) -> "Serving":
+    def serving_beside_training(self) -> "closing[Sampler]":
         """The policy as a sampler, closed at the end of the block."""
-        return Serving(self.phase.open_sampler(self.policy, beside_training=beside_training))
+        return closing(self.phase.open_sampler(self.policy, beside_training=True))
 
-    def answer(self, candidates: Sequence[Written], round_: int) -> list[Answered]:
-        """N construction responses a valid candidate, grouped by agreement, in order."""
+    def answer(
+        self, candidates: Sequence[Written], round_: int, kept: Path, on_progress: OnProgress
+    ) -> list[Answered]:
+        """N construction responses a valid candidate, grouped by agreement, in order; in `kept` as they
+        come."""
         questions = [written.question for written in candidates if written.question is not None]
         n = self.phase.config.round.responses
-        with self.serving() as sampler:
+        with Kept(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
             votes, responses = vote(self.phase, sampler, questions, n, self.phase.seed(round_, "votes"))
         answered = iter(zip(votes, responses, strict=True))
         return [
@@ -361,19 +368,6 @@ def solver_reward(labels: Mapping[str, str]) -> SolverReward:
     return SolverReward(labels, AnswerChecker())
 
 
-class Serving:
-    """A sampler for the length of a block."""
-
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
-
-    def __enter__(self) -> Sampler:
-        return self.sampler
-
-    def __exit__(self, *_: object) -> None:
-        self.sampler.close()
-
-
 def vote(
     phase: PhaseContext, sampler: Sampler, questions: Sequence[str], n: int, seed: int
 ) -> tuple[list[Votes], list[list[Completion]]]:
@@ -381,7 +375,12 @@ def vote(
     responses = sampler.sample(
         [phase.templates.solver(q) for q in questions], n=n, params=phase.params, seed=seed
     )
-    return phase.checker.group([[extract_boxed(c.text) for c in group] for group in responses]), responses
+    answers = [[extract_boxed(c.text) for c in group] for group in responses]
+    votes: list[Votes] = []
+    for start in range(0, len(answers), _COMPARED):
+        phase.stop.check_overdue()
+        votes += phase.checker.group(answers[start : start + _COMPARED])
+    return votes, responses
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:

@@ -5,8 +5,9 @@ observer only reads: it returns nothing, and the run is the same whoever watches
 run's main thread and from rank 0 alone.
 """
 
+import math
 import signal
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from types import FrameType, MappingProxyType
 from typing import Protocol
+
+from diagevo.errors import StoppedSafely
 
 _playing: ContextVar[str] = ContextVar("playing", default="sampling")
 
@@ -153,14 +156,39 @@ def handling_stops(handler: Callable[[int, FrameType | None], None]) -> Iterator
             signal.signal(number, earlier)
 
 
-class StopFlag:
-    """Asks a run to stop at its next safe point. Set from a signal handler, read by the run's loop."""
+PATIENCE = 20.0
+"""Seconds from the request to stop in which work under way may still end; then it is broken off."""
 
-    def __init__(self) -> None:
-        self._event = threading.Event()
+
+class StopFlag:
+    """Asks a run to stop at its next safe point, or after `PATIENCE` wherever it is.
+
+    Set from a signal handler or another thread, read by whatever takes long.
+    """
+
+    def __init__(self, hint: str = "go on with: diagevo train --resume") -> None:
+        """`hint`: how what was stopped is taken up again."""
+        self._hint = hint
+        self._asked_at: float | None = None
 
     def set(self) -> None:
-        self._event.set()
+        """Asked a second time, nothing is waited for."""
+        self._asked_at = time.monotonic() if self._asked_at is None else -math.inf
 
     def __bool__(self) -> bool:
-        return self._event.is_set()
+        return self._asked_at is not None
+
+    @property
+    def overdue(self) -> bool:
+        """Whether what is under way is to be broken off."""
+        return self._asked_at is not None and time.monotonic() - self._asked_at >= PATIENCE
+
+    def check(self, where: str | None = None) -> None:
+        """At a safe point: raises StoppedSafely once a stop was asked for."""
+        if self:
+            raise StoppedSafely(f"stopped {where or f'in {now_playing()}'}, as asked", hint=self._hint)
+
+    def check_overdue(self) -> None:
+        """In the midst of work that will be done again: raises StoppedSafely where it is to be broken off."""
+        if self.overdue:
+            self.check()

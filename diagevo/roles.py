@@ -21,8 +21,9 @@ from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled, ungrouped
 from diagevo.memory.memory import Memory
 from diagevo.players import ChallengerReward, PhaseContext, World
+from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Address, Sampler, Served
+from diagevo.sampling.sampler import Address, Resumable, Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
 from diagevo.training.launch_spec import RewardSpec
 
@@ -34,11 +35,19 @@ BENCHMARK = "benchmark:"
 class Roles:
     """Who plays: resolved once, so that what is missing is found before anything is written."""
 
-    def __init__(self, config: Config, logs: Path, say: Callable[[str], None] = lambda _: None) -> None:
-        """`logs`: folder for the output of servers that are started. `say`: told of nodes that are lost."""
+    def __init__(
+        self,
+        config: Config,
+        logs: Path,
+        say: Callable[[str], None] = lambda _: None,
+        stop: StopFlag | None = None,
+    ) -> None:
+        """`logs`: folder for the output of servers that are started. `say`: told of nodes that are lost.
+        `stop`: heard by what samples and trains."""
         self.config = config
         self.logs = logs
         self.say = say
+        self.stop = stop or StopFlag()
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,
@@ -69,6 +78,7 @@ class Roles:
             world=self.world,
             held_out=self.is_held_out,
             fits=self.fits,
+            stop=self.stop,
         )
 
     def name_challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
@@ -115,14 +125,19 @@ class Roles:
         """The solver's; training never changes it."""
         return load_tokenizer(self.solver)
 
-    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Sampler:
+    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Resumable:
         """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
         hardware = self.config.hardware
         if hardware.cluster == "ray":
             from diagevo.sampling.ray_sampler import open_on_cluster
 
             return open_on_cluster(
-                self.config, policy, logs=self.logs, beside_training=beside_training, say=self.say
+                self.config,
+                policy,
+                logs=self.logs,
+                beside_training=beside_training,
+                say=self.say,
+                stop=self.stop,
             )
         if hardware.serve == "vllm":
             from diagevo.config.serving import serving
@@ -136,12 +151,13 @@ class Roles:
                 options=served.options,
                 capacity=served.capacity,
                 env=only_gpus(served.gpus),
+                stop=self.stop,
             )
         from diagevo.sampling.transformers_sampler import TransformersSampler
         from diagevo.training.grpo import uses_cpu
 
         device = "cpu" if uses_cpu(hardware) else "cuda"
-        return TransformersSampler(policy, device=device, rows_at_once=hardware.rows_at_once)
+        return TransformersSampler(policy, device=device, rows_at_once=hardware.rows_at_once, stop=self.stop)
 
 
 def challenger_reward(

@@ -27,6 +27,7 @@ from diagevo.players import (
     Answered,
     Challenger,
     Lesson,
+    OnProgress,
     PhaseContext,
     Solver,
     Written,
@@ -136,22 +137,24 @@ class Round:
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
         plan = schedule.draw(self.phase.config.round.candidates, seed=self.phase.seed(self.number, "pool"))
-        file = self.folder / "candidates.jsonl"
+        file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
         def write() -> Outcome:
-            written = self.challenger.write(plan, self.number)
+            written = self.challenger.write(plan, self.number, answers, self._answered("candidates"))
             save_written(file, written)
             valid = sum(w.question is not None for w in written)
             return Outcome((file,), summary={**Counter(draw.mode for draw in plan), "valid": valid})
 
         self.stages.play("candidates", write, total=len(plan))
+        answers.unlink(missing_ok=True)
         return load_written(file, plan, self.phase)
 
     def vote(self, written: Sequence[Written]) -> None:
         """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
+        answers = self.folder / "votes-answers.jsonl"
 
         def vote() -> Outcome:
-            answered = self.solver.answer(written, self.number)
+            answered = self.solver.answer(written, self.number, answers, self._answered("votes"))
             scored = [self._scored(each) for each in answered]
             summary: dict[str, object] = {**Counter(candidate.verdict for candidate in scored)}
             if undecided := sum(candidate.undecided for candidate in scored):
@@ -159,6 +162,7 @@ class Round:
             return Outcome(record=lambda: self.memory.score(scored), summary=summary)
 
         self.stages.play("votes", vote, total=len(written))
+        answers.unlink(missing_ok=True)
 
     def keep_learnable(self) -> list[Lesson]:
         """The candidates that double-confidence filtering retained (Equation 3), as the log has them."""
@@ -306,6 +310,9 @@ class Round:
             label_true=label_true,
             undecided=self.phase.checker.undecided([votes]),
         )
+
+    def _answered(self, stage: str) -> OnProgress:
+        return lambda done, total: self.stages.progress(stage, StageProgress(done, total))
 
     def _diagnosis_progress(self, progress: Progress) -> None:
         self.stages.progress("diagnosis", StageProgress(progress.done, progress.total, progress.phase))

@@ -17,7 +17,7 @@ from diagevo.config.outside import said_again
 from diagevo.config.sources import KeyPath
 from diagevo.diagnosis.embedder import identity
 from diagevo.equations.schedule import z
-from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
+from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
 from diagevo.memory.audit.history import History
@@ -25,9 +25,10 @@ from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.progress import Observer, RoundSummary, StopFlag, playing
+from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing
 from diagevo.roles import Roles
 from diagevo.round import Round, RunContext, round_folder
+from diagevo.sampling.kept import Kept
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.stages import check_artifact, sha256_of
 
@@ -71,7 +72,7 @@ def train(
             raise ConfigError(
                 f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
             )
-        roles = Roles(config, root / run_id / "logs", observer.message)
+        roles = Roles(config, root / run_id / "logs", observer.message, stop)
         with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
             phase = roles.phase(checker)
             context = RunContext(
@@ -149,15 +150,13 @@ class Run:
         self.measure(self.memory.state.round)
         committing = 0.0
         while (number := self.memory.state.round + 1) <= last:
-            if self.context.stop:
-                raise StoppedSafely(
-                    f"stopped before round {number}", hint="go on with: diagevo train --resume"
-                )
+            self.context.stop.check(f"before round {number}")
             state = self.memory.state
             self.observer.round_started(
                 number, rounds, state.epsilon, state.failures if state.round else None
             )
             stage = until.stage if until is not None and until.round == number else None
+            stage = None if stage == STAGES[-1] else stage  # the round is committed and measured after it
             played = Round(self.context, number, self.policy("challenger"), self.policy("solver"), stage)
             played.stages.scheduled(committing)
             committed = played.play()
@@ -205,9 +204,12 @@ class Run:
                 return event.metrics
         settings, policy = self.phase.config.validation, self.policy("solver")
         params, seed = self.phase.params, self.phase.seed("validation")
-        with playing(f"{self.memory.run_id}, round {number}: validation"):
-            sampler = self.phase.open_sampler(policy)
-        try:
+        answers = self.folder / f"validation-{number:03d}-answers.jsonl"
+        self.context.stop.check(f"before the validation of round {number}")
+        with (
+            playing(f"{self.memory.run_id}, round {number}: validation"),
+            Kept(self.phase.open_sampler(policy), answers, policy) as sampler,
+        ):
             metrics = validate(
                 sampler,
                 self.phase.templates,
@@ -218,8 +220,6 @@ class Run:
                 seed=seed,
                 baseline_temperatures=settings.baseline_temperature if number == 0 else (),
             )
-        finally:
-            sampler.close()
         inside = policy.is_relative_to(self.folder)
         self.memory.evaluated(
             events.CheckpointEvaluated(
@@ -241,6 +241,7 @@ class Run:
             ),
             number,
         )
+        answers.unlink(missing_ok=True)
         self.observer.message(_measured(number, metrics, settings.samples))
         return metrics
 

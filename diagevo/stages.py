@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from diagevo.errors import NodeLostError, StoppedSafely, StoreError
+from diagevo.errors import NodeLostError, StoreError
 from diagevo.memory.events import Artifact
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
@@ -201,8 +201,7 @@ class Stages:
 
     def check_stop(self, where: str) -> None:
         """The safe points of a run."""
-        if self.stop:
-            raise StoppedSafely(f"stopped {where}, as asked", hint="go on with: diagevo train --resume")
+        self.stop.check(where)
 
     def _check(self, name: str, artifacts: tuple[Artifact, ...]) -> None:
         for artifact in artifacts:

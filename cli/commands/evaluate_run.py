@@ -114,19 +114,20 @@ def run(
 
     from . import subjects
 
+    stop = StopFlag()
     with ExitStack() as stack:
         asked = stack.enter_context(database(call, create=model is not None))
         history = None if model is not None else stack.enter_context(opened(call))
         loaded = list(_loaded(names, data or [], seed, limit, history))
         store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
-        grader = _judge(stack, asked, judge, judge_url, judge_key_env, swapped_judge)
+        grader = _judge(stack, asked, judge, judge_url, judge_key_env, swapped_judge, stop)
         done: list[Evaluation] = []
         if model is not None:
-            measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens)]
+            measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens, stop)]
         else:
             assert history is not None
             named = subjects.rounds_named(history, round)
-            measured = [subjects.checkpoint(call, history, number) for number in named]
+            measured = [subjects.checkpoint(call, history, number, stop) for number in named]
         for each in measured:
             with each as ready:
                 for questions in loaded:
@@ -141,7 +142,9 @@ def run(
                         temperature=temperature,
                     )
                     asked_judge = grader if questions.benchmark.judged else None
-                    done.append(measure(call, store, ready, questions, checker, procedure, judge=asked_judge))
+                    done.append(
+                        measure(call, store, ready, questions, checker, procedure, stop, judge=asked_judge)
+                    )
         print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
         say_premises(call, worlds_of(asked, done))
 
@@ -153,10 +156,12 @@ def measure(
     loaded: "Loaded",
     checker: "AnswerChecker",
     procedure: "Procedure",
+    stop: StopFlag,
     *,
     judge: "Judge | None" = None,
 ) -> "Evaluation":
-    """One evaluation, with its progress on stderr. The first Ctrl-C stops it with everything kept."""
+    """One evaluation, with its progress on stderr. The first Ctrl-C sets `stop`: it ends with all answers
+    kept."""
     from diagevo.evaluation.evaluate import evaluate
 
     size, full = len(loaded.questions), loaded.benchmark.questions
@@ -164,7 +169,6 @@ def measure(
     render.say(
         call, f"{loaded.benchmark.title}: {size} questions from {loaded.source}{part}; {ready.subject.model}"
     )
-    stop = StopFlag()
     try:
         with stopped_by_signals(stop):
             return evaluate(
@@ -265,7 +269,13 @@ def _held_out(history: "History | None") -> "Loaded":
 
 
 def _judge(
-    stack: ExitStack, database: "Database", name: str | None, url: str | None, key_env: str, swapped: bool
+    stack: ExitStack,
+    database: "Database",
+    name: str | None,
+    url: str | None,
+    key_env: str,
+    swapped: bool,
+    stop: StopFlag,
 ) -> "Judge | None":
     if name is None:
         if url is not None or swapped:
@@ -278,6 +288,6 @@ def _judge(
 
     from .subjects import endpoint
 
-    sampler = endpoint(name, url, key_env)
+    sampler = endpoint(name, url, key_env, stop)
     stack.callback(sampler.close)
     return Judge(sampler, name, Artifacts(database), swapped=swapped)

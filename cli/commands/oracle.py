@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from diagevo.progress import StopFlag
 from diagevo.shown import count
 
 from .. import listing, options
@@ -242,6 +243,7 @@ def selfplay(
 
     from . import subjects
 
+    stop = StopFlag()
     with _opened(call) as (history, _), AnswerChecker() as checker, ExitStack() as stack:
         asked = history if of is None else stack.enter_context(opened(call, of))
         store, done = EvaluationStore(history.database), []
@@ -256,10 +258,10 @@ def selfplay(
                 seed=seed,
                 relabelled=relabelled,
             )
-            with subjects.checkpoint(call, history, number if solver == "own" else 0) as ready:
+            with subjects.checkpoint(call, history, number if solver == "own" else 0, stop) as ready:
                 procedure = procedure_of(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
-                done.append(measure(call, store, ready, loaded, checker, procedure))
+                done.append(measure(call, store, ready, loaded, checker, procedure, stop))
         print_rows(call, EVALUATIONS, [line_of(found) for found in done], run=history.run_id)
         say_premises(call, worlds_of(history.database, done))

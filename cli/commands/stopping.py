@@ -14,9 +14,10 @@ def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
     """The first SIGINT or SIGTERM asks for a safe stop, the second ends it at once."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
-        if stop:
-            raise KeyboardInterrupt
+        again = bool(stop)
         stop.set()
+        if again:
+            raise KeyboardInterrupt
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         print(
             f"\n{name}: stopping at the next safe point; again to stop at once",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.evaluation.evaluate import Subject
     from diagevo.memory.audit.history import History
+    from diagevo.progress import StopFlag
     from diagevo.sampling.sampler import Sampler
     from diagevo.selfplay.questions import PromptTemplates
 
@@ -76,8 +77,10 @@ def stored_config(history: "History") -> "Config":
 
 
 @contextmanager
-def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]:
-    """The solver of a run after a round; 0 is the model it started from."""
+def checkpoint(
+    call: Call, history: "History", round: int, stop: "StopFlag | None" = None
+) -> Iterator[Measured]:
+    """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it samples."""
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject
     from diagevo.evaluation.sources import checkpoint_of
@@ -87,7 +90,7 @@ def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
     run_folder = runs_folder(history.database) / history.run_id
-    roles = Roles(config, run_folder / "logs")
+    roles = Roles(config, run_folder / "logs", stop=stop)
     path = checkpoint_of(history, "solver", round)
     folder = roles.solver if path is None else run_folder / path
     if not folder.is_dir():
@@ -111,7 +114,12 @@ def checkpoint(call: Call, history: "History", round: int) -> Iterator[Measured]
 
 @contextmanager
 def model(
-    name: str, base_url: str | None, key_env: str, prompts: Path | None, max_new_tokens: int | None
+    name: str,
+    base_url: str | None,
+    key_env: str,
+    prompts: Path | None,
+    max_new_tokens: int | None,
+    stop: "StopFlag | None" = None,
 ) -> Iterator[Measured]:
     """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
     from diagevo.evaluation.evaluate import Subject
@@ -120,7 +128,7 @@ def model(
     templates = PromptTemplates.load(prompts)
     longest = 4096 if max_new_tokens is None else max_new_tokens
     if base_url is not None:
-        sampler, revision = endpoint(name, base_url, key_env), base_url
+        sampler, revision = endpoint(name, base_url, key_env, stop), base_url
     else:
         from diagevo.sampling.model_folder import check_model_folder
         from diagevo.sampling.transformers_sampler import TransformersSampler
@@ -135,14 +143,15 @@ def model(
                 from diagevo.config.loading import resolve
 
                 longest = resolve(profile="embedded").config.sampling.max_new_tokens
-        sampler, revision = TransformersSampler(check_model_folder(folder)), sha256_of(folder)
+        sampler = TransformersSampler(check_model_folder(folder), stop=stop)
+        revision = sha256_of(folder)
     try:
         yield Measured(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
     finally:
         sampler.close()
 
 
-def endpoint(name: str, base_url: str, key_env: str) -> "Sampler":
+def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = None) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
     from diagevo.redaction import holds_secret, is_variable, key_from
     from diagevo.sampling.openai_sampler import OpenAISampler
@@ -158,4 +167,4 @@ def endpoint(name: str, base_url: str, key_env: str) -> "Sampler":
             " they are stored with what is measured",
             hint=f"put the key into the environment: {key_env}",
         )
-    return OpenAISampler(base_url, name, api_key=key_from(key_env) or "none")
+    return OpenAISampler(base_url, name, api_key=key_from(key_env) or "none", stop=stop)

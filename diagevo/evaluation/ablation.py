@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +42,8 @@ from diagevo.redaction import holds_secret, masked
 Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
 """`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`:
 none of the paper, for the embedded profile: what else could make a difference."""
-STOPPED = (StoppedSafely.exit_code, 130)
+STOPPED = (StoppedSafely.exit_code, 130, -signal.SIGINT, -signal.SIGTERM)
+"""How a run's process ends once it was asked to stop; by the signal where it had hardly begun."""
 FAILURES = (ConfigError, NotFoundError, MissingDependencyError, StoreError, ServiceError)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from diagevo.errors import ServiceError
+from diagevo.errors import ServiceError, StoppedSafely
 from diagevo.sampling.sampler import Completion, Prompt, Sampler, SamplingParams
 
 Key = TypeVar("Key")
@@ -24,11 +24,11 @@ def as_answered(
 ) -> Iterator[dict[Key, list[Completion]]]:
     """Ask each (prompt, seed) by itself, `at_once` at a time; yields what has come, under its key.
 
-    Nothing new is asked once `should_stop` or once the service has failed: what is in flight is still
-    yielded, then ServiceError is raised.
+    Nothing new is asked once `should_stop` or once a request has failed: what is in flight is still yielded,
+    then ServiceError is raised, or StoppedSafely where the sampler has broken requests off.
     """
     waiting = iter(asks.items())
-    failure: ServiceError | None = None
+    failure: ServiceError | StoppedSafely | None = None
     running: dict[Future[list[Completion]], Key] = {}
     with ThreadPoolExecutor(at_once, thread_name_prefix="ask") as pool:
         while True:
@@ -46,7 +46,7 @@ def as_answered(
                 key = running.pop(future)
                 try:
                     answered[key] = future.result()
-                except ServiceError as error:
+                except (ServiceError, StoppedSafely) as error:
                     failure = failure or error
             if answered:
                 yield answered

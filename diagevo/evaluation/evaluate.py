@@ -1,6 +1,7 @@
 """Measure a model on a benchmark: side by side, resumable by question, every answer and verdict kept."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any
@@ -137,26 +138,36 @@ def evaluate(
         if procedure.served
         else _batches(sampler, prompts, procedure, should_stop)
     )
-    for groups in responses:
-        asked = {number: loaded.questions[number] for number in groups}
-        store.save(key, _read(asked, prompts, groups, checker))
-        done.update(groups)
-        on_progress(len(done), total)
-    _stop_if(should_stop, f"{len(done)} of {total} questions are answered")
+    with _telling(lambda: f"{len(done)} of {total} questions are answered"):
+        for groups in responses:
+            asked = {number: loaded.questions[number] for number in groups}
+            store.save(key, _read(asked, prompts, groups, checker))
+            done.update(groups)
+            on_progress(len(done), total)
+        _stop_if(should_stop)
     texts = [question.text for question in loaded.questions]
     waiting = store.unsettled(key)
-    for start in range(0, len(waiting), procedure.batch):
-        store.settle(key, settled(waiting[start : start + procedure.batch], texts, judge))
-        left = len(waiting) - start - procedure.batch
-        if left > 0:
-            _stop_if(should_stop, f"{left} of {total} questions wait for their verdict")
+    with _telling(lambda: f"{len(store.unsettled(key))} of {total} questions wait for their verdict"):
+        for start in range(0, len(waiting), procedure.batch):
+            if start:
+                _stop_if(should_stop)
+            store.settle(key, settled(waiting[start : start + procedure.batch], texts, judge))
     store.finish(key, figures(store.results(key), checker))
     return store.find(key)
 
 
-def _stop_if(should_stop: Callable[[], bool], stands: str) -> None:
+def _stop_if(should_stop: Callable[[], bool]) -> None:
     if should_stop():
-        raise StoppedSafely(f"stopped: {stands}", hint="give the same command again to go on")
+        raise StoppedSafely("stopped")
+
+
+@contextmanager
+def _telling(stands: Callable[[], str]) -> Iterator[None]:
+    """Around work that may be stopped, here or in a sampler: how far it is then."""
+    try:
+        yield
+    except StoppedSafely as stop:
+        raise StoppedSafely(f"stopped: {stands()}", hint="give the same command again to go on") from stop
 
 
 Groups = dict[int, list[Completion]]

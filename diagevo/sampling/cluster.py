@@ -11,6 +11,7 @@ from typing import Any
 
 from diagevo.config.placement import Bundle, Node, nodes_told, told
 from diagevo.errors import ServiceError, extra
+from diagevo.progress import StopFlag
 
 _REACH = 10.0  # seconds that a cluster gets to answer
 _LOOK = 5.0  # seconds between two looks at the nodes, while there is no room
@@ -71,6 +72,7 @@ class Places:
         strategy: str,
         name: str,
         timeout: float,
+        stop: StopFlag | None = None,
     ) -> None:
         """Wait at most `timeout` seconds for room. `wanted` is asked again meanwhile: a node may have been
         counted that was lost already. Raises ServiceError where there is none."""
@@ -78,6 +80,9 @@ class Places:
         deadline = time.monotonic() + timeout
         self._ask(wanted())
         while not self._group.wait(min(_LOOK, timeout)):
+            if stop is not None and stop.overdue:
+                self.close()
+                stop.check()
             if time.monotonic() >= deadline:
                 self.close()
                 raise ServiceError(

@@ -5,12 +5,17 @@ whatever else is in its batch (up to the rounding of a matrix product).
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from diagevo.progress import StopFlag
+from diagevo.sampling.sampler import Row
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +29,8 @@ class Decoding:
     """How to draw. `temperature` 0 is greedy; `ended` looks at a row's ids for stop strings.
 
     `threads`: batches under way at once, each on one core. For small models on a CPU that beats several cores
-    for one batch, where the cores wait for each other after every small product.
+    for one batch, where the cores wait for each other after every small product. `stop`: where it is overdue,
+    a batch is broken off.
     """
 
     temperature: float
@@ -35,11 +41,13 @@ class Decoding:
     rows_at_once: int = 256
     threads: int = 1
     ended: Callable[[list[int]], bool] | None = None
+    stop: StopFlag = field(default_factory=StopFlag)
 
 
 @dataclass(slots=True)
 class _Row:
     prompt: int
+    sample: int
     generator: np.random.Generator
     ids: list[int] = field(default_factory=list)
     logps: list[float] = field(default_factory=list)
@@ -71,32 +79,89 @@ def decode(
 
 
 def draw(
-    model: Any, prompts: Sequence[Sequence[int]], keys: Sequence[Sequence[bytes]], decoding: Decoding
+    model: Any,
+    prompts: Sequence[Sequence[int]],
+    keys: Sequence[Sequence[bytes]],
+    decoding: Decoding,
+    *,
+    known: Collection[Row] = (),
+    before_batch: Callable[[], None] = lambda: None,
+    on_batch: Callable[[Mapping[Row, Drawn]], None] = lambda rows: None,
 ) -> list[list[Drawn]]:
-    """As `decode`, with the log-probabilities of what was drawn."""
-    import torch
+    """As `decode`, with the log-probabilities of what was drawn.
 
+    Rows that are `known` are left out, and stay empty. The batches are those of the whole call, so that a row
+    does not depend on what was known. `on_batch` gets each as it is done; `before_batch` may raise, and no
+    other is begun.
+    """
     from diagevo.sampling.decode_cache import grouped_attention
 
     rows_P_G = [
-        [_Row(p, np.random.default_rng(int.from_bytes(key))) for key in of_prompt]
+        [_Row(p, g, np.random.default_rng(int.from_bytes(key))) for g, key in enumerate(of_prompt)]
         for p, of_prompt in enumerate(keys)
     ]
     by_length = sorted(range(len(prompts)), key=lambda p: len(prompts[p]))
     queue = [row for p in by_length for row in rows_P_G[p]]
     batch_rows = min(decoding.rows_at_once, -(-len(queue) // decoding.threads)) or 1
-    batches = [queue[start : start + batch_rows] for start in range(0, len(queue), batch_rows)]
-    with grouped_attention(model):
-        if decoding.threads == 1:
-            for batch in batches:
-                _decode_batch(model, prompts, batch, decoding)
-        else:
-            with ThreadPoolExecutor(
-                decoding.threads, initializer=torch.set_num_threads, initargs=(1,)
-            ) as pool:
-                # Whatever a batch raised is raised here.
-                list(pool.map(lambda batch: _decode_batch(model, prompts, batch, decoding), batches))
+    whole = [queue[start : start + batch_rows] for start in range(0, len(queue), batch_rows)]
+    batches = [[row for row in batch if (row.prompt, row.sample) not in known] for batch in whole]
+
+    def work(batch: list[_Row]) -> list[_Row]:
+        before_batch()
+        _decode_batch(model, prompts, batch, decoding)
+        return batch
+
+    with grouped_attention(model), _heard_in_layers(model, decoding.stop):
+        for batch in _side_by_side(work, [batch for batch in batches if batch], decoding.threads):
+            on_batch({(row.prompt, row.sample): Drawn(row.ids, row.logps) for row in batch})
     return [[Drawn(row.ids, row.logps) for row in rows] for rows in rows_P_G]
+
+
+def _side_by_side(
+    work: Callable[[list[_Row]], list[_Row]], batches: Sequence[list[_Row]], threads: int
+) -> Iterator[list[_Row]]:
+    """Each batch once it is done. After an error no other is begun; what is under way is still given."""
+    import torch
+
+    if threads == 1:
+        yield from map(work, batches)
+        return
+    failure: BaseException | None = None
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        futures = [pool.submit(copy_context().run, work, batch) for batch in batches]
+        try:
+            for future in as_completed(futures):
+                if future.cancelled():
+                    continue
+                if (error := future.exception()) is None:
+                    yield future.result()
+                    continue
+                failure = failure or error
+                for other in futures:
+                    other.cancel()
+        finally:
+            for future in futures:
+                future.cancel()
+    if failure is not None:
+        raise failure
+
+
+@contextmanager
+def _heard_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
+    """Each layer looks at the flag first: one pass of a slow model over many prompts takes minutes."""
+    import torch
+
+    stacks = [module for module in model.modules() if isinstance(module, torch.nn.ModuleList)]
+    layers = {id(layer): layer for stack in stacks for layer in stack}
+    hooks = [
+        module.register_forward_pre_hook(lambda *_: stop.check_overdue())
+        for module in (model, *layers.values())
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row], decoding: Decoding) -> None:

@@ -8,16 +8,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ServiceError
+from diagevo.progress import StopFlag
 from diagevo.redaction import masked, unkeyed
-from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 from diagevo.texts import storable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-Answered = dict[int, list[Completion]]
-"""Completions by the place of their prompt."""
 _OTHER_FILES = 256  # that a process may have open beside its connections
+_LOOK = 0.2  # seconds between two looks at the flag while requests are under way
 
 
 class RefusedError(ServiceError):
@@ -43,6 +43,7 @@ class OpenAISampler:
         workers: int = 32,
         capacity: int | None = None,
         own: bool = False,
+        stop: StopFlag | None = None,
     ) -> None:
         """`retries`: further tries after a lost connection, a time-out, 408, 409, 429 or 5xx, with back-off.
 
@@ -58,19 +59,26 @@ class OpenAISampler:
         self._workers = workers
         self._capacity = capacity
         self._own = own
+        self._stop = stop or StopFlag()
 
     def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+        answers: Answers | None = None,
     ) -> list[list[Completion]]:
-        answered: Answered = {}
-        self.fill(answered, prompts, n=n, params=params, seed=seed)
-        return [answered[place] for place in range(len(prompts))]
+        found = answers or Answers(len(prompts), n)
+        self.fill(found, prompts, n=n, params=params, seed=seed)
+        return found.groups()
 
     def fill(
-        self, answered: Answered, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self, answers: Answers, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
     ) -> None:
-        """Ask for the prompts that `answered` lacks. What came before an error stays in it."""
-        for error in fill(answered, [self], prompts, n=n, params=params, seed=seed):
+        """Ask for the prompts that `answers` lacks. What came before an error stays in it."""
+        for error in fill(answers, [self], prompts, n=n, params=params, seed=seed, stop=self._stop):
             raise error
 
     def close(self) -> None:
@@ -78,7 +86,7 @@ class OpenAISampler:
 
     async def work_off(
         self,
-        answered: Answered,
+        answers: Answers,
         waiting: Iterator[int],
         prompts: Sequence[Prompt],
         n: int,
@@ -88,14 +96,13 @@ class OpenAISampler:
         """Answer the places of `waiting` as room gets free. It may be shared with other samplers."""
         from diagevo.sampling.bounded import async_client
 
-        missing = len(prompts) - len(answered)
+        missing = len(answers.missing())
         workers = _open_files(min(missing, self._requests(1 if params.temperature == 0 else n)))
 
         async def work(client: "AsyncOpenAI") -> None:
             for place in waiting:
-                answered[place] = await self._complete(
-                    client, prompts[place], n, params, _request_seed(seed, place)
-                )
+                found = await self._complete(client, prompts[place], n, params, _request_seed(seed, place))
+                answers.add({(place, sample): completion for sample, completion in enumerate(found)})
 
         async with (
             async_client(
@@ -193,22 +200,39 @@ class OpenAISampler:
 
 
 def fill(
-    answered: Answered,
+    answers: Answers,
     samplers: Sequence[OpenAISampler],
     prompts: Sequence[Prompt],
     *,
     n: int,
     params: SamplingParams,
     seed: int,
+    stop: StopFlag,
 ) -> list[Exception]:
-    """Ask for the prompts that `answered` lacks, each where there is room first. Returns what went wrong.
+    """Ask for the prompts that `answers` lacks, each where there is room first. Returns what went wrong.
 
-    A sampler that fails ends; the others go on, and what it had not answered stays missing.
+    A sampler that fails ends; the others go on, and what it had not answered stays missing. Where answers are
+    kept, nothing new is asked once the run is to stop; requests under way may end until that is overdue.
     """
-    waiting = iter([place for place in range(len(prompts)) if place not in answered])
+    missing = answers.missing()
+
+    def to_ask() -> Iterator[int]:
+        for place in missing:
+            if answers.kept and stop:
+                return
+            yield place
+
+    waiting = to_ask()
 
     async def all_of_them() -> list[Exception]:
-        works = [s.work_off(answered, waiting, prompts, n, params, seed) for s in samplers]
+        works = [
+            asyncio.create_task(s.work_off(answers, waiting, prompts, n, params, seed)) for s in samplers
+        ]
+        while (await asyncio.wait(works, timeout=_LOOK))[1]:
+            if stop.overdue:
+                for work in works:
+                    work.cancel()
+                break
         ended = await asyncio.gather(*works, return_exceptions=True)
         return [
             # A task group ends all workers at the first error.
@@ -217,7 +241,10 @@ def fill(
             if isinstance(error, Exception)
         ]
 
-    return asyncio.run(all_of_them()) if len(answered) < len(prompts) else []
+    errors = asyncio.run(all_of_them()) if missing else []
+    if answers.missing():
+        stop.check()
+    return errors
 
 
 def _open_files(wanted: int) -> int:

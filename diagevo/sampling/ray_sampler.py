@@ -14,13 +14,14 @@ from diagevo.config.models import Config
 from diagevo.config.placement import Bundle, engine_bundles, nodes_told, on_gpus
 from diagevo.config.serving import engine
 from diagevo.errors import ConfigError, DiagEvoError, NodeLostError, ServiceError
-from diagevo.progress import now_playing
+from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of
-from diagevo.sampling.sampler import Address, Completion, Divisible, Prompt, SamplingParams, Served
+from diagevo.sampling.sampler import Address, Answers, Completion, Divisible, Prompt, SamplingParams, Served
 from diagevo.sampling.vllm_client import VLLMClient
 
 _PARTS = 16  # into which a call is cut at least, where it has so many prompts
 _CLOSING = 30.0  # seconds that an engine gets to end
+_LOOK = 1.0  # seconds between two looks at the flag while engines are at work
 _ROOM = 300.0  # seconds to wait for the places of engines; they were there a moment ago
 
 
@@ -92,6 +93,7 @@ class RaySampler:
         rows_at_once: int,
         patience: float,
         say: Callable[[str], None],
+        stop: StopFlag | None = None,
     ) -> None:
         """`make(k)`: what makes engine k's sampler, on its node. `wanted`: a place an engine. `name`: of the
         stage. `patience`: seconds in which no engine that was asked answers, after which they count as lost.
@@ -101,7 +103,8 @@ class RaySampler:
         """
         self._ray, self._name, self._rows, self._say = ray, name, rows_at_once, say
         self._patience = patience
-        self._places = Places(ray, wanted, strategy="SPREAD", name=name, timeout=_ROOM)
+        self._stop = stop or StopFlag()
+        self._places = Places(ray, wanted, strategy="SPREAD", name=name, timeout=_ROOM, stop=self._stop)
         self._where: dict[int, str] = {}
         self._servers: dict[int, list[Address]] = {}
         self._lost: set[int] = set()
@@ -115,7 +118,7 @@ class RaySampler:
         self._free: deque[_Placed] = deque()
         try:
             while not self._free:
-                self._take_next({})
+                self._take_next(Answers(0, 0))
         except BaseException:
             self.close()
             raise
@@ -124,7 +127,7 @@ class RaySampler:
     def servers(self) -> list[Address]:
         """Those of the engines that are there, once all have started."""
         while any(engine.number not in self._where for engine, _ in self._under_way.values()):
-            self._take_next({})
+            self._take_next(Answers(0, 0))
         return [s for k, servers in self._servers.items() if k not in self._lost for s in servers]
 
     def keep_up(self) -> None:
@@ -140,42 +143,56 @@ class RaySampler:
                 self._give_up(placed)
 
     def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+        answers: Answers | None = None,
     ) -> list[list[Completion]]:
+        found = answers or Answers(len(prompts), n)
         if any(self._servers.values()):
-            client = VLLMClient(self.servers, look=self.keep_up)
+            client = VLLMClient(self.servers, look=self.keep_up, stop=self._stop)
             try:
-                return client.sample(prompts, n=n, params=params, seed=seed)
+                return client.sample(prompts, n=n, params=params, seed=seed, answers=found)
             finally:
                 client.close()
-        answered: dict[int, list[Completion]] = {}
-        waiting, before = deque(self._parts(len(prompts), n)), _before(prompts, n)
-        while len(answered) < len(prompts):
-            while self._free and waiting:
+        missing, before = set(found.missing()), _before(prompts, n)
+        waiting = deque(part for part in self._parts(len(prompts), n) if missing.intersection(part))
+        while found.missing():
+            stopping = found.kept and bool(self._stop)
+            if stopping and not any(places for _, places in self._under_way.values()):
+                self._stop.check()
+            while self._free and waiting and not stopping:
                 engine, places = self._free.popleft(), waiting.popleft()
                 asked = [prompts[place] for place in places]
                 preceded = [before[place] for place in places]
                 answer = engine.actor.sample.remote(asked, preceded, n, params, seed)
                 self._under_way[answer] = engine, places
-            waiting.extendleft(self._take_next(answered))
-        return [answered[place] for place in range(len(prompts))]
+            waiting.extendleft(self._take_next(found))
+        return found.groups()
 
     def close(self) -> None:
-        """End the engines and give their places back."""
-        closing = [e.actor.close.remote() for e in self._engines if e.number in self._servers]
+        """End the engines and give their places back. One that is at work does not hear, and is ended so."""
+        busy = {engine.number for engine, _ in self._under_way.values()}
+        idle = [e for e in self._engines if e.number in self._servers and e.number not in busy]
+        closing = [e.actor.close.remote() for e in idle]
         self._ray.wait(closing, num_returns=len(closing), timeout=_CLOSING) if closing else None
         self._places.close()
 
-    def _take_next(self, answered: dict[int, list[Completion]]) -> list[list[int]]:
+    def _take_next(self, answers: Answers) -> list[list[int]]:
         """Wait for one engine to be ready or to answer; return what has to be asked again."""
-        found, _ = self._ray.wait(list(self._under_way), num_returns=1, timeout=self._patience)
-        if not found:
-            return self._give_up_all()
-        [done] = found
+        deadline = time.monotonic() + self._patience
+        while not (ready := self._ray.wait(list(self._under_way), num_returns=1, timeout=_LOOK)[0]):
+            self._stop.check_overdue()
+            if time.monotonic() >= deadline:
+                return self._give_up_all()
+        [done] = ready
         engine, places = self._under_way.pop(done)
         lost = self._ray.exceptions
         try:
-            found = self._ray.get(done, timeout=self._patience)
+            given = self._ray.get(done, timeout=self._patience)
         except (lost.RayActorError, lost.ObjectLostError, lost.GetTimeoutError):
             self._give_up(engine)  # With its answer, where that was not fetched yet.
             return [places] if places else []
@@ -184,9 +201,10 @@ class RaySampler:
                 raise error.cause from error
             raise
         if engine.number in self._where:
-            answered.update(zip(places, found, strict=True))
+            groups = zip(places, given, strict=True)
+            answers.add({(place, i): each for place, group in groups for i, each in enumerate(group)})
         else:
-            self._where[engine.number], self._servers[engine.number] = found
+            self._where[engine.number], self._servers[engine.number] = given
         self._free.append(engine)
         return []
 
@@ -226,7 +244,13 @@ def _before(prompts: Sequence[Prompt], n: int) -> list[int]:
 
 
 def open_on_cluster(
-    config: Config, policy: Path, *, logs: Path, beside_training: bool, say: Callable[[str], None]
+    config: Config,
+    policy: Path,
+    *,
+    logs: Path,
+    beside_training: bool,
+    say: Callable[[str], None],
+    stop: StopFlag | None = None,
 ) -> RaySampler:
     """Engines of a policy on all of the cluster, or on what training leaves of it.
 
@@ -266,6 +290,7 @@ def open_on_cluster(
         rows_at_once=hardware.rows_at_once,
         patience=hardware.rank_timeout,
         say=say,
+        stop=stop,
     )
 
 

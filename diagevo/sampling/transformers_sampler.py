@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, MissingDependencyError
-from diagevo.sampling.decoding import Decoding, decode, row_key
+from diagevo.progress import StopFlag
+from diagevo.sampling.decoding import Decoding, draw, row_key
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
-from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 
 
 class TransformersSampler:
@@ -26,6 +27,7 @@ class TransformersSampler:
         dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None,
         rows_at_once: int = 256,
         threads: int | None = None,
+        stop: StopFlag | None = None,
     ) -> None:
         """`dtype` None: float32 on the CPU, bfloat16 on a GPU. `threads` None: torch's number, 1 on a GPU.
 
@@ -42,6 +44,7 @@ class TransformersSampler:
         dtype = dtype or ("float32" if device == "cpu" else "bfloat16")
         self.folder = folder
         self._rows_at_once = rows_at_once
+        self._stop = stop or StopFlag()
         self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
         self._tokenizer = load_tokenizer(folder)
         try:
@@ -62,6 +65,7 @@ class TransformersSampler:
         n: int,
         params: SamplingParams,
         seed: int,
+        answers: Answers | None = None,
         before: Sequence[int] = (),
     ) -> list[list[Completion]]:
         """`before`: of a call that was cut into parts, samples of each prompt's text that precede its own."""
@@ -75,8 +79,19 @@ class TransformersSampler:
             first = before[place] if before else seen[tuple(ids)]
             keys.append([row_key(seed, ids, first + g) for g in range(n)])
             seen[tuple(ids)] += n
-        ids_P_G = decode(self._model, prompt_ids, keys, self._decoding(params))
-        return [[self._completion(ids, params) for ids in row] for row in ids_P_G]
+        found = answers or Answers(len(prompts), n)
+        draw(
+            self._model,
+            prompt_ids,
+            keys,
+            self._decoding(params),
+            known=found.rows,
+            before_batch=self._stop.check if found.kept else lambda: None,
+            on_batch=lambda rows: found.add(
+                {row: self._completion(drawn.ids, params) for row, drawn in rows.items()}
+            ),
+        )
+        return found.groups()
 
     def close(self) -> None:
         """Drop the model, so that its memory is given back."""
@@ -103,6 +118,7 @@ class TransformersSampler:
             rows_at_once=self._rows_at_once,
             threads=self._threads,
             ended=stopped if params.stop else None,
+            stop=self._stop,
         )
 
     def _refuse_long(self, prompt_ids: Sequence[Sequence[int]], params: SamplingParams) -> None:

@@ -5,8 +5,9 @@ import urllib.request
 from collections.abc import Callable, Sequence
 
 from diagevo.errors import ServiceError
-from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError, fill
-from diagevo.sampling.sampler import Address, Completion, Prompt, SamplingParams
+from diagevo.progress import StopFlag
+from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError, fill
+from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 
 SERVED_NAME = "policy"
 # Not through the proxy that a cluster's environment may name: the server is on this machine, or beside it.
@@ -22,11 +23,18 @@ def is_healthy(url: str) -> bool:
         return False
 
 
-def sampler_of(server: Address, *, timeout: float) -> OpenAISampler:
+def sampler_of(server: Address, *, timeout: float, stop: StopFlag | None = None) -> OpenAISampler:
     """What asks a server of ours, without a proxy in between."""
     url, key, capacity = server
     return OpenAISampler(
-        f"{url}/v1", SERVED_NAME, api_key=key, timeout=timeout, retries=1, capacity=capacity, own=True
+        f"{url}/v1",
+        SERVED_NAME,
+        api_key=key,
+        timeout=timeout,
+        retries=1,
+        capacity=capacity,
+        own=True,
+        stop=stop,
     )
 
 
@@ -38,33 +46,45 @@ class VLLMClient:
     """
 
     def __init__(
-        self, servers: Sequence[Address], *, timeout: float = 1200.0, look: Callable[[], None] = lambda: None
+        self,
+        servers: Sequence[Address],
+        *,
+        timeout: float = 1200.0,
+        look: Callable[[], None] = lambda: None,
+        stop: StopFlag | None = None,
     ) -> None:
         """`timeout`: seconds to wait for a server's return. `look`: called while none answers; may raise."""
         self._samplers = {server.url: sampler_of(server, timeout=1800.0) for server in servers}
         self._timeout = timeout
         self._look = look
+        self._stop = stop or StopFlag()
 
     def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+        answers: Answers | None = None,
     ) -> list[list[Completion]]:
-        answered: Answered = {}
+        found = answers or Answers(len(prompts), n)
         asked, were_well = list(self._samplers), False
-        while len(answered) < len(prompts):
-            before = len(answered)
+        while found.missing():
+            before = len(found.rows)
             samplers = [self._samplers[url] for url in asked]
-            errors = fill(answered, samplers, prompts, n=n, params=params, seed=seed)
+            errors = fill(found, samplers, prompts, n=n, params=params, seed=seed, stop=self._stop)
             for error in errors:
                 if not isinstance(error, ServiceError) or isinstance(error, RefusedError):
                     raise error
-            if errors and len(answered) < len(prompts):
+            if errors and found.missing():
                 well = self._wait()
                 # A server that is well after a lost call may have died and come back since; one that was well
                 # before the call too did not lose it, unless some of the answers were given.
                 if were_well and len(errors) == len(asked) and well == asked:
                     raise errors[0]
-                were_well, asked = len(answered) == before, well
-        return [answered[place] for place in range(len(prompts))]
+                were_well, asked = len(found.rows) == before, well
+        return found.groups()
 
     def close(self) -> None:
         for sampler in self._samplers.values():
@@ -75,6 +95,7 @@ class VLLMClient:
         deadline = time.monotonic() + self._timeout
         while not (well := [url for url in self._samplers if is_healthy(url)]):
             self._look()
+            self._stop.check_overdue()
             if time.monotonic() > deadline:
                 raise ServiceError(
                     f"{', '.join(self._samplers)} has not answered for {self._timeout:g} s.",

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from diagevo.errors import ServiceError
 from diagevo.private import private_folder
+from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
-from diagevo.sampling.openai_sampler import Answered, OpenAISampler, RefusedError
-from diagevo.sampling.sampler import Address, Completion, Prompt, SamplingParams
+from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
+from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
 
@@ -45,6 +46,7 @@ class VLLMServer:
         restarts: int = 1,
         env: dict[str, str] | None = None,
         host: str = "127.0.0.1",
+        stop: StopFlag | None = None,
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
 
@@ -64,6 +66,7 @@ class VLLMServer:
         self._key = secrets.token_urlsafe(24)
         self._env = {**(env or {}), "VLLM_API_KEY": self._key}
         self._host = host
+        self._stop = stop or StopFlag()
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
         self._port = _free_port(host)
@@ -85,19 +88,25 @@ class VLLMServer:
         return None if self._process is None else self._process.pid
 
     def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+        answers: Answers | None = None,
     ) -> list[list[Completion]]:
-        answered: Answered = {}
-        while len(answered) < len(prompts):
+        found = answers or Answers(len(prompts), n)
+        while found.missing():
             if self._sampler is None:
                 raise RuntimeError("the server is closed")
             try:
-                self._sampler.fill(answered, prompts, n=n, params=params, seed=seed)
+                self._sampler.fill(found, prompts, n=n, params=params, seed=seed)
             except RefusedError:
                 raise
             except ServiceError as error:
                 self._restart_or_report(error)
-        return [answered[place] for place in range(len(prompts))]
+        return found.groups()
 
     def keep_up(self) -> None:
         """Start the server again where it has died. Raises ServiceError where it died too often."""
@@ -142,7 +151,7 @@ class VLLMServer:
             self.close()
             raise
         [server] = self.servers
-        self._sampler = sampler_of(server, timeout=self._request_timeout)
+        self._sampler = sampler_of(server, timeout=self._request_timeout, stop=self._stop)
 
     def _template(self) -> list[str]:
         """The option that gives a model without a chat template the plain one: vLLM has none of its own."""
@@ -161,6 +170,7 @@ class VLLMServer:
                 raise self._failure(f"The vLLM server {ending(status)} before it was ready.")
             if is_healthy(self.url):
                 return
+            self._stop.check_overdue()
             time.sleep(0.2)
         raise self._failure(f"The vLLM server was not healthy after {self._startup_timeout:g} s.")
 
@@ -172,6 +182,7 @@ class VLLMServer:
         while (status := self._process.wait(1.0)) is None:
             if is_healthy(self.url):
                 raise error
+            self._stop.check_overdue()
             if time.monotonic() > deadline:
                 self._restart("The vLLM server does not answer")
                 return

@@ -9,6 +9,7 @@ from typing import Any
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.private import private_folder
+from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for, told
@@ -34,6 +35,7 @@ def train(
     resume: bool,
     hardware: HardwareConfig | None = None,
     training: TrainingConfig | None = None,
+    stop: StopFlag | None = None,
 ) -> TrainingSummary:
     """Play one shuffled pass over `rows` from the weights in `start`, and write the new weights to `output`.
 
@@ -41,7 +43,8 @@ def train(
     called on rank 0 once a step, with the rollouts of all ranks, before that step's checkpoint is saved. With
     `resume`, the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
     A StoppedSafely that `on_step` raises is raised here, on every rank, once the step's checkpoint is saved;
-    anything else at once. Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a
+    anything else at once. Once `stop` is overdue the step under way is broken off, those before it saved, and
+    is played again. Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a
     folder that is no model, StoreError where a checkpoint cannot be written, WrongTrainingError where what
     the phase measures says that its reference or its sampler has other weights than it must have.
     """
@@ -97,6 +100,8 @@ def train(
             on_step=on_step,
             saving=saving,
             check=check,
+            stop=stop or StopFlag(),
+            saved=resumed_from or 0,
         )
         _keep_reports(trainer, logs_folder(output))
         checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))

@@ -19,7 +19,9 @@ from typing import Any, Self
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
+from diagevo.training.checkpoints import checkpoint_folder
 from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec
 from diagevo.training.ranks import Rank, log_of, ranks_for
 from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
@@ -45,15 +47,18 @@ def train_in_processes(
     training: TrainingConfig,
     logs: Path,
     keep_up: Callable[[], None] = lambda: None,
+    stop: StopFlag | None = None,
 ) -> TrainingSummary:
     """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
-    server that the ranks ask. Raises what a rank raised where that is an error of diagevo's, ServiceError
+    server that the ranks ask. Once `stop` is overdue the ranks end in the midst of a step if the steps before
+    it are saved, else after it. Raises what a rank raised where that is an error of diagevo's, ServiceError
     with the rank and its log where it died or hung, NodeLostError where its node is gone.
     """
+    stop = stop or StopFlag()
     key, spec_file = secrets.token_bytes(32), logs / NAME
-    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware) as placed:
+    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware, stop) as placed:
         address = str(Path(folder) / "ranks") if placed.listen_at is None else (placed.listen_at, 0)
         with _Ear(Listener(address, backlog=hardware.processes), key) as ear:
             spec = LaunchSpec(
@@ -75,7 +80,9 @@ def train_in_processes(
             spec.write(spec_file)
             ranks = placed.start(spec_file, spec)
             try:
-                return _Supervision(ear, ranks, spec_file, hardware, on_step, keep_up).run()
+                return _Supervision(
+                    ear, ranks, spec_file, hardware, on_step, keep_up, work=work, stop=stop
+                ).run()
             finally:
                 spec_file.unlink(missing_ok=True)
                 for rank in ranks:
@@ -149,6 +156,9 @@ class _Supervision:
         hardware: HardwareConfig,
         on_step: OnStep,
         keep_up: Callable[[], None],
+        *,
+        work: Path,
+        stop: StopFlag,
     ) -> None:
         self._ear = ear
         self._processes = processes
@@ -157,6 +167,10 @@ class _Supervision:
         self._ranks = hardware.processes
         self._on_step = on_step
         self._keep_up = keep_up
+        self._work = work
+        self._stop = stop
+        self._step = 0
+        """The newest that was reported: of those before it, all are finished."""
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
         self._errors: dict[int, DiagEvoError | str] = {}
@@ -167,6 +181,8 @@ class _Supervision:
         while True:
             self._listen(0.2)
             self._keep_up()
+            if self._step <= 1 or checkpoint_folder(self._work, self._step - 1).is_dir():
+                self._stop.check_overdue()
             if self._errors:
                 self._fail()
             statuses = [process.status() for process in self._processes]
@@ -201,6 +217,7 @@ class _Supervision:
             case ("at", text):
                 self._place[self._rank_of[connection]] = text
             case ("step", step, rollouts, rewards):
+                self._step = step
                 try:
                     self._on_step(step, rollouts, rewards)
                     answer = None

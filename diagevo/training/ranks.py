@@ -9,6 +9,7 @@ from typing import Protocol
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
+from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import SupervisedProcess, only_gpus
 from diagevo.training.launch_spec import LaunchSpec, free_port
 
@@ -70,14 +71,14 @@ class _Here:
 
 
 @contextmanager
-def ranks_for(hardware: HardwareConfig) -> Iterator[Ranks]:
+def ranks_for(hardware: HardwareConfig, stop: StopFlag) -> Iterator[Ranks]:
     """What starts the ranks: this machine, or the cluster, whose places are given back afterwards."""
     if hardware.cluster == "local":
         yield _Here()
         return
     from diagevo.training.ray_ranks import RayRanks
 
-    ranks = RayRanks(hardware)
+    ranks = RayRanks(hardware, stop)
     try:
         yield ranks
     finally:

@@ -7,7 +7,7 @@ from typing import Any
 from diagevo.config.models import HardwareConfig
 from diagevo.config.placement import rank_bundles
 from diagevo.errors import NodeLostError, ServiceError
-from diagevo.progress import now_playing
+from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of
 from diagevo.sampling.supervised import SupervisedProcess
 from diagevo.training.launch_spec import LaunchSpec, free_port
@@ -90,13 +90,18 @@ class RayRank:
 class RayRanks:
     """Implements `Ranks`. A rank sees its own GPU alone, so it is the first on a machine of its own."""
 
-    def __init__(self, hardware: HardwareConfig) -> None:
+    def __init__(self, hardware: HardwareConfig, stop: StopFlag) -> None:
         """Wait for the places, at most `hardware.rank_timeout` seconds."""
         self._ray = connected()
         bundles = rank_bundles(hardware, nodes_of(self._ray))
         name = now_playing()
         self._places = Places(
-            self._ray, lambda: bundles, strategy="PACK", name=f"{name}, ranks", timeout=hardware.rank_timeout
+            self._ray,
+            lambda: bundles,
+            strategy="PACK",
+            name=f"{name}, ranks",
+            timeout=hardware.rank_timeout,
+            stop=stop,
         )
         self._hosts = [
             self._places.actor(Host, rank, f"{name}, rank {rank}") for rank in range(hardware.processes)

@@ -25,6 +25,7 @@ from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.errors import StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw
 from diagevo.training import checkpoints
 from diagevo.training.measures import (
@@ -83,14 +84,19 @@ class PhaseTrainer(GRPOTrainer):
         phase_seed: int,
         saving: Saving,
         check: Callable[[list[dict[str, Any]]], PhaseMeasures],
+        stop: StopFlag,
+        saved: int,
         **trl: Any,
     ) -> None:
-        """`check` gets the metrics of all steps so far after each, and raises where they end the phase."""
+        """`check` gets the metrics of all steps so far after each, and raises where they end the phase.
+        `saved`: the step of the newest checkpoint."""
         self._plan = plan
         self._reward = reward
         self._on_step = on_step
         self._phase_seed = phase_seed
         self._saving = saving
+        self._stop = stop
+        self._saved = saved
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
         self._logps = torch.zeros(0)
@@ -124,10 +130,21 @@ class PhaseTrainer(GRPOTrainer):
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         if generation_batch["index"] == 0:
             self._rows = generation_batch["rows"]
-            batch = self._generate_and_score_completions(self._rows)
+            batch = self._scored()
             self._leave_out_padding(batch)
             self._micro = self._split(batch, generation_batch["count"])
         return self._micro[generation_batch["index"]]
+
+    def _scored(self) -> dict[str, Any]:
+        """A step's rollouts. Broken off here it has changed no weight; the step before is saved first."""
+        try:
+            batch = self._generate_and_score_completions(self._rows)
+            self._stop.check_overdue()
+        except StoppedSafely:
+            if self._saved < self.state.global_step:
+                self._save_checkpoint(self.model, None)
+            raise
+        return batch
 
     def _leave_out_padding(self, batch: dict[str, Any]) -> None:
         step = self.state.global_step + 1
@@ -157,8 +174,13 @@ class PhaseTrainer(GRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
-        """As TRL's, but a batch that is cut into chunks is cut by length (the reference's pass)."""
+        """As TRL's, but a batch that is cut into chunks is cut by length (the reference's pass).
+
+        Before each pass is the place to break a step off. In an update the step before must have been saved.
+        """
         if batch_size is None or batch_size >= len(input_ids):
+            if self._saved == self.state.global_step:
+                self._stop.check_overdue()
             found = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size, **options
             )
@@ -174,6 +196,7 @@ class PhaseTrainer(GRPOTrainer):
         logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
         order = parts["completion_mask"].sum(1).argsort(descending=True, stable=True)
         for rows in order.split(batch_size):
+            self._stop.check_overdue()
             part = _trim(_select(parts, rows))
             width = part["completion_ids"].size(1)
             ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
@@ -219,6 +242,7 @@ class PhaseTrainer(GRPOTrainer):
             pad_id=self._pad_id,
             rows_at_once=self.rows_at_once,
             threads=torch.get_num_threads() if self.accelerator.device.type == "cpu" else 1,
+            stop=self._stop,
         )
         groups: dict[str, list[int]] = {}
         for place, row in enumerate(self._rows):
@@ -320,6 +344,7 @@ class PhaseTrainer(GRPOTrainer):
                 self.accelerator.wait_for_everyone()
                 if self.accelerator.is_main_process:
                     self._saving.publish(self._staging, step)
+            self._saved = step
         finally:
             self._staging = None
 

@@ -6,6 +6,7 @@ import pytest
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ServiceError
+from diagevo.progress import StopFlag
 from diagevo.training.launch_spec import LaunchSpec, RewardSpec
 from diagevo.training.ray_ranks import RayRanks
 from tests.cluster.nodes import cluster
@@ -19,7 +20,7 @@ def test_a_rank_that_cannot_be_started_says_where_and_why(tmp_path: Path) -> Non
     logs.write_text("no folder")
     alone = HardwareConfig(cluster="ray", device="cpu", rank_timeout=60)
     with cluster(1):
-        ranks = RayRanks(alone)
+        ranks = RayRanks(alone, StopFlag())
         spec = LaunchSpec(
             start=tmp_path,
             rows=(),

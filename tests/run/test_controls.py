@@ -58,7 +58,9 @@ def test_a_true_label_is_the_worlds_answer_and_its_reference_gives_it(
     with AnswerChecker() as checker:
         phase = Roles(config, tmp_path).phase(checker)
         solver = Solver(tmp_path, replace(phase, open_sampler=lambda *_, **__: Scripted(answers)))
-        [answered] = solver.answer([Written(Draw(0, "free"), "", QUESTION)], 1)
+        [answered] = solver.answer(
+            [Written(Draw(0, "free"), "", QUESTION)], 1, tmp_path / "kept", lambda *_: None
+        )
     assert (answered.label, answered.reference) == (label, reference)
     assert answered.votes is not None
     assert answered.votes.label == answers[0]  # what was voted stays what it was

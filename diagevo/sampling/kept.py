@@ -1,0 +1,132 @@
+"""Answers kept in a file as they come, so that a stage that was stopped or killed asks for the rest alone."""
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from diagevo.errors import StoppedSafely
+from diagevo.private import private, private_folder
+from diagevo.progress import now_playing
+from diagevo.sampling.sampler import Answers, Completion, Prompt, Resumable, Row, SamplingParams
+
+_SYNC = 1.0  # seconds of answers that a machine loses with its power; a process that is killed loses none
+_TELLS = 100  # times in a call that progress is told, at most
+
+
+class Kept:
+    """Implements `Sampler` over another one, for one policy. `close` closes both.
+
+    A line of the file holds rows that came together, under the digest of what they answer: prompts, n,
+    params, seed, and the policy's weights. A line that is half written ends the file. Whoever records what
+    the answers are for removes the file.
+    """
+
+    def __init__(
+        self,
+        sampler: Resumable,
+        file: Path,
+        policy: Path,
+        on_progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> None:
+        """`on_progress`: told how many of a call's prompts are answered; from the caller's thread."""
+        self._sampler = sampler
+        self._path = file
+        self._policy = policy
+        self._on_progress = on_progress
+        self._file: IO[bytes] | None = None
+        self._synced = 0.0
+
+    def __enter__(self) -> "Kept":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sample(
+        self,
+        prompts: Sequence[Prompt],
+        *,
+        n: int,
+        params: SamplingParams,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """Raises StoppedSafely with how much is kept."""
+        call = _digest(prompts, n, params, seed, self._policy)
+        told = -1
+
+        def keep(rows: Mapping[Row, Completion]) -> None:
+            nonlocal told
+            self._write(call, rows)
+            done = (len(found.rows) + len(rows)) // n
+            if done * _TELLS // len(prompts) > told:
+                told = done * _TELLS // len(prompts)
+                self._on_progress(done, len(prompts))
+
+        found = Answers(len(prompts), n, known=self._read(call), keep=keep)
+        try:
+            return self._sampler.sample(prompts, n=n, params=params, seed=seed, answers=found)
+        except StoppedSafely as stop:
+            have = f"{len(found.rows)} of {n * len(prompts)} answers are kept"
+            raise StoppedSafely(f"stopped in {now_playing()}: {have}", hint=stop.hint) from stop
+
+    def close(self) -> None:
+        self._sampler.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _read(self, call: str) -> dict[Row, Completion]:
+        """What the file has of a call. Cuts it at the first line that is not whole."""
+        rows: dict[Row, Completion] = {}
+        if not self._path.exists():
+            return rows
+        with open(self._path, "r+b") as file:
+            whole = 0
+            for line in file:
+                try:
+                    of, found = _decoded(line)
+                except (ValueError, TypeError, KeyError):
+                    file.truncate(whole)
+                    break
+                whole += len(line)
+                if of == call:
+                    rows |= found
+        return rows
+
+    def _write(self, call: str, rows: Mapping[Row, Completion]) -> None:
+        if self._file is None:
+            private_folder(self._path.parent)
+            self._file = open(self._path, "ab", opener=private)  # noqa: SIM115  (closed by `close`)
+        given = [[*row, each.text, each.tokens, each.truncated] for row, each in rows.items()]
+        self._file.write(json.dumps({"call": call, "rows": given}).encode() + b"\n")
+        self._file.flush()
+        if time.monotonic() - self._synced >= _SYNC:
+            os.fsync(self._file.fileno())
+            self._synced = time.monotonic()
+
+
+def _decoded(line: bytes) -> tuple[str, dict[Row, Completion]]:
+    if not line.endswith(b"\n"):
+        raise ValueError("half a line")
+    read: dict[str, Any] = json.loads(line)
+    rows = {
+        (place, sample): Completion(text, tokens, truncated)
+        for place, sample, text, tokens, truncated in read["rows"]
+    }
+    return read["call"], rows
+
+
+def _digest(prompts: Sequence[Prompt], n: int, params: SamplingParams, seed: int, policy: Path) -> str:
+    """Of everything that the answers depend on. Weights by size and time: read whole, they take minutes."""
+    weights = sorted(
+        (file.name, status.st_size, status.st_mtime_ns)
+        for file in policy.iterdir()
+        if file.is_file()
+        for status in [file.stat()]
+    )
+    asked = [prompts, n, params.temperature, params.top_p, params.max_new_tokens, params.stop, seed, weights]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
