@@ -47,7 +47,7 @@ class Roles:
         self.config = config
         self.logs = logs
         self.say = say
-        self.stop = stop or StopFlag()
+        self.stop = StopFlag() if stop is None else stop
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,

@@ -59,7 +59,7 @@ class OpenAISampler:
         self._workers = workers
         self._capacity = capacity
         self._own = own
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
 
     def sample(
         self,

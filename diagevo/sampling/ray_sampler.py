@@ -103,7 +103,7 @@ class RaySampler:
         """
         self._ray, self._name, self._rows, self._say = ray, name, rows_at_once, say
         self._patience = patience
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
         self._places = Places(ray, wanted, strategy="SPREAD", name=name, timeout=_ROOM, stop=self._stop)
         self._where: dict[int, str] = {}
         self._servers: dict[int, list[Address]] = {}

@@ -44,7 +44,7 @@ class TransformersSampler:
         dtype = dtype or ("float32" if device == "cpu" else "bfloat16")
         self.folder = folder
         self._rows_at_once = rows_at_once
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
         self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
         self._tokenizer = load_tokenizer(folder)
         try:

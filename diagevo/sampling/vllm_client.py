@@ -57,7 +57,7 @@ class VLLMClient:
         self._samplers = {server.url: sampler_of(server, timeout=1800.0) for server in servers}
         self._timeout = timeout
         self._look = look
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
 
     def sample(
         self,

@@ -66,7 +66,7 @@ class VLLMServer:
         self._key = secrets.token_urlsafe(24)
         self._env = {**(env or {}), "VLLM_API_KEY": self._key}
         self._host = host
-        self._stop = stop or StopFlag()
+        self._stop = StopFlag() if stop is None else stop
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
         self._port = _free_port(host)

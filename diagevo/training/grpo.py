@@ -100,7 +100,7 @@ def train(
             on_step=on_step,
             saving=saving,
             check=check,
-            stop=stop or StopFlag(),
+            stop=StopFlag() if stop is None else stop,
             saved=resumed_from or 0,
         )
         _keep_reports(trainer, logs_folder(output))

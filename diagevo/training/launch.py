@@ -56,7 +56,7 @@ def train_in_processes(
     it are saved, else after it. Raises what a rank raised where that is an error of diagevo's, ServiceError
     with the rank and its log where it died or hung, NodeLostError where its node is gone.
     """
-    stop = stop or StopFlag()
+    stop = StopFlag() if stop is None else stop
     key, spec_file = secrets.token_bytes(32), logs / NAME
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware, stop) as placed:
         address = str(Path(folder) / "ranks") if placed.listen_at is None else (placed.listen_at, 0)
