@@ -78,7 +78,8 @@ def train(
     """Play rounds, or go on with a run.
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
-    at the next safe point with exit code 75, the second at once.
+    with exit code 75, the second at once. What is under way gets 20 seconds to end; a stop costs one batch of
+    answers or one step of training at most, and --resume goes on from there.
     """
     if resume and (not _only_reaching(call) or call.config or call.profile or seed is not None):
         raise _cannot_change()

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +89,26 @@ def test_a_stopped_evaluation_goes_on_without_asking_twice(store, checker) -> No
     assert done.metrics is not None
     evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
     assert len(sampler.asked) == 5
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_an_evaluation_whose_sampler_breaks_off_keeps_what_was_answered_and_asks_for_the_rest(
+    store, checker, served: bool
+) -> None:
+    class BrokenOff(ScriptedSampler):
+        def sample(self, prompts: Sequence[Prompt], **how: Any) -> list[list[Completion]]:
+            if len(self.asked) == 3:
+                raise StoppedSafely("stopped in sampling, as asked")
+            return super().sample(prompts, **how)
+
+    one = Procedure(1, SamplingParams(temperature=0.0), batch=1, served=served)
+    broken, rest = BrokenOff(adds), ScriptedSampler(adds)
+    with pytest.raises(StoppedSafely, match="3 of 5 questions are answered") as stopped:
+        evaluate(store, broken, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
+    assert stopped.value.hint == "give the same command again to go on"
+    done = evaluate(store, rest, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
+    assert done.metrics is not None
+    assert (len(broken.asked), rest.asked) == (3, ["3 + 3?", "4 + 4?"])
 
 
 def test_a_killed_evaluation_ends_as_an_uninterrupted_one(store, checker, tmp_path: Path) -> None:

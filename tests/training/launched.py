@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
+from diagevo.progress import StopFlag
 from diagevo.training.grpo import Rollout, TrainingSummary
 from diagevo.training.launch import train_in_processes
 from diagevo.training.launch_spec import RewardSpec
@@ -22,6 +23,8 @@ def launch(
     resume: bool = False,
     on_step: Callable[[int], None] = lambda step: None,
     keep_up: Callable[[], None] = lambda: None,
+    stop: StopFlag | None = None,
+    save_steps: int = 1,
     **reward: Any,
 ) -> tuple[TrainingSummary, Reports]:
     """Play it in `folder`; by step, the rollouts and rewards that the launcher was told."""
@@ -35,7 +38,7 @@ def launch(
         start,
         phase.ROWS,
         RewardSpec("tests.training.phase:LetterReward", {"work": str(folder / "work"), **reward}),
-        phase.SETTINGS,
+        phase.SETTINGS.model_copy(update={"save_steps": save_steps}),
         phase.SAMPLING,
         output=folder / "final",
         work=folder / "work",
@@ -46,6 +49,7 @@ def launch(
         training=TrainingConfig(),
         logs=folder / LOGS,
         keep_up=keep_up,
+        stop=stop,
     )
     return summary, reports
 

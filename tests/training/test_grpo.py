@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import pytest
 
 from diagevo.config.models import GRPOConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, StoreError
+from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
-from diagevo.training.grpo import TrainingRow, TrainingSummary
+from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary
 from tests.forked import Forked
 from tests.training import phase
 
@@ -142,6 +143,57 @@ def test_a_stop_waits_for_the_steps_checkpoint_and_no_step_is_played_twice(
     summary = attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom)()
     assert summary.resumed_from == 2
     assert reported == [1, 2, 3]
+    assert weights(tmp_path) == weights(straight.folder)
+
+
+class StopsInTheSecondStep(phase.LetterReward):
+    """While its rollouts are measured: before any weight has changed."""
+
+    def __init__(self, stop: StopFlag) -> None:
+        super().__init__()
+        self.stop = stop
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        if rollouts[0].step == 2:
+            self.stop.set()
+            self.stop.set()
+        return super().measure(rollouts)
+
+
+@pytest.mark.parametrize("save_steps", [1, 9])
+def test_an_overdue_stop_breaks_a_step_off_and_no_finished_one_is_played_again(
+    straight: Played, tiny_model: Path, tmp_path: Path, save_steps: int
+) -> None:
+    reported: list[int] = []
+    settings = phase.SETTINGS.model_copy(update={"save_steps": save_steps})
+    changes = {"settings": settings, "on_step": lambda step, rollouts, rewards: reported.append(step)}
+    stop = StopFlag()
+    with pytest.raises(StoppedSafely):
+        attempt(tiny_model, tmp_path, reward=StopsInTheSecondStep(stop), stop=stop, **changes)()
+    assert phase.last_saved(tmp_path / "work") == 1
+    summary = attempt(tiny_model, tmp_path, **changes)()
+    assert summary.resumed_from == 1
+    assert reported == [1, 2, 2, 3]
+    assert weights(tmp_path) == weights(straight.folder)
+
+
+@pytest.mark.parametrize(("save_steps", "saved"), [(1, 1), (9, 2)])
+def test_an_update_is_broken_off_only_where_the_step_before_it_is_saved(
+    straight: Played, tiny_model: Path, tmp_path: Path, save_steps: int, saved: int
+) -> None:
+    stop = StopFlag()
+
+    def on_step(step: int, rollouts: object, rewards: object) -> None:
+        if step == 2:
+            stop.set()
+            stop.set()
+        stop.check()
+
+    settings = phase.SETTINGS.model_copy(update={"save_steps": save_steps})
+    with pytest.raises(StoppedSafely):
+        attempt(tiny_model, tmp_path, settings=settings, on_step=on_step, stop=stop)()
+    assert phase.last_saved(tmp_path / "work") == saved
+    assert attempt(tiny_model, tmp_path, settings=settings)().resumed_from == saved
     assert weights(tmp_path) == weights(straight.folder)
 
 

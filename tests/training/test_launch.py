@@ -14,6 +14,7 @@ import pytest
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.training import checkpoints
 from diagevo.training.grpo import Rollout
 from diagevo.training.launch_spec import LaunchSpec, RewardSpec
@@ -59,6 +60,44 @@ def assert_close(a: Path, b: Path) -> None:
         # Sums are taken in another order; a step of Adam is 1e-3 for each weight.
         assert torch.allclose(value, second[name], atol=2e-4), name
     assert any(not torch.allclose(value, moved[name], atol=2e-4) for name, value in first.items())
+
+
+@pytest.mark.usefixtures("forked")
+def test_an_overdue_stop_ends_ranks_in_the_midst_of_a_step_and_costs_that_step(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """Rank 1 hangs in the second step, as in one that takes long."""
+    stop = StopFlag()
+
+    def overdue() -> None:
+        if phase.last_saved(tmp_path / "work") == 1:
+            stop.set()
+            stop.set()
+
+    with pytest.raises(StoppedSafely) as stopped:
+        launch(tiny_model, tmp_path, two(), hang=1, keep_up=overdue, stop=stop)
+    assert stopped.value.hint == "go on with: diagevo train --resume"
+    summary, reports = launch(tiny_model, tmp_path, two(), resume=True)
+    assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
+    assert_steps_of_one(tiny_model, tmp_path / "one", reports)
+    assert_close(tmp_path / "final", tmp_path / "one/final")
+
+
+@pytest.mark.usefixtures("forked")
+def test_ranks_end_a_step_first_where_the_one_before_it_is_not_saved(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    stop = StopFlag()
+
+    def on_step(step: int) -> None:
+        if step == 2:
+            stop.set()
+            stop.set()
+            stop.check()
+
+    with pytest.raises(StoppedSafely):
+        launch(tiny_model, tmp_path, two(), on_step=on_step, stop=stop, save_steps=9)
+    assert phase.last_saved(tmp_path / "work") == 2
 
 
 @pytest.mark.usefixtures("forked")
