@@ -103,7 +103,7 @@ class Stopping(Watcher):
 STOPS = [
     Stop("0: validation", 1),
     Stop("0: validation", 2),  # the rest of the samples, and the greedy answers
-    Stop("1: challenger", 4, times=2),  # in its second step
+    Stop("1: challenger", 7, times=2),  # votes in its second step
     Stop("1: candidates", 1),
     Stop("1: votes", 3),
     Stop("1: votes", 9, times=2),
