@@ -107,7 +107,7 @@ class Resumable(Sampler, Protocol):
         ...
 
 
-class Divisible(Resumable, Protocol):
+class Divisible(Sampler, Protocol):
     """A sampler that gives the same completions where a call is cut into parts."""
 
     def sample(
@@ -117,7 +117,6 @@ class Divisible(Resumable, Protocol):
         n: int,
         params: SamplingParams,
         seed: int,
-        answers: Answers | None = None,
         before: Sequence[int] = (),
     ) -> list[list[Completion]]:
         """`before`: samples of each prompt's text that precede its own in the whole call."""

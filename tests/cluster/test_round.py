@@ -11,6 +11,7 @@ from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
 from diagevo.progress import StageProgress
 from diagevo.sampling.ray_sampler import RaySampler
+from diagevo.sampling.sampler import Answers
 from diagevo.training.ray_ranks import RayRanks
 from tests.cluster import forked_rank
 from tests.cluster.nodes import Nodes, cluster
@@ -52,7 +53,7 @@ class Losing(Watcher):
             self._rank = _pid(ranks._ray, ranks._hosts[1])
             return found
 
-        def take_next(sampler: RaySampler, answered: dict[int, Any]) -> Any:
+        def take_next(sampler: RaySampler, answered: Answers) -> Any:
             stage = sampler._name.rpartition(" ")[2]
             if stage in self._left and len(sampler._where) < 2:
                 while len(sampler._where) < 2:
@@ -60,7 +61,7 @@ class Losing(Watcher):
                 self._engines = {e.number: _pid(sampler._ray, e.actor) for e in sampler._free}
                 return []
             again = taken(sampler, answered)
-            if stage in self._left and answered:
+            if stage in self._left and answered.rows:
                 [(engine, _), *_] = sampler._under_way.values()
                 self._lose(stage, self._engines[engine.number])
             return again
@@ -70,7 +71,7 @@ class Losing(Watcher):
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
         """Rank 0 waits meanwhile: the step is observed, and not yet in a checkpoint."""
-        if stage in self._left:
+        if stage in self._left and stage in ("challenger", "solver"):
             self._lose(stage, self._rank)
 
     def _lose(self, stage: str, process: int) -> None:

@@ -143,8 +143,8 @@ def test_an_overdue_stop_breaks_a_batch_off_before_its_next_layer(
                 stop.set()
                 stop.set()
 
-    layer = sampler._model.model.layers[-1]
-    layer.register_forward_hook(count)
+    model: Any = sampler._model
+    model.model.layers[-1].register_forward_hook(count)
     with pytest.raises(StoppedSafely), Kept(sampler, file, tiny_model) as kept:
         kept.sample(PROMPTS, n=N, params=PARAMS, seed=SEED)
     assert passed[0] >= 5
