@@ -77,8 +77,7 @@ def upgrade(
         migrate.refuse_newer(database)
         old = before not in (None, migrate.HEAD)
         saved = _backup_beside(database) if backup and old else None
-        # At the newest revision too: PostgreSQL's reading role may be missing.
-        if before != migrate.HEAD or database.dialect == "postgresql":
+        if before != migrate.HEAD:
             migrate.upgrade(database)
         where, read = shown(database.url), snapshots(database)
     data: dict[str, Any] = {"database": where, "before": before, "now": migrate.HEAD, "backup": saved}

@@ -1,5 +1,5 @@
 """The second half of `memory verify --deep`: what is stored beside the chain. Texts and replies against
-their digests, pages, types of columns, triggers and views.
+their digests, pages, types of columns and views.
 
 SQLite keeps whatever is put into its file, in any column; PostgreSQL checks pages, types and views itself.
 """
@@ -81,7 +81,7 @@ def _kinds(column: Mapping[Any, Any]) -> tuple[str, ...]:
 
 
 def _wrong_schema(connection: Connection) -> Iterator[Fault]:
-    """Triggers, views and tables that are not those that the migrations make."""
+    """Views and tables that are not those that the migrations make; `append_only` looks at triggers."""
     present = shape(connection)
     for name, made in declared().items():
         if name not in present:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from diagevo.memory.log import reader
+from diagevo.memory.log import append_only
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import HEAD, revision
 from diagevo.private import open_to_others
@@ -25,12 +25,6 @@ class Finding:
     """What to do where all is well, but could be better."""
 
 
-TRIGGERS = {
-    "sqlite": ("event_no_delete", "event_no_replace", "event_no_update"),
-    "postgresql": ("event_no_truncate", "event_no_update"),
-}
-
-
 def check(database: Database) -> list[Finding]:
     """Revision, triggers, integrity, positions and heads of a database. Nothing is changed."""
     with database.read() as connection:
@@ -43,25 +37,16 @@ def check(database: Database) -> list[Finding]:
         if database.file is not None:
             findings.append(_rights(database.file))
         findings += _counts(connection)
-        if database.dialect == "postgresql":
-            findings.append(_reader(connection))
     return findings
 
 
 def triggers(connection: Connection, dialect: str) -> Finding:
-    wanted = TRIGGERS[dialect]
-    if dialect == "sqlite":
-        query = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'event'"
-    else:
-        query = (
-            "SELECT tgname FROM pg_trigger WHERE tgrelid = 'event'::regclass"
-            " AND NOT tgisinternal AND tgenabled = 'A'"  # others pass over what a replica does
+    """What keeps the log append-only: triggers with their functions, and keys."""
+    if different := append_only.differences(connection, dialect):
+        return Finding(
+            "triggers", False, f"missing, off or not as made: {', '.join(different)}; the log can be changed"
         )
-    present = {row[0] for row in connection.exec_driver_sql(query)}
-    missing = [name for name in wanted if name not in present]
-    if missing:
-        return Finding("triggers", False, f"missing or off: {', '.join(missing)}; the log can be changed")
-    return Finding("triggers", True, f"{len(wanted)} keep the log append-only")
+    return Finding("triggers", True, "triggers and keys are as made: the log is append-only")
 
 
 def integrity(connection: Connection, dialect: str) -> Finding:
@@ -78,19 +63,6 @@ def _rights(file: Path) -> Finding:
     if not open_to_others(file):
         return Finding("rights", True, "nobody else may read it")
     return Finding("rights", True, f"others may read {file}", f"chmod go= {shlex.quote(str(file))}")
-
-
-def _reader(connection: Connection) -> Finding:
-    """With whose rights `memory query` runs a statement."""
-    found = reader.owner(connection)
-    if found is None:
-        return Finding("reader", False, "the functions that read are missing: diagevo db upgrade")
-    role, everywhere = found
-    if role == reader.ROLE and not everywhere:
-        return Finding("reader", True, f"queries run as {role}, which can only read")
-    fix = f"to make {reader.ROLE}: diagevo db upgrade, as a role that may create roles"
-    rights = "a superuser's: its functions can do anything" if everywhere else f"those of {role}"
-    return Finding("reader", not everywhere, f"a query's rights are {rights}; {fix}")
 
 
 def _counts(connection: Connection) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ from importlib.resources import as_file, files
 from sqlalchemy import Connection, create_engine, inspect, text
 
 from diagevo.errors import DamagedError, StoreError
-from diagevo.memory.log import reader
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.private import private_file, private_folder
@@ -31,8 +30,6 @@ def upgrade(database: Database, to: str = "head") -> None:
     refuse_foreign(database)
     with database.write() as connection:
         _migrate(connection, to)
-        if database.dialect == "postgresql" and to == "head":
-            reader.install(connection)
 
 
 def _migrate(connection: Connection, to: str) -> None:
@@ -55,8 +52,11 @@ def declared() -> dict[str, str]:
 
 
 def shape(connection: Connection) -> dict[str, str]:
-    """Of SQLite, by name: the SQL of triggers and views, the columns of tables."""
-    query = "SELECT type, name, sql FROM sqlite_master WHERE type <> 'index' AND name NOT LIKE 'sqlite_%'"
+    """Of SQLite, by name: the SQL of views, the columns of tables."""
+    query = (
+        "SELECT type, name, sql FROM sqlite_master"
+        " WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+    )
     return {
         name: str(connection.exec_driver_sql(f'PRAGMA table_info("{name}")').all())
         if kind == "table"
