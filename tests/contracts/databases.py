@@ -1,5 +1,6 @@
 """One empty, migrated database a test, on SQLite and on a real PostgreSQL (from PyPI, no system package)."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import psycopg
 from msgspec import structs
+from sqlalchemy import make_url
 
 import diagevo
 from diagevo.memory.events.records import GENESIS, Recorded
@@ -15,6 +17,18 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
+
+READER = "diagevo_reader"
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "postgresql.md"
+
+
+def _as_role(url: str, role: str) -> str:
+    return make_url(url).set(username=role).render_as_string(hide_password=False)
+
+
+def sql_of_the_docs() -> list[str]:
+    """What an administrator says to make a role that reads, for people and for agents."""
+    return re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,11 @@ class Store:
 
     def open(self, run: str = "a") -> Memory:
         return diagevo.open(self.url, run=run, root=self.root)
+
+    @property
+    def reading(self) -> str:
+        """The URL by which it is only read: on PostgreSQL that of the role which the docs make."""
+        return self.url if self.dialect == "sqlite" else _as_role(self.url, READER)
 
     @contextmanager
     def log(self) -> Iterator[Log]:
@@ -105,6 +124,9 @@ class PostgresStores:
         database = Database(self._server.get_uri(database="migrated"))
         prepare(database, create=True)
         database.close()
+        with psycopg.connect(self._server.get_uri(database="migrated"), autocommit=True) as connection:
+            for statements in sql_of_the_docs():
+                connection.execute(statements.replace("owner", "postgres").encode())
 
     def _execute(self, statement: str) -> None:
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:

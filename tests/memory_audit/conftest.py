@@ -60,7 +60,7 @@ def played(request: pytest.FixtureRequest) -> Store:
 @pytest.fixture
 def history(played: Store) -> Iterator[History]:
     """The run of either database, opened for reading."""
-    opened = open_history(played.url, RUN)
+    opened = open_history(played.reading, RUN)
     yield opened
     opened.close()
 

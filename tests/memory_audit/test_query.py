@@ -1,10 +1,15 @@
 """SQL over the views: it reads, and the database refuses everything else."""
 
+import sqlite3
+import time
+
 import pytest
 
 from diagevo.errors import ConfigError, DamagedError
+from diagevo.memory.audit.answer import AGENT, Limits
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.query import VIEWS, query, view_columns
+from diagevo.memory.audit.query_sqlite import FUNCTIONS
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
 
@@ -17,6 +22,14 @@ WRITES = [
     "SELECT 1; DELETE FROM cause",
     "WITH gone AS (DELETE FROM cause RETURNING 1) SELECT * FROM gone",
 ]
+
+REFUSED = """
+bm25 changes fts3_tokenizer fts5 fts5_get_locale fts5_insttoken fts5_locale fts5_source_id highlight
+last_insert_rowid load_extension match matchinfo offsets optimize randomblob rtreecheck rtreedepth rtreenode
+snippet sqlite_compileoption_get sqlite_compileoption_used sqlite_log sqlite_source_id sqlite_version subtype
+total_changes zeroblob
+"""
+"""Functions of SQLite that tell addresses, files or how it was built, make long texts, or no sense here."""
 
 
 def rows(history: History, sql: str) -> list[tuple]:
@@ -79,7 +92,7 @@ def test_sqlite_makes_no_other_file_and_stays_read_only(
 def test_postgres_cannot_be_talked_into_writing(played_postgres, sql: str) -> None:
     from diagevo.memory.log.database import Database
 
-    database = Database(played_postgres.url)
+    database = Database(played_postgres.reading)
     try:
         with query(database, sql) as answer:
             list(answer.rows)
@@ -128,6 +141,99 @@ def test_rows_are_read_as_they_are_asked_for(history: History) -> None:
         assert [next(answer.rows)[0] for _ in range(3)] == (
             [1, 2, 3] if "RECURSIVE" in endless else [1, 1, 1]
         )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT fts3_tokenizer('simple')",
+        "SELECT load_extension('other')",
+        "SELECT randomblob(1000000000)",
+        "SELECT zeroblob(1000000000)",
+        "SELECT sqlite_compileoption_get(1)",
+        "SELECT sqlite_source_id()",
+        "SELECT FTS3_Tokenizer('simple')",
+        "SELECT * FROM (SELECT 1) WHERE hex(fts3_tokenizer('simple')) = ''",
+    ],
+)
+def test_sqlite_calls_no_function_but_those_that_compute(played_sqlite: Store, sql: str) -> None:
+    database = Database(played_sqlite.url)
+    with pytest.raises(ConfigError, match="is not a function that a query may call"), query(database, sql):
+        pass
+    database.close()
+
+
+def test_every_function_of_this_sqlite_is_known_to_compute_or_is_refused() -> None:
+    """A newer SQLite may bring others: whoever meets one here decides."""
+    present = {
+        name for (name,) in sqlite3.connect(":memory:").execute("SELECT name FROM pragma_function_list")
+    }
+    assert {name for name in present if not name.startswith("jsonb")} - FUNCTIONS <= set(REFUSED.split())
+
+
+def test_a_query_counts_folds_and_reads_json(played_sqlite: Store) -> None:
+    database = Database(played_sqlite.url)
+    sql = (
+        "SELECT count(*), max(round), json_extract('{\"a\": [7]}', '$.a[0]'), '{\"a\": 1}' ->> 'a',"
+        " sum(sum(round)) OVER (), upper('a') LIKE 'A', date('2026-11-23', '+1 day') FROM v_round"
+    )
+    with query(database, sql) as answer:
+        assert list(answer.rows) == [(4, 4, 7, 1, 10, 1, "2026-11-24")]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
+        "SELECT count(*) FROM v_event a, v_event b, v_event c, v_event d, v_event e, v_event f",
+        "SELECT max(hex(a.payload || b.payload)) FROM v_event a, v_event b, v_event c, v_event d, v_event e",
+    ],
+)
+def test_sqlite_ends_a_statement_with_its_seconds(played_sqlite: Store, sql: str) -> None:
+    database = Database(played_sqlite.url)
+    began = time.monotonic()
+    with (
+        pytest.raises(ConfigError, match="took more than 1 s and was ended"),
+        query(database, sql, limits=Limits(seconds=1, length=AGENT.length)) as answer,
+    ):
+        for _ in answer.rows:
+            pass
+    assert time.monotonic() - began < 5
+    database.close()
+
+
+def test_time_in_which_rows_wait_for_their_reader_is_not_the_statements(played_sqlite: Store) -> None:
+    database = Database(played_sqlite.url)
+    with query(
+        database,
+        "SELECT position FROM v_event ORDER BY position LIMIT 3",
+        limits=Limits(seconds=1, length=1_000_000),
+    ) as answer:
+        assert next(answer.rows) == (1,)
+        time.sleep(1.1)
+        assert list(answer.rows) == [(2,), (3,)]
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("SELECT replace(printf('%.*c', 1000000, 'x'), 'x', 'xx')", "too big"),
+        ("SELECT '" + "x" * 100_000 + "'", "too large"),
+        ("SELECT 'a' LIKE '" + "%" * 1_001 + "'", "pattern too complex"),
+        ("WITH RECURSIVE n(t) AS (SELECT 'x' UNION ALL SELECT t || t FROM n) SELECT t FROM n", "too big"),
+    ],
+)
+def test_sqlite_makes_nothing_endlessly_long(played_sqlite: Store, sql: str, said: str) -> None:
+    database = Database(played_sqlite.url)
+    with (
+        pytest.raises(ConfigError, match=said),
+        query(database, sql, limits=AGENT) as answer,
+    ):
+        list(answer.rows)
+    database.close()
 
 
 def test_a_damaged_page_under_a_query_is_the_files_fault_and_not_the_statements(mine: Store) -> None:

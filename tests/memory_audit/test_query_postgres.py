@@ -1,9 +1,10 @@
-"""SQL asked of PostgreSQL: what would be done by running it is refused before it runs."""
+"""SQL asked of PostgreSQL: one reading, within its time, by a role that may do nothing else."""
 
 import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,10 @@ import pytest
 from sqlalchemy import make_url
 
 from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.audit.answer import Limits
 from diagevo.memory.audit.query import query
-from diagevo.memory.audit.query_postgres import with_parameter
-from diagevo.memory.log.check import check
+from diagevo.memory.audit.query_postgres import NOT_A_READER, not_a_reader
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.migrate import upgrade
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 
@@ -28,25 +28,24 @@ EFFECTS = [
     ("SELECT pg_read_file('/etc/hostname')", "permission denied for function pg_read_file"),
     ("SELECT lo_import('/etc/hostname')", "permission denied for function lo_import"),
     ("SELECT lo_export(1, '{never}')", "permission denied for function lo_export"),
-    ("SELECT pg_terminate_backend(pid) FROM pg_stat_activity", "permission denied to terminate process"),
+    ("SELECT pg_terminate_backend(pid) FROM pg_stat_activity", "permission denied for function pg_terminate"),
+    ("SELECT pg_cancel_backend(1)", "permission denied for function pg_cancel_backend"),
+    ("SELECT pg_logical_emit_message(false, 'a', repeat('x', 1000))", "denied for function pg_logical_emit"),
+    ("SELECT pg_logical_emit_message(true, 'a', '\\x00'::bytea)", "denied for function pg_logical_emit"),
     ("SELECT usename FROM pg_shadow", "permission denied for view pg_shadow"),
     ("SELECT query_to_xml('SELECT pg_reload_conf()', true, true, '')", "permission denied for function"),
-    ("SELECT set_config('role', 'none', false)", 'cannot set parameter "role"'),
-    ("SELECT set_config('session_authorization', 'default', false)", 'cannot set parameter "session_auth'),
     ("SELECT set_config('transaction_read_only', 'off', false)", "must be set before any query"),
-    (
-        "SELECT set_config('role', 'none', true), query_to_xml('SELECT pg_reload_conf()', true, true, '')",
-        'cannot set parameter "role"',
-    ),
+    ("SELECT set_config('role', 'postgres', false)", 'permission denied to set role "postgres"'),
     ("SELECT position FROM log FOR UPDATE", "read-only transaction"),
-    ("SELECT 1 INTO made", "only SELECT, VALUES, TABLE and WITH are run"),
+    ("SELECT nextval('counted')", "permission denied for sequence"),
+    ("SELECT 1 INTO made", "the database refuses it"),
 ]
 
 
 @pytest.fixture
 def ask(played_postgres: Store) -> Callable[..., list[tuple[Any, ...]]]:
     def asked(sql: str, run: str | None = "played") -> list[tuple[Any, ...]]:
-        database = Database(played_postgres.url)
+        database = Database(played_postgres.reading)
         try:
             with query(database, sql, run_id=run) as answer:
                 return list(answer.rows)
@@ -83,67 +82,125 @@ def ask(played_postgres: Store) -> Callable[..., list[tuple[Any, ...]]]:
         "-- nothing",
     ],
 )
-def test_what_is_no_single_reading_is_refused_and_not_run(
-    ask: Callable[..., Any], sql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_no_single_reading_is_refused(
+    ask: Callable[..., Any], sql: str, played_postgres: Store, tmp_path: Path
 ) -> None:
-    ran = []
-    execute = psycopg.Cursor.execute
-    monkeypatch.setattr(psycopg.Cursor, "execute", lambda *a, **k: ran.append(a[1]) or execute(*a, **k))
-    with pytest.raises(ConfigError, match="the database refuses it") as refused:
+    with pytest.raises(ConfigError) as refused:
         ask(sql.format(file=tmp_path / "made"))
     assert refused.value.exit_code == 2
-    assert not any("diagevo_open" in str(statement) for statement in ran)
+    assert refused.value.message.startswith("the database refuses it: ")
     assert not (tmp_path / "made").exists()
+    with psycopg.connect(played_postgres.url) as connection:
+        assert connection.execute("SELECT count(*) > 3 FROM cause").fetchone() == (True,)
 
 
 @pytest.mark.parametrize(("sql", "said"), EFFECTS)
-def test_functions_with_effects_are_refused_to_a_superuser_too(
+def test_functions_with_effects_are_refused_to_the_role_of_the_docs(
     played_postgres: Store, ask: Callable[..., Any], tmp_path: Path, sql: str, said: str
 ) -> None:
     with psycopg.connect(played_postgres.url) as connection:
-        assert connection.execute(
-            "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
-        ).fetchone() == (True,)
+        connection.execute("CREATE SEQUENCE IF NOT EXISTS counted")
     with pytest.raises(ConfigError, match="the database refuses it") as refused:
         ask(sql.replace("{never}", str(tmp_path / "never")))
     assert said in refused.value.message
     assert not (tmp_path / "never").exists()
 
 
-def test_a_query_is_the_reading_roles_and_leaves_no_session_behind(
-    played_postgres: Store, ask: Callable[..., Any]
+@pytest.mark.parametrize("options", ["", "-c role=diagevo_reader"])
+def test_nothing_is_run_for_a_superuser_whatever_role_it_has_taken(
+    played_postgres: Store, options: str
 ) -> None:
-    assert ask("SELECT current_user::text") == [("diagevo_reader",)]
+    url = make_url(played_postgres.url).update_query_dict({"options": options})
+    database = Database(url.render_as_string(hide_password=False))
+    with (
+        pytest.raises(ConfigError, match="is not run for postgres, a superuser") as refused,
+        query(database, "SELECT 1"),
+    ):
+        pass
+    assert refused.value.hint == "connect as a role that may only read: docs/howto/postgresql.md"
+    database.close()
+
+
+def test_a_query_leaves_no_session_behind(played_postgres: Store, ask: Callable[..., Any]) -> None:
     assert ask("SELECT count(*) FROM (SELECT pg_advisory_lock(7)) AS locked") == [(1,)]
     with psycopg.connect(played_postgres.url) as connection:
         assert connection.execute("SELECT pg_try_advisory_lock(7)").fetchone() == (True,)
 
 
 @pytest.mark.parametrize(
-    ("sql", "meant"),
+    "sql",
     [
-        ("run = :run", "run = $1"),
-        ("':run'", "':run'"),
-        ("'it''s :run' || :run", "'it''s :run' || $1"),
-        (r"E'it\'s :run' || :run", r"E'it\'s :run' || $1"),
-        (r"note'a\' || :run", r"note'a\' || $1"),
-        ('":run" = :run', '":run" = $1'),
-        ("$$ :run $$, $a$ $$ :run $a$, :run", "$$ :run $$, $a$ $$ :run $a$, $1"),
-        ("a$b$c = :run", "a$b$c = $1"),
-        ("1 -- :run\n, :run", "1 -- :run\n, $1"),
-        ("/* a /* :run */ :run */ :run", "/* a /* :run */ :run */ $1"),
-        ("x::run, :runs, x1:run", "x::run, :runs, x1$1"),
-        ("/* :run", "/* :run"),
+        ENDLESS,
+        "SELECT pg_sleep(60)",
+        "SELECT CASE g WHEN 1 THEN set_config('statement_timeout', '0', true) ELSE pg_sleep(60)::text END"
+        " FROM generate_series(1, 2) g",
+        "SELECT pg_sleep(0.05) FROM generate_series(1, 100000)",
     ],
 )
-def test_run_is_a_parameter_only_outside_of_literals_names_casts_and_comments(sql: str, meant: str) -> None:
-    assert with_parameter(sql) == meant
+def test_a_statement_ends_with_its_seconds(played_postgres: Store, sql: str) -> None:
+    database = Database(played_postgres.reading)
+    began = time.monotonic()
+    with (
+        pytest.raises(ConfigError, match="took more than 1 s and was ended"),
+        query(database, sql, limits=Limits(seconds=1, length=0)) as answer,
+    ):
+        list(answer.rows)
+    assert time.monotonic() - began < 5
+    database.close()
 
 
-def test_a_literal_that_says_run_is_read_as_it_stands(ask: Callable[..., Any]) -> None:
-    assert ask("""SELECT ':run', :run, $x$:run$x$, 7 % 4 AS ":run" /* :run */""") == [
-        (":run", "played", ":run", 3)
+@pytest.mark.parametrize(
+    ("grant", "reason"),
+    [
+        ("ALTER ROLE {role} CREATEROLE", "may create roles"),
+        ("ALTER ROLE {role} CREATEDB", "may create databases"),
+        ("ALTER ROLE {role} REPLICATION", "may replicate"),
+        ("ALTER ROLE {role} BYPASSRLS", "may bypass RLS"),
+        ("GRANT pg_signal_backend TO {role}", "is a member of pg_signal_backend"),
+        ("GRANT INSERT ON event TO {role}", "may write event"),
+        ("GRANT UPDATE (state) ON cause TO {role}", "may write cause"),
+        ("GRANT CREATE ON SCHEMA public TO {role}", "may create in schema public"),
+        (
+            "GRANT EXECUTE ON FUNCTION pg_terminate_backend TO {role}",
+            "may call pg_terminate_backend(integer,bigint)",
+        ),
+        (
+            "CREATE FUNCTION theirs() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1'",
+            "may call theirs()",
+        ),
+        ("CREATE FUNCTION volatile_one() RETURNS int LANGUAGE sql AS 'SELECT 1'", "may call volatile_one()"),
+    ],
+)
+def test_what_makes_a_role_no_reader_is_named(
+    postgres_stores: Any, tmp_path: Path, grant: str, reason: str
+) -> None:
+    store = postgres_stores.new(tmp_path)
+    database = Database(store.reading)
+    assert not_a_reader(database) == []
+    connection = psycopg.connect(store.url)
+    with connection:
+        connection.execute(grant.format(role="diagevo_reader").encode())
+        connection.execute("SET LOCAL SESSION AUTHORIZATION diagevo_reader")
+        found = [name for (name,) in connection.execute(NOT_A_READER.encode()).fetchall() if name]
+        connection.rollback()
+    assert found == [reason]
+    database.close()
+
+
+def test_an_owner_and_a_superuser_are_no_readers(postgres_stores: Any, tmp_path: Path) -> None:
+    store = postgres_stores.new(tmp_path)
+    database = Database(store.url)
+    reasons = not_a_reader(database)
+    assert {"is a superuser", "owns the database", "may write event"} <= set(reasons)
+    database.close()
+
+
+def test_a_literal_that_says_run_is_refused_and_never_read_as_something_else(ask: Callable[..., Any]) -> None:
+    assert ask("SELECT :run, 'it''s ' || :run, 7 % 4, '7'::int, 'x::run' /* :run */", "it's") == [
+        ("it's", "it's it's", 3, 7, "x::run")
     ]
+    with pytest.raises(ConfigError, match="syntax error"):
+        ask("SELECT ':run'")
 
 
 def test_what_json_has_not_is_postgres_own_text(ask: Callable[..., Any]) -> None:
@@ -167,35 +224,10 @@ def test_what_json_has_not_is_postgres_own_text(ask: Callable[..., Any]) -> None
 def test_every_type_prints_as_json(played_postgres: Store) -> None:
     sql = "SELECT interval '1 mon', 'NaN'::numeric, ARRAY['NaN'::float8, 1], 'Infinity'::float8, 0.5::numeric"
     for way in ("json", "jsonl", "csv", "md"):
-        done = invoke("memory", "query", sql, "--db", played_postgres.url, "--format", way)
+        done = invoke("memory", "query", sql, "--db", played_postgres.reading, "--format", way)
         assert done.exit_code == 0, done.stderr
         if way == "jsonl":
             assert list(json.loads(done.stdout).values()) == ["1 mon", None, [None, 1.0], None, 0.5]
-
-
-def test_who_may_not_make_roles_is_told_so_and_mends_it_once_a_member(postgres_stores: Any) -> None:
-    url = make_url(postgres_stores.empty())
-    administrator = psycopg.connect(url.render_as_string(hide_password=False), autocommit=True)
-    administrator.execute("CREATE ROLE plain LOGIN")
-    administrator.execute(f"ALTER DATABASE {url.database} OWNER TO plain".encode())
-    database = Database(url.set(username="plain").render_as_string(hide_password=False))
-
-    def reader() -> tuple[bool, str, str]:
-        [finding] = [finding for finding in check(database) if finding.check == "reader"]
-        with query(database, "SELECT current_user::text") as answer:
-            return finding.ok, finding.detail, next(answer.rows)[0]
-
-    upgrade(database)
-    ok, told, user = reader()
-    assert (ok, user) == (True, "plain")
-    assert told.startswith("a query's rights are those of plain; to make diagevo_reader: diagevo db upgrade")
-    with pytest.raises(ConfigError, match="permission denied"), query(database, "SELECT pg_reload_conf()"):
-        pass
-    administrator.execute("GRANT diagevo_reader TO plain")
-    administrator.close()
-    upgrade(database)
-    assert reader() == (True, "queries run as diagevo_reader, which can only read", "diagevo_reader")
-    database.close()
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
@@ -204,18 +236,14 @@ def test_ctrl_c_ends_a_query_that_would_never_end(
 ) -> None:
     store = request.getfixturevalue("played_sqlite" if dialect == "sqlite" else "played_postgres")
     code = f"""
-import sqlite3, sys
-from diagevo.memory.audit import query
-begun = query.executed
-def told(execute, failure):
+from diagevo.memory.audit.answer import Work
+step = Work.step
+def told(self, execute):
     print("asked", flush=True)
-    return begun(execute, failure)
-query.executed = told
-if {dialect!r} == "postgresql":
-    from diagevo.memory.audit import query_postgres
-    query_postgres.executed = told
+    return step(self, execute)
+Work.step = told
 from diagevo.cli.main import app
-app(["memory", "query", {ENDLESS!r}, "--db", {store.url!r}])
+app(["memory", "query", {ENDLESS!r}, "--db", {store.reading!r}])
 """
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -241,7 +269,7 @@ def test_ctrl_c_inside_the_driver_is_no_bug_and_leaves_nothing_running(
     waiting: list[str] = []
 
     def executing(self: Any, statement: Any, *rest: Any, **named: Any) -> Any:
-        if isinstance(statement, bytes) and b"diagevo_page" in statement:
+        if isinstance(statement, bytes) and b"FETCH" in statement:
             waiting.append("for its page")
         return execute(self, statement, *rest, **named)
 
@@ -256,7 +284,7 @@ def test_ctrl_c_inside_the_driver_is_no_bug_and_leaves_nothing_running(
 
     monkeypatch.setattr(psycopg.Cursor, "execute", executing)
     monkeypatch.setattr(psycopg.Connection, "wait", interrupted)
-    database = Database(played_postgres.url)
+    database = Database(played_postgres.reading)
     with pytest.raises(KeyboardInterrupt), query(database, ENDLESS):
         pass
     database.close()
@@ -266,7 +294,7 @@ def test_ctrl_c_inside_the_driver_is_no_bug_and_leaves_nothing_running(
 def _wait_until_it_runs(url: str, running: int = 1) -> None:
     asked = (
         "SELECT count(*) FROM pg_stat_activity"
-        " WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%diagevo_page%'"
+        " WHERE state = 'active' AND pid <> pg_backend_pid() AND query LIKE '%diagevo_rows%'"
     )
     with psycopg.connect(url, autocommit=True) as connection:
         for _ in range(100_000):
@@ -278,7 +306,7 @@ def _wait_until_it_runs(url: str, running: int = 1) -> None:
 def test_a_server_that_goes_in_the_middle_of_a_query_is_lost_and_refuses_nothing(
     played_postgres: Store,
 ) -> None:
-    database = Database(played_postgres.url)
+    database = Database(played_postgres.reading)
 
     def read() -> None:
         with query(database, "SELECT g FROM generate_series(1, 100000) AS g") as answer:

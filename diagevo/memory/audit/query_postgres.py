@@ -1,9 +1,9 @@
-"""`memory query` on PostgreSQL: nothing runs before it is known to be one statement that reads.
+"""`memory query` on PostgreSQL: a cursor over one statement, in a READ ONLY transaction with a time limit.
 
-What is asked is described without being run, and must be what a cursor can be declared for: SELECT, VALUES,
-TABLE or WITH, in which nothing writes. It runs in a READ ONLY transaction whose mode can no longer be
-changed, with the rights of the role that may only read (`reader.py`). Its session ends with it, and with that
-what it set or locked.
+A cursor can be declared for SELECT, VALUES, TABLE and WITH alone, in which nothing writes; the mode of the
+transaction cannot be changed once it has read. Functions with effects remain: PostgreSQL refuses most of them
+to whoever has no right to them, so a superuser asks nothing here, and `not_a_reader` tells what else a role
+may do. The session ends with the statement, and with it what it set or locked.
 """
 
 import re
@@ -11,92 +11,112 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from itertools import chain
+from math import ceil
 from typing import Any
 
-from psycopg import Connection, Cursor, Error, postgres
+from psycopg import Connection, Error, postgres, sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.pq import ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGconn
+from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.query import HINT, NO_ROWS, REFUSED, Answer, executed, refused, rows_of
+from diagevo.memory.audit.answer import HINT, NO_ROWS, Answer, Limits, Work, refused
 from diagevo.memory.log.database import PAGE, Database
 from diagevo.memory.log.location import shown
 from diagevo.redaction import masked
 
-NOT_READING = "only SELECT, VALUES, TABLE and WITH are run, and nothing in them may write"
-TEXT = postgres.types["text"].oid
+_RUN = re.compile(r"(?<![:\w]):run\b")
+"""`:run` wherever it stands; in a literal, PostgreSQL then refuses the statement."""
 
-_BEGUN = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
-SET LOCAL standard_conforming_strings = on;
-SET LOCAL idle_in_transaction_session_timeout = 0;
-SELECT 1"""
-"""Literals are as `_TOKEN` reads them; rows may wait for a reader. After a SELECT the mode is fixed."""
+_READ_ONLY = """SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL idle_in_transaction_session_timeout = 0"""
+"""Rows may wait for a reader."""
+_SUPERUSER = """SELECT rolname FROM pg_roles WHERE rolsuper AND rolname IN (session_user, current_user)"""
+"""After a SELECT the mode of the transaction is fixed."""
 
-_TOKEN = re.compile(
-    r"""(?P<comment>/\*) | --[^\n]*
-    | [eE]'(?:[^'\\]|\\.|'')*'(?:\s*\n\s*'(?:[^'\\]|\\.|'')*')*
-    | '(?:[^']|'')*' | "(?:[^"]|"")*"
-    | \$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$
-    | [^\W\d][\w$]* | \d\w* | ::
-    | (?P<run>:run\b)""",
-    re.VERBOSE | re.DOTALL,
-)
-"""What may have `:run` inside and keeps it, and `:run` itself."""
-_COMMENT_END = re.compile(r"/\*|\*/")
-
-
-def with_parameter(sql: str) -> str:
-    """`sql` with `$1` for each `:run` that stands outside of literals, names, casts and comments."""
-    out: list[str] = []
-    place = 0
-    while found := _TOKEN.search(sql, place):
-        end = found.end()
-        if found["comment"]:
-            end = _comment_end(sql, end)
-        out += [sql[place : found.start()], "$1" if found["run"] else sql[found.start() : end]]
-        place = end
-    return "".join([*out, sql[place:]])
+NOT_A_READER = """
+WITH me AS (SELECT * FROM pg_roles WHERE rolname = session_user),
+ours AS (SELECT oid FROM pg_namespace WHERE nspname NOT IN ('pg_catalog', 'information_schema'))
+SELECT unnest(ARRAY[CASE WHEN rolsuper THEN 'is a superuser' END,
+    CASE WHEN rolcreaterole THEN 'may create roles' END,
+    CASE WHEN rolcreatedb THEN 'may create databases' END,
+    CASE WHEN rolreplication THEN 'may replicate' END, CASE WHEN rolbypassrls THEN 'may bypass RLS' END])
+FROM me
+UNION ALL SELECT 'is a member of ' || roleid::regrole FROM pg_auth_members, me WHERE member = me.oid
+UNION ALL SELECT 'owns the database' FROM pg_database, me
+    WHERE datdba = me.oid AND datname = current_database()
+UNION ALL SELECT 'may create in schema ' || nspname FROM pg_namespace
+    WHERE has_schema_privilege(session_user, oid, 'CREATE')
+UNION ALL SELECT 'may write ' || oid::regclass FROM pg_class
+    WHERE relnamespace IN (SELECT oid FROM ours) AND relkind IN ('r', 'p', 'v', 'f')
+    AND (has_table_privilege(session_user, oid, 'INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES, TRIGGER')
+        OR has_any_column_privilege(session_user, oid, 'INSERT, UPDATE, REFERENCES'))
+UNION ALL SELECT 'may call ' || oid::regprocedure FROM pg_proc
+    WHERE has_function_privilege(session_user, oid, 'EXECUTE') AND prorettype <> 'trigger'::regtype
+    AND (prosecdef OR provolatile = 'v' AND pronamespace IN (SELECT oid FROM ours)
+        OR proname IN ('pg_terminate_backend', 'pg_cancel_backend', 'pg_logical_emit_message'))
+"""
 
 
-def _comment_end(sql: str, place: int) -> int:
-    """Where the comment ends whose `/*` is before `place`: PostgreSQL's nest."""
-    depth = 1
-    while depth and (found := _COMMENT_END.search(sql, place)):
-        depth += 1 if found[0] == "/*" else -1
-        place = found.end()
-    return len(sql) if depth else place
+def not_a_reader(database: Database) -> list[str]:
+    """What the role of the connection may do that a role made for reading may not; none for such a one."""
+    with database.read() as connection:
+        found = connection.exec_driver_sql(NOT_A_READER).scalars()
+        return [reason for reason in found if reason is not None]
 
 
 @contextmanager
-def ask(database: Database, sql: str, run_id: str | None) -> Generator[Answer]:
+def ask(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[Answer]:
     """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
-    if "\0" in sql:
+    if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
-    statement = with_parameter(sql)
+    statement = _RUN.sub(lambda _: sql.quote(run_id), statement)
+
+    def lost(error: Exception) -> StoreError:
+        said = masked(str(error).splitlines()[0])
+        return StoreError(
+            f"the database {shown(database.url)} was lost in the middle of the query: {said}",
+            hint="ask again; is the server running?",
+        )
+
     with database.engine.connect() as pooled:
         connection: Any = pooled.connection.driver_connection
         connection.rollback()
+        work = Work(limits.seconds, Error, lambda error: lost(error) if connection.broken else None)
         try:
             with connection.cursor() as cursor:
-                cursor.execute(_BEGUN)
-                names, types = _described(connection.pgconn, statement)
-                rows = _rows(cursor, statement, run_id, types)
-                first = executed(lambda: next(rows, None), Error)
-                yield Answer(names, rows_of([] if first is None else chain([first], rows), Error))
-        except (ConfigError, Error) as error:
-            if not connection.broken:
-                raise
-            said = masked(str(error).splitlines()[0].removeprefix(REFUSED))
-            raise StoreError(
-                f"the database {shown(database.url)} was lost in the middle of the query: {said}",
-                hint="ask again; is the server running?",
-            ) from error
+                _begin(cursor)
+                _time(cursor, work)
+                declared = work.step(f"DECLARE diagevo_rows NO SCROLL CURSOR FOR {statement}".encode)
+                work.step(lambda: cursor.execute(declared, prepare=True))  # what is prepared is one statement
+                _read_as_text(cursor)
+                rows = _rows(cursor, work)
+                first = work.step(lambda: next(rows, None))
+                if not cursor.description:
+                    raise refused(NO_ROWS)
+                names = tuple(column.name for column in cursor.description)
+                yield Answer(names, work.rows([] if first is None else chain([first], rows)))
+        except Error as error:
+            raise lost(error) from error
         finally:
             _end(connection)
             pooled.invalidate()
+
+
+def _begin(cursor: Any) -> None:
+    """A transaction that reads. Raises ConfigError for a superuser."""
+    cursor.execute(_READ_ONLY)
+    superuser = cursor.execute(_SUPERUSER).fetchone()
+    if superuser is not None:
+        raise ConfigError(
+            f"a query is not run for {superuser[0]}, a superuser: its functions can do anything",
+            hint="connect as a role that may only read: docs/howto/postgresql.md",
+        )
+
+
+def _time(cursor: Any, work: Work) -> None:
+    cursor.execute(f"SET LOCAL statement_timeout = {max(1, ceil(work.left * 1000))}".encode())
 
 
 def _end(connection: "Connection[Any]") -> None:
@@ -110,45 +130,25 @@ def _end(connection: "Connection[Any]") -> None:
         connection.rollback()
 
 
-def _described(connection: PGconn, statement: str) -> tuple[tuple[str, ...], list[int]]:
-    """Names and types of the columns, without running anything. ConfigError for what is not one reading."""
-    text = executed(statement.encode, UnicodeError)
-    prepared = connection.prepare(b"", text, [TEXT])
-    if prepared.status != ExecStatus.COMMAND_OK:
-        raise refused(prepared.error_message.decode(errors="replace").strip().removeprefix("ERROR:").strip())
-    found = connection.describe_prepared(b"")
-    declared = connection.prepare(b"", b"DECLARE diagevo_asked CURSOR FOR " + text, [TEXT])
-    if declared.status != ExecStatus.COMMAND_OK:
-        raise refused(NOT_READING)
-    if not found.nfields:
-        raise refused(NO_ROWS)
-    names = tuple((found.fname(i) or b"").decode() for i in range(found.nfields))
-    return names, [found.ftype(i) for i in range(found.nfields)]
+def _rows(cursor: Any, work: Work) -> Iterator[tuple[Any, ...]]:
+    """The rows, a page at a time; the statement may have changed the limit, so each page sets it again."""
+    size = 1  # the first row is not kept waiting for others
+    while True:
+        _time(cursor, work)
+        rows = cursor.execute(f"FETCH {size} FROM diagevo_rows".encode()).fetchall()
+        yield from rows
+        if len(rows) < size:
+            return
+        size = min(2 * size, PAGE)
 
 
-def _rows(
-    cursor: "Cursor[Any]", statement: str, run_id: str | None, types: list[int]
-) -> Iterator[tuple[Any, ...]]:
-    """The rows, a page at a time, opened and fetched by the functions of revision 0004."""
-    cursor.execute(
-        "SELECT format_type(oid, NULL) FROM unnest(%s::oid[]) WITH ORDINALITY AS t(oid, i) ORDER BY i",
-        [types],
-    )
-    columns = ", ".join(f"c{i} {name}" for i, (name,) in enumerate(cursor.fetchall()))
-    cursor.execute("SELECT diagevo_open(%s, %s)", [statement, run_id])
+def _read_as_text(cursor: Any) -> None:
+    """Types that JSON does not have are read as PostgreSQL's own text."""
     for type_ in postgres.types:
         if type_.name not in _PLAIN:
             cursor.adapters.register_loader(type_.oid, TextLoader)
     cursor.adapters.register_loader("numeric", _Number)
     cursor.adapters.register_loader("bytea", _Hexadecimal)
-    size = 1  # the first row is not kept waiting for others
-    while True:
-        page = f"SELECT * FROM diagevo_page('diagevo_rows', {size}) AS page({columns})"
-        rows = cursor.execute(page.encode()).fetchall()
-        yield from rows
-        if len(rows) < size:
-            return
-        size = min(2 * size, PAGE)
 
 
 _PLAIN = ("bool", "int2", "int4", "int8", "oid", "float4", "float8", "json", "jsonb")
