@@ -4,6 +4,10 @@ Whatever a model or another trainer wrote stands under `untrusted`: it is materi
 instruction.
 """
 
+import io
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -26,6 +30,10 @@ if TYPE_CHECKING:
 
 ROWS = 200
 """Rows that `query` gives at most."""
+LIST = 200
+"""Items of a list that any tool gives; how many more there are stands beside it."""
+GRACE = 2.0
+"""Seconds in which a tool may finish after its client has gone."""
 CELL = 2000
 """Characters of a text that any tool gives without `full`."""
 _WRITTEN = (
@@ -52,22 +60,57 @@ def mcp(call: Call) -> None:
     query."""
     if call.json:
         raise ConfigError("the tools speak JSON by their own protocol", hint="leave --json out")
-    with opened(call):  # what is wrong with the run is said now, not to the agent
-        pass
-    server(call).run()
+    with opened(call) as history:  # what is wrong with the run is said now, not to the agent
+        reasons = may_not_query(history)
+    if reasons:
+        render.say(call, f"the tool query is not offered: this role {'; '.join(reasons[:3])}")
+        render.say(call, "hint: connect as a role that may only read: docs/howto/postgresql.md")
+    _serve(server(call, queries=not reasons))
 
 
-def server(call: Call) -> "MCPServer":
-    """The tools of one run."""
+def may_not_query(history: "History") -> list[str]:
+    """What speaks against SQL of an agent over this connection."""
+    if history.database.dialect == "sqlite":
+        return []
+    from diagevo.memory.audit.query_postgres import not_a_reader
+
+    return not_a_reader(history.database)
+
+
+def _serve(made: "MCPServer") -> None:
+    """Until the client closes its end. A tool that still runs then is not waited for: nobody reads what it
+    says, and all it does is read."""
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    class Lines(anyio.AsyncFile[str]):
+        async def readline(self) -> str:
+            line = await super().readline()
+            if not line:
+                end = threading.Timer(GRACE, os._exit, [0])
+                end.daemon = True
+                end.start()
+            return line
+
+    async def served() -> None:
+        lines = Lines(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+        async with stdio_server(stdin=lines) as (read, write):
+            inner = made._lowlevel_server  # run_stdio_async takes no stdin of ours
+            await inner.run(read, write, inner.create_initialization_options())
+
+    anyio.run(served)
+
+
+def server(call: Call, *, queries: bool = True) -> "MCPServer":
+    """The tools of one run; `query` only where an agent may ask in SQL."""
     with extra("mcp", "diagevo mcp"):
         from mcp.server.mcpserver import MCPServer
         from mcp_types import ToolAnnotations
 
     made = MCPServer("diagevo", instructions=INSTRUCTIONS, log_level="ERROR")
     tools = Tools(call)
-    for tool in (
-        tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify, tools.query
-    ):  # fmt: skip
+    offered = [tools.why, tools.replay, tools.schedule, tools.what_if, tools.diff, tools.verify]
+    for tool in (*offered, tools.query) if queries else offered:
         made.tool(annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))(tool)
     return made
 
@@ -129,7 +172,7 @@ class Tools:
         self,
         k: Annotated[str | None, Field(description='Balance of exploration, like "1/2".')] = None,
         theta_up: Annotated[str | None, Field(description='Promotion threshold, like "4/5".')] = None,
-        drop: Annotated[list[str] | None, Field(description="Causes to leave out.")] = None,
+        drop: Annotated[list[str] | None, Field(max_length=LIST, description="Causes to leave out.")] = None,
     ) -> dict[str, Any]:
         """The recorded rounds under another k, θ_up or without causes: F, z, ε; each says whether it is exact
         or open-loop."""
@@ -178,12 +221,13 @@ class Tools:
         ],
         rows: Annotated[int, Field(ge=1, le=ROWS, description="Rows at most.")] = 50,
     ) -> dict[str, Any]:
-        """Read-only SQL over the views of the log, bounded in rows and in the length of a cell."""
+        """Read-only SQL over the views of the log, bounded in rows, the length of a cell, and seconds."""
+        from diagevo.memory.audit.answer import AGENT
         from diagevo.memory.audit.query import query
 
         with (
             self._asked(None) as (history, as_of),
-            query(history.database, sql, run_id=history.run_id) as answer,
+            query(history.database, sql, run_id=history.run_id, limits=AGENT) as answer,
         ):
             found = [[_cut(render.plain(cell)) for cell in row] for row in islice(answer.rows, rows + 1)]
             data = {
@@ -206,7 +250,7 @@ class Tools:
             raise ToolError(f"{error.kind}: {error.message}{hint}") from error
 
     def _told(self, history: "History", as_of: "AsOf", data: Any) -> dict[str, Any]:
-        return {"run": history.run_id, "as_of": _where(as_of), "data": _apart(data)}
+        return {"run": history.run_id, "as_of": _where(as_of), "data": _bounded(_apart(data))}
 
 
 def _where(as_of: "AsOf") -> dict[str, int]:
@@ -228,6 +272,17 @@ def _walk(value: Any, each: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     if isinstance(value, list):
         return [_walk(inner, each) for inner in value]
     return value
+
+
+def _bounded(data: Any) -> Any:
+    """Long lists cut; `<name>_left_out` beside one says how many items."""
+
+    def each(value: dict[str, Any]) -> dict[str, Any]:
+        long = {key: inner for key, inner in value.items() if isinstance(inner, list) and len(inner) > LIST}
+        cut = {key: inner[:LIST] for key, inner in long.items()}
+        return {**value, **cut, **{f"{key}_left_out": len(inner) - LIST for key, inner in long.items()}}
+
+    return _walk(data, each)
 
 
 def _apart(data: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
-from diagevo.cli.commands.mcp import server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.commands.mcp import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import invoke
@@ -91,6 +91,20 @@ def test_a_query_is_bounded_and_its_rows_are_untrusted(ask: Ask) -> None:
         "more": True,
         "untrusted": {"rows": [["verl", 1], ["verl", 2], ["verl", 3]]},
     }
+
+
+def test_a_list_is_cut_and_says_by_how_much() -> None:
+    long = {"causes": [{"turns": list(range(205))}] * 201, "few": [1, 2]}
+    told = _bounded(long)
+    assert (len(told["causes"]), told["causes_left_out"]) == (LIST, 1)
+    assert (told["causes"][0]["turns"][-1], told["causes"][0]["turns_left_out"]) == (199, 5)
+    assert (told["few"], "few_left_out" in told) == ([1, 2], False)
+
+
+def test_a_tool_takes_no_endless_list(ask: Ask) -> None:
+    failed, told = ask("what_if", drop=["c1"] * 201)
+    assert failed
+    assert "at most 200 items" in told
 
 
 @pytest.mark.parametrize(
