@@ -36,10 +36,9 @@ def serve(
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
 ) -> None:
     """Serve the pages, read-only, until Ctrl-C. Their address holds a token that opens them."""
-    import uvicorn
-
     from diagevo.memory.audit.history import resolve_run
     from diagevo.view.server import application, is_loopback
+    from diagevo.view.serving import served
 
     with suppress(KeyboardInterrupt), database(call) as found:
         listening = _listen(host, port)
@@ -58,8 +57,7 @@ def serve(
 
             webbrowser.open(at)
         app_ = application(found, None, host=host, token=token)
-        config = uvicorn.Config(app_, log_level="warning", server_header=False, lifespan="off")
-        uvicorn.Server(config).run(sockets=[listening])
+        served(app_, log_level="error").run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

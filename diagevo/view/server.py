@@ -153,7 +153,8 @@ class _Guard:
         given = request.query_params.get("token", "")
         if not hmac.compare_digest(given.encode(), self.token.encode()):
             return Response("Open the address with its token.", 403, media_type="text/plain")
-        # The token leaves the address bar, the history and what a copied link says.
-        answer = RedirectResponse(request.url.path, 303)
+        # The token leaves the address bar, the history and what a copied link says. A path that begins with
+        # two slashes would name another host.
+        answer = RedirectResponse("/" + request.url.path.lstrip("/\\"), 303)
         answer.set_cookie(self.cookie, self.value, httponly=True, samesite="strict")
         return answer

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import uvicorn
 
 from diagevo.memory.log.database import Database
 from diagevo.view.export import export
 from diagevo.view.server import application
+from diagevo.view.serving import served as as_served
 from tests.attack import hostile
 from tests.memory_audit.played import play
 
@@ -40,13 +40,8 @@ class Served:
 @contextmanager
 def serving(database: Database, folder: Path) -> Iterator[Served]:
     """uvicorn on a free port, as the command starts it."""
-    config = uvicorn.Config(
-        application(database, folder, host="127.0.0.1", token=TOKEN),
-        port=0,
-        log_level="error",
-        lifespan="off",
-    )
-    server = uvicorn.Server(config)
+    app = application(database, folder, host="127.0.0.1", token=TOKEN)
+    server = as_served(app, port=0, log_level="error")
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

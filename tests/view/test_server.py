@@ -1,7 +1,9 @@
 """What the server gives to whom: the token, foreign names, methods, headers, and pages that are not there."""
 
+import http.client
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import httpx
 import pytest
@@ -30,6 +32,22 @@ def test_the_token_becomes_a_strict_cookie_and_leaves_the_address(served: Served
         assert "SameSite=strict" in cookie
         assert TOKEN not in cookie
         assert client.get("played/index.html").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["//evil.example/", "///evil.example", "/%2Fevil.example/", "/%5Cevil.example/", "/\\evil.example/"],
+)
+def test_the_token_leads_nowhere_but_here(served: Served, path: str) -> None:
+    """Sent as it stands: a client of the library would even the slashes."""
+    connection = http.client.HTTPConnection(urlsplit(served.base).netloc, timeout=10)
+    connection.request("GET", f"{path}?token={TOKEN}")
+    answer = connection.getresponse()
+    assert (answer.status, urljoin(served.base, answer.headers["location"]).startswith(served.base)) == (
+        303,
+        True,
+    )
+    connection.close()
 
 
 def test_a_name_that_is_not_ours_is_refused_before_anything_is_read(client: httpx.Client) -> None:
