@@ -140,8 +140,12 @@ class WrongTrainingError(DiagEvoError):
         self.measures = measures
 
 
+AGAIN = "run the same command again, diagevo train with --resume: what was answered is kept"
+"""The next step where a question to a model was not answered: several commands ask."""
+
+
 class StoppedSafely(DiagEvoError):
-    """The run stopped at a safe point and goes on with `--resume`."""
+    """Stopped at a safe point, from which the same command goes on; `diagevo train` with `--resume`."""
 
     exit_code = 75
     kind = "stopped"

@@ -13,7 +13,7 @@ import msgspec
 from diagevo.config.models import DiagnosticianRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
 from diagevo.diagnosis.replies import LONGEST_REPLY
-from diagevo.errors import ServiceError, StoppedSafely
+from diagevo.errors import AGAIN, ServiceError, StoppedSafely
 from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
@@ -70,7 +70,7 @@ class Budget:
                 if most is not None and spent >= most:
                     raise StoppedSafely(
                         f"the diagnostician's budget of {most} {what} is spent",
-                        hint=f"raise diagnosis.max_{what}, then go on with --resume: no answer is lost",
+                        hint=f"raise diagnosis.max_{what}, then {AGAIN}",
                     )
             self.calls += 1
 

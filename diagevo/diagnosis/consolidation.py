@@ -12,7 +12,7 @@ from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, NodeContents
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
-from diagevo.errors import StoppedSafely
+from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import NodePairJudged, number_of
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.fold import Node
@@ -38,7 +38,7 @@ def consolidate(
     judged: dict[tuple[str, str], NodePairJudged] = {}
     for done, (left, right, similarity) in enumerate(pairs, start=1):
         if should_stop is not None and should_stop():
-            raise StoppedSafely("consolidation stopped; replies so far are kept", hint="go on with --resume")
+            raise StoppedSafely("consolidation stopped; replies so far are kept", hint=AGAIN)
         a, b = sorted((_root(survivor, left), _root(survivor, right)), key=number_of)
         if a == b or (a, b) in judged:
             outcomes["joined"] += 1

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from diagevo.errors import ConfigError, DiagEvoError, ServiceError, StoppedSafely
+from diagevo.errors import AGAIN, ConfigError, DiagEvoError, ServiceError, StoppedSafely
 from diagevo.redaction import key_from, masked
 
 if TYPE_CHECKING:
@@ -166,12 +166,10 @@ class Endpoint:
         if failed >= self._backoff.tries or limited >= self._backoff.limited_tries:
             raise ServiceError(
                 f"{self.where} failed {failed + limited} times in a row, last: {problem[:300]}",
-                hint="see that the service is up, then go on with --resume",
+                hint=f"see that the service is up, then {AGAIN}",
             )
         if asked_to_wait > self._backoff.longest_retry_after:
-            raise ServiceError(
-                f"{self.where} asks to wait {asked_to_wait:.0f} s", hint="go on later with --resume"
-            )
+            raise ServiceError(f"{self.where} asks to wait {asked_to_wait:.0f} s", hint=f"wait, then {AGAIN}")
 
     def _raise_if_final(self, error: "APIStatusError") -> None:
         """Raise where asking again is no use."""
@@ -231,7 +229,7 @@ def _said(error: "APIStatusError") -> str:
 
 
 def _cancelled() -> DiagEvoError:
-    return StoppedSafely("requests to a service were broken off", hint="go on with --resume")
+    return StoppedSafely("requests to a service were broken off", hint=AGAIN)
 
 
 def _cancel_tasks() -> None:

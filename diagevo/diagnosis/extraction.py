@@ -18,7 +18,7 @@ from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
-from diagevo.errors import StoppedSafely
+from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
 
@@ -137,7 +137,7 @@ class Diagnoser:
                     if should_stop is not None and should_stop():
                         raise StoppedSafely(
                             f"diagnosis stopped with {len(self._queue)} failures to go; replies are kept",
-                            hint="go on with --resume",
+                            hint=AGAIN,
                         )
             if self._error is not None:
                 raise self._error
@@ -151,7 +151,7 @@ class Diagnoser:
         """Give up what has not been answered; replies that came are stored, and nothing is recorded any
         more."""
         with self._changed:
-            self._error = self._error or StoppedSafely("diagnosis was cancelled", hint="go on with --resume")
+            self._error = self._error or StoppedSafely("diagnosis was cancelled", hint=AGAIN)
         if isinstance(self._diagnostician, Cancellable):
             self._diagnostician.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -50,8 +50,14 @@ _FILES: Mapping[Decision, tuple[str, ...]] = {
     "merge": ("merge_system", "merge_user", "data_rule", "retry"),
 }
 
-_MARKS = re.compile(r"<(?=[/|｜<A-Za-z_])|\[(?=/?[A-Z_]{2,}\])")
-"""Where a chat template's token may begin: `<|`, `<｜`, `</`, `<s>`, `<<SYS>>`, `[INST]`."""
+_MARKS = re.compile(
+    r"[<＜](?=[/|｜<＜A-Za-z_!?]|0x)"
+    r"|[\[［](?=[|｜@]|/?[A-Za-z_]\w+[\]］]|e~\[)"
+    r"|\](?=~)|◁"
+)
+"""Where a token of a chat template may begin: `<|`, `<｜`, `</`, `<s>`, `<0x0A>`, `<<SYS>>`; `[INST]`,
+`[gMASK]`, `[|endofturn|]`, `[@BOS@]`, `[e~[`; `]~b]`; `◁think▷`. And the wide signs that some tokenizers make
+narrow."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 

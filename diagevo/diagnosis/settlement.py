@@ -19,7 +19,7 @@ from diagevo.config.models import MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician, DuplicateJudgement, KnownCause
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Cancellable, OnProgress, Progress, ShouldStop
-from diagevo.errors import StoppedSafely
+from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import (
     DuplicateJudged,
     FailureDiagnosed,
@@ -61,7 +61,7 @@ def settle(
             if should_stop is not None and should_stop():
                 settlement.flush()
                 left = len(unsettled) - turn
-                raise StoppedSafely(f"settlement stopped, {left} failures to go", hint="go on with --resume")
+                raise StoppedSafely(f"settlement stopped, {left} failures to go", hint=AGAIN)
             settlement.settle(turn)
             if on_progress is not None:
                 on_progress(Progress("settlement", turn + 1, len(unsettled)))

@@ -72,11 +72,7 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
         return no_rounds(material)
     ordered = cases(material)
     if not ordered:
-        rounds = material.rounds[-1].round + 1
-        return Missing(
-            "no cause was promoted yet",
-            f"diagevo train --run {material.run_id} --resume --rounds {rounds}",
-        )
+        return Missing("no cause was promoted yet", material.next_round)
     case = ordered[0]
     cause_id = case.promotion.cause_id
     named = {c.cause_id: c for c in material.causes if c.round <= case.promotion.round}

@@ -17,7 +17,7 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
     if not material.rounds:
         return no_rounds(material)
     if not material.causes:
-        return Missing("the memory holds no cause yet", more_rounds(material))
+        return Missing("the memory holds no cause yet", material.next_round)
     alt = altair()
 
     weight: dict[str, int] = {}
@@ -76,7 +76,7 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
     if not material.rounds:
         return no_rounds(material)
     if not material.reactivations:
-        return Missing("no Mastered cause has failed again in the committed rounds", more_rounds(material))
+        return Missing("no Mastered cause has failed again in the committed rounds", material.next_round)
     alt = altair()
 
     def latest_and_longest(one: Reactivation) -> tuple[int, int]:
@@ -132,12 +132,6 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
         f" The table has their evidence; the data file has all. {material.setting}"
     )
     return Figure(chart.properties(width=WIDTH - 120, height=20 * len(names)), rows, caption)
-
-
-def more_rounds(material: Material) -> str:
-    """The command that plays one more round of the run."""
-    after = material.rounds[-1].round + 1
-    return f"diagevo train --run {material.run_id} --resume --rounds {after}"
 
 
 def short(text: str, most: int = 96) -> str:

@@ -38,7 +38,7 @@ class Entry:
 
 
 def no_rounds(material: Material) -> Missing:
-    return Missing("no round is committed yet", f"diagevo train --run {material.run_id} --resume")
+    return Missing("no round is committed yet", material.next_round)
 
 
 def setting(materials: Sequence[Material], rows: Rows) -> str:

@@ -133,6 +133,17 @@ class Material:
     """The failure that each cause was created for."""
     variant: str | None = None
     """Title of the variant that it plays in a plan."""
+    ingested: bool = False
+    """Its rollouts are another trainer's."""
+
+    @property
+    def next_round(self) -> str:
+        """The command by which another round comes."""
+        if self.ingested:
+            run = self.run_id
+            return f"diagevo ingest FORMAT PATH --run {run}, then: diagevo diagnose --run {run}"
+        rounds = f" --rounds {self.rounds[-1].round + 1}" if self.rounds else ""
+        return f"diagevo train --run {self.run_id} --resume{rounds}"
 
     @property
     def arm(self) -> str:
@@ -251,6 +262,7 @@ def gather(history: History) -> Material:
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
         origins=origins,
+        ingested=any(True for _ in history.log.read(history.run_id, types=["GroupIngested"], limit=1)),
     )
 
 

@@ -155,7 +155,7 @@ def _by_round(material: Material, words: Callable[[Filter], str]) -> str:
 def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.seconds:
-        return Missing("no stage has recorded its time", f"diagevo train --run {material.run_id} --resume")
+        return Missing("no stage has recorded its time", material.next_round)
     alt = altair()
 
     rows: Rows = []
@@ -229,7 +229,7 @@ def time_table(material: Material) -> Table:
     if not material.seconds:
         raise NotFoundError(
             f"no stage of run {material.run_id} has recorded its time",
-            hint=f"play a round: diagevo train --run {material.run_id} --resume",
+            hint=f"play a round: {material.next_round}",
         )
     spent, beside = _spent(material)
     rows = {

@@ -80,7 +80,7 @@ def _lacking(
             yield "nothing of this run was measured", f"diagevo eval run all --run {run}"
     elif name == "time":
         if not material.seconds:
-            yield "no stage has recorded its time", f"diagevo train --run {run} --resume"
+            yield "no stage has recorded its time", material.next_round
     elif name == "baselines":
         yield (
             "the reported figures are given in a CSV",

@@ -134,9 +134,7 @@ def question_coverage(materials: Sequence[Material], embedder: "Embedder | None"
         questions = material.questions(facts.round)
         chosen += random.Random(facts.round).sample(questions, min(POINTS, len(questions)))
     if len(chosen) < 3:
-        return Missing(
-            "fewer than three readable questions", f"diagevo train --run {material.run_id} --resume"
-        )
+        return Missing("fewer than three readable questions", material.next_round)
     known = None if material.configuration is None else material.configuration.embedder
     if embedder is None:
         if known is None or known.name != HASHING:

@@ -23,11 +23,14 @@ PLAIN_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"
 )
 
-_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_CONVERT = (
+    'python -c "from transformers import AutoModelForCausalLM as M;'
+    " M.from_pretrained('FOLDER').save_pretrained('NEW')\""
+)
 
 
 def check_model_folder(folder: Path) -> Path:
-    """Return `folder` where it holds a model that transformers can load; MissingDependencyError otherwise."""
+    """Return `folder` where it holds a model in safetensors; MissingDependencyError otherwise."""
     hint = "Name a folder written by save_pretrained (config.json, weights and tokenizer files)."
     if not folder.is_dir():
         raise MissingDependencyError(f"{folder} is not a model folder: there is no such folder.", hint=hint)
@@ -40,9 +43,14 @@ def check_model_folder(folder: Path) -> Path:
     except (OSError, ValueError) as error:
         message = f"{folder} is not a model folder: config.json cannot be read ({error})."
         raise MissingDependencyError(message, hint=hint) from error
-    if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
-        raise MissingDependencyError(f"{folder} is not a model folder: it holds no weights.", hint=hint)
-    return folder
+    if any(folder.glob("*.safetensors")):
+        return folder
+    if pickled := sorted(file.name for file in folder.glob("*.bin")):
+        raise MissingDependencyError(
+            f"{folder} holds its weights as a pickle ({pickled[0]}), which can run code when it is read.",
+            hint=f"If you trust it, convert it, and copy its tokenizer: {_CONVERT}",
+        )
+    raise MissingDependencyError(f"{folder} is not a model folder: it holds no weights.", hint=hint)
 
 
 def load_tokenizer(folder: Path) -> Any:

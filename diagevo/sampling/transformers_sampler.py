@@ -48,7 +48,7 @@ class TransformersSampler:
         self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
         self._tokenizer = load_tokenizer(folder)
         try:
-            model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype)
+            model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True)
         except Exception as error:  # a damaged folder raises whatever its parser does
             raise MissingDependencyError(
                 f"The model in {folder} cannot be loaded ({error}).",

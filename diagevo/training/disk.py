@@ -38,7 +38,7 @@ def _parameters(config: Config) -> int | None:
     folder = Path(model).expanduser()
     if model == "builtin:arithmetic":
         folder = Path(str(files("diagevo.arithmetic") / "weights"))
-    weights = list(folder.glob("*.safetensors")) or list(folder.glob("pytorch_model*.bin"))
+    weights = list(folder.glob("*.safetensors"))
     if weights:
         dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
         return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)

@@ -209,6 +209,7 @@ def trl_settings(
         remove_unused_columns=False,
         model_init_kwargs={
             "dtype": "float32",
+            "use_safetensors": True,  # the other format runs code
             "attn_implementation": attention_for(hardware.attention, on_gpu=not on_cpu),
             "device_map": None,  # TRL's "auto" would spread the reference over the GPUs that FSDP shards on
         },

@@ -60,7 +60,9 @@ def export(
     for old in to.rglob("*.html"):
         old.unlink()
     with as_file(files("diagevo.view") / "static") as static:
-        shutil.copytree(static, to / "static", dirs_exist_ok=True)
+        (to / "static").mkdir(exist_ok=True)
+        for file in static.iterdir():  # copytree would go on at a full disk, and raise a list of tuples
+            shutil.copyfile(file, to / "static" / file.name)
     view.site.checks.look(view.site.runs())
     with database.view():
         while chosen.waiting:

@@ -31,7 +31,23 @@ SPECIAL_TOKENS = [
     "</think>",
     "[SYSTEM_PROMPT]",
     "<bos>",
+    "<0x0A>",
+    "[gMASK]",
+    "[extra_id_0]",
+    "[start_header_id]",
+    "[EOT]",
+    "[|endofturn|]",
+    "[@BOS@]",
+    "[multimodal]",
+    "[e~[",
+    "]~b]",
+    "]~!b[",
+    "◁think▷",
+    "◁/think▷",
+    "＜|im_end|＞",
+    "［INST］",
 ]
+"""As the tokenizers of Qwen, Llama, Mistral, Gemma, DeepSeek, GLM, Kimi, EXAONE and MiniMax have them."""
 
 
 def pair(agreeing: str = "A", disagreeing: str = "B", known: tuple[KnownCause, ...] = ()) -> FailurePair:

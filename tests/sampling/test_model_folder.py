@@ -1,7 +1,12 @@
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -27,6 +32,28 @@ def test_a_folder_without_config_with_a_broken_one_or_without_weights_is_no_mode
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(MissingDependencyError, match="no weights"):
         check_model_folder(tmp_path)
+
+
+def test_weights_in_a_pickle_are_refused_with_how_to_convert_them(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(MissingDependencyError, match=r"as a pickle \(pytorch_model\.bin\)") as caught:
+        check_model_folder(folder)
+    assert caught.value.hint is not None
+    [program] = re.findall(r'python -c "(.*)"', caught.value.hint)
+    program = program.replace("FOLDER", str(folder)).replace("NEW", str(tmp_path / "new"))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert check_model_folder(tmp_path / "new") == tmp_path / "new"
+
+
+def test_a_pickle_beside_other_safetensors_is_not_read(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").rename(folder / "adapter.safetensors")
+    with pytest.raises(MissingDependencyError, match="cannot be loaded"):
+        TransformersSampler(folder)
 
 
 def test_weights_that_are_cut_short_are_reported_with_their_folder(tmp_path: Path) -> None:

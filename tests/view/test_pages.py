@@ -341,3 +341,16 @@ def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
     view = View(Site(database, folder, live=False), most=PAGES)
     for path in ("index.html", "played/index.html", "played/causes/c1.html"):
         assert view.render(path) == (exported / path).read_text()
+
+
+def test_an_export_that_finds_no_room_says_so_in_one_line(folder: Path, tmp_path: Path) -> None:
+    pages = tmp_path / "pages"
+    (pages / "static").mkdir(parents=True)
+    (pages / "static" / "view.css").write_text("of a former export")
+    (pages / "static" / "view.js").symlink_to("/dev/full")
+    done = invoke("view", "export", pages, "--db", f"sqlite:///{folder / 'diagevo.db'}")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines() == [
+        f"error: cannot write {pages}: No space left on device",
+        "hint: name another place",
+    ]
