@@ -2,6 +2,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from diagevo.diagnosis.diagnostician import FailurePair, KnownCause, NodeCandidate, NodeContents
 from diagevo.diagnosis.prompts import DiagnosisPrompts, Text, fence, one_line, plain
@@ -169,6 +171,12 @@ class TestHostileText:
         assert found[2] == plain(attack)
         assert found[3] == "B"
         assert user["content"].count("# Attempt That Disagrees") == 1
+
+    @given(st.text(st.sampled_from("[]<>|/#\n\r 0a*begind{}`") | st.characters(), max_size=80))
+    def test_any_text_stays_in_its_section(self, text: str):
+        _, user = BUILT_IN.extract(pair(text, "B", CAUSES))
+        found = sections(user["content"])
+        assert (len(found), found[2], found[3]) == (5, plain(text), "B")
 
     def test_a_trajectory_that_guesses_the_fence_of_its_harmless_self_guesses_wrong(self):
         """The fence depends on the whole text: writing the fence into it gives another one."""

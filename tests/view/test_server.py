@@ -68,6 +68,17 @@ def test_a_name_that_is_not_ours_is_refused_before_anything_is_read(client: http
         ("box.lan", "box.lan:8080", True),
         ("127.0.0.1", "[::1", False),
         ("127.0.0.1", "", False),
+        ("127.0.0.1", "localhost.", False),
+        ("127.0.0.1", "LOCALHOST", True),
+        ("127.0.0.1", "user@evil.example", False),
+        ("127.0.0.1", "localhost@evil.example", False),
+        ("127.0.0.1", "evil.example#localhost", False),
+        ("127.0.0.1", "evil.example/localhost", False),
+        ("127.0.0.1", "localhost,evil.example", False),
+        ("127.0.0.1", "0.0.0.0", False),
+        ("127.0.0.1", "127.0.0.1.nip.io", False),
+        ("0.0.0.0", "evil.example", False),
+        ("box.lan", "box.lan.evil.example", False),
     ],
 )
 def test_which_names_are_ours_follows_from_where_it_listens(host: str, header: str, ours: bool) -> None:

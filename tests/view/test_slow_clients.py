@@ -98,6 +98,22 @@ def test_an_endless_head_is_refused_at_its_bound(served: Served) -> None:
 
 
 @pytest.mark.slow
+def test_200_clients_at_once_are_all_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 60.0)  # clients and server share one interpreter here
+
+    async def all_of_them() -> list[int]:
+        async with httpx.AsyncClient(
+            base_url=served.base, trust_env=False, timeout=60, limits=httpx.Limits(max_connections=None)
+        ) as client:
+            await client.get("", params={"token": TOKEN})
+            pages = ["played/index.html", "static/view.js", "played/causes/c1.html", "nowhere.html"]
+            answers = await asyncio.gather(*(client.get(page) for page in pages * 50))
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(all_of_them()) == [200, 200, 200, 404] * 50
+
+
+@pytest.mark.slow
 def test_300_slow_connections_keep_nobody_out_and_are_gone_after_their_time(hasty: Served) -> None:
     address = urlsplit(hasty.base)
 
