@@ -2,6 +2,7 @@
 
 import sqlite3
 import subprocess
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def _killed_once_it_went_on(folder: Path, events: int) -> int | None:
             process.kill()
             process.wait()
             return None
+        time.sleep(0.02)
     return code
 
 

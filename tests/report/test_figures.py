@@ -154,6 +154,15 @@ def test_whether_a_figure_can_be_drawn_is_told_without_drawing_it(material: Mate
             assert lacking(entry.name, [run]) == (result if isinstance(result, Missing) else None), entry.name
 
 
+def test_the_next_round_of_a_run_is_its_trainers(material: Material) -> None:
+    last = material.rounds[-1].round
+    assert material.next_round == f"diagevo train --run {material.run_id} --resume --rounds {last + 1}"
+    assert Material("new", None).next_round == "diagevo train --run new --resume"
+    theirs = Material("theirs", None, ingested=True)
+    assert "train" not in theirs.next_round
+    assert "diagevo ingest FORMAT PATH --run theirs" in theirs.next_round
+
+
 def test_the_coverage_of_an_unknown_embedder_is_not_made_up(material: Material) -> None:
     result = draw("coverage", [material])
     assert isinstance(result, Missing)
