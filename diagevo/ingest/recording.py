@@ -125,6 +125,7 @@ def events_of(
                 reference=reference,
                 failed=[FailedRollout(sample=i, trajectory=next(digests)) for i in failures],
                 source=source,
+                draw=group.draw,
             )
         )
     return events

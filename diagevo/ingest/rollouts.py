@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from diagevo.memory.events import GroupDraw
+
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
@@ -36,6 +38,7 @@ class Group:
     answer: str | None
     responses: list[str] = field(default_factory=list[str])
     rewards: list[float] = field(default_factory=list[float])
+    draw: GroupDraw | None = None
 
 
 def grouped(rollouts: Sequence[Rollout]) -> list[Group]:

@@ -1,8 +1,6 @@
 """Rounds from ingested groups: opened with what waits, diagnosed, committed, one after the other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
@@ -15,15 +13,6 @@ from diagevo.errors import OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.memory.events import CandidateScored, CauseState, FailureObserved, GroupIngested, RoundCommitted
 from diagevo.memory.memory import Memory
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """A group on its way into a round. `draw`: what the schedule of its `round` drew its prompt for, where a
-    schedule did; it may be an earlier one, because trainers draw ahead."""
-
-    group: GroupIngested
-    draw: Mapping[str, Any] | None = None
 
 
 class Rounds:
@@ -56,10 +45,10 @@ class Rounds:
         groups = list(_groups(memory, number))
         if not groups:
             return None
-        self.play(number, [Scored(group) for group in groups])
+        self.play(number, groups)
         return number
 
-    def play(self, number: int, groups: Sequence[Scored]) -> None:
+    def play(self, number: int, groups: Sequence[GroupIngested]) -> None:
         """Open a round, score its groups as candidates, and observe their failures: one transaction."""
         memory = self.memory
         with memory.atomic():
@@ -72,13 +61,13 @@ class Rounds:
                         question_id=f"r{number}.q{place}",
                         stage="solver",
                         attempt=1,
-                        step=scored.group.step,
+                        step=group.step,
                         trajectory=failed.trajectory,
-                        reference=scored.group.reference,
+                        reference=group.reference,
                     )
-                    for place, scored in enumerate(groups)
-                    if scored.group.reference is not None
-                    for failed in scored.group.failed
+                    for place, group in enumerate(groups)
+                    if group.reference is not None
+                    for failed in group.failed
                 ]
             )
 
@@ -121,31 +110,31 @@ class Rounds:
             on_commit(number, committed[-1])
         return committed
 
-    def _candidates(self, number: int, groups: Sequence[Scored]) -> list[CandidateScored]:
+    def _candidates(self, number: int, groups: Sequence[GroupIngested]) -> list[CandidateScored]:
         memory = self.memory
         self._last.read(memory.log, memory.run_id, (self._read + 1, number - 1))
         self._read = number - 1
         states: dict[str, CauseState] = {c.cause_id: c.state for c in memory.state.causes.values()}
-        unlabelled = [g.group.reference for g in groups if g.group.reference and g.group.answer is None]
+        unlabelled = [g.reference for g in groups if g.reference and g.answer is None]
         references = memory.artifacts.get_many(unlabelled)
         return [
-            self._candidate(f"r{number}.q{place}", scored, states, references)
-            for place, scored in enumerate(groups)
+            self._candidate(f"r{number}.q{place}", group, states, references)
+            for place, group in enumerate(groups)
         ]
 
     def _candidate(
         self,
         question_id: str,
-        scored: Scored,
+        group: GroupIngested,
         states: Mapping[str, CauseState],
         references: Mapping[str, str],
     ) -> CandidateScored:
-        group, draw, drawn = scored.group, scored.draw, None
+        draw, drawn = group.draw, None
         if draw is None:
             aim = self._last.aim(group.question, states)
         else:
-            aim = Aim.still(draw["cause_id"], draw["stitched_cause_id"], states)
-            drawn = None if draw["round"] == self.memory.state.round + 1 else draw["round"]
+            aim = Aim.still(draw.cause_id, draw.stitched_cause_id, states)
+            drawn = None if draw.round == self.memory.state.round + 1 else draw.round
         responses = len(group.rewards)
         counts = [("passed", group.passes), ("failed", responses - group.passes)]
         label = group.answer

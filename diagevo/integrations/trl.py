@@ -1,14 +1,20 @@
-"""TRL's GRPOTrainer as it is, keeping a memory of causes and steered by it (the README has it in ten lines).
+"""TRL's GRPOTrainer as it is, keeping a memory of causes, and steered by it where its prompts are drawn here.
 
-`prompts` is the data set, `capture` goes around the reward function, `RoundCallback` plays the rounds.
-`render` writes the row of a draw: free, targeted at a cause, or stitched. Every rank draws the same prompts
-and computes the rewards of its own; rank 0 gathers them and alone writes the memory.
+`capture` goes around the reward function and `RoundCallback` plays the rounds: with a data set of the user's
+own the memory observes. With `prompts` as the data set it steers: `render` writes the row of a draw, which is
+free, targeted at a cause, or stitched. Every rank draws the same prompts and computes the rewards of its own;
+rank 0 gathers them and alone writes the memory.
+
+Nothing that the memory or the diagnostician raises ends the training: it is logged once, with the next step.
 """
 
-import asyncio
+import inspect
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,20 +27,29 @@ from transformers import TrainerCallback
 from diagevo.config.models import DiagnosisConfig, IngestConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats import messages
 from diagevo.ingest.recording import events_of
 from diagevo.ingest.rollouts import Group
-from diagevo.ingest.rounds import Rounds, Scored
+from diagevo.ingest.rounds import Rounds
+from diagevo.memory.events import GroupDraw, GroupIngested
+from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw, Schedule
+from diagevo.redaction import masked
 
 COLUMN = "diagevo_draw"
 """The column that carries a prompt's draw from the data set to the reward function."""
 BLOCK = 64
 """Draws made at a time."""
+HELD = 20_000
+"""Rollouts that are kept while the memory takes none; of more the oldest steps are lost."""
 
 Render = Callable[[Draw], dict[str, Any]]
+Row = tuple[str, str, float | None, str | None]
+"""A completion: its prompt, its text, its reward (None: nothing to say) and the draw of its prompt."""
+
+_logger = logging.getLogger(__name__)
 
 _schedules: "WeakKeyDictionary[Memory, Schedule]" = WeakKeyDictionary()
 """The schedule that all ranks agreed on, by memory."""
@@ -71,56 +86,79 @@ def _schedule(memory: Memory) -> Schedule:
     return _schedules[memory]
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
-    """A rewarded completion: its step, the draw it answers, and what was said."""
-
-    step: int
-    draw: str
-    prompt: str
-    completion: str
-    reward: float
-
-
 class Captured:
     """A reward function that keeps what it rewarded. Made by `capture`."""
 
     def __init__(self, reward_func: Callable[..., Sequence[float | None]]) -> None:
-        if asyncio.iscoroutinefunction(reward_func):
+        called = getattr(reward_func, "__call__", None)  # noqa: B004  (an object's own may be a coroutine)
+        if inspect.iscoroutinefunction(reward_func) or inspect.iscoroutinefunction(called):
             raise ConfigError(
                 "an async reward function cannot be captured: the ranks would mix up each other's rollouts",
                 hint="capture a synchronous one",
             )
         self.reward_func = reward_func
         self.__name__ = getattr(reward_func, "__name__", type(reward_func).__name__)
-        self.rollouts: list[Rollout] = []
-        """Of all ranks, on rank 0; nothing elsewhere."""
+        self.model: Any = None
+        """The trainer's. TRL itself tells a training's batch from an evaluation's by its mode."""
+        self.group_size = 1
+        self.groups: dict[int, list[Group]] = {}
+        """By step, of all ranks, on rank 0; nothing elsewhere."""
+        self.trained = False
+        """Whether it ever rewarded a training's batch."""
 
     def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
         rewards = list(self.reward_func(prompts=prompts, completions=completions, **columns))
-        draws = columns.get(COLUMN)
-        if draws is None:  # an evaluation's questions are nobody's draw
+        if self.model is None or not self.model.training:
             return rewards
-        step = columns["trainer_state"].global_step + 1
-        rows = [
-            Rollout(step, draw, messages(prompt), messages(completion), float(reward))
-            for draw, prompt, completion, reward in zip(draws, prompts, completions, rewards, strict=True)
-            if reward is not None
+        self.trained = True
+        draws = columns.get(COLUMN) or [None] * len(prompts)
+        rows: list[Row] = [
+            (_text(prompt), _text(completion), None if reward is None else float(reward), draw)
+            for prompt, completion, reward, draw in zip(prompts, completions, rewards, draws, strict=True)
         ]
         gathered = gather_object(rows)
         if PartialState().is_main_process:
-            self.rollouts += gathered
+            step = columns["trainer_state"].global_step + 1
+            self.groups.setdefault(step, []).extend(_grouped(gathered, self.group_size))
         return rewards
 
 
 def capture(reward_func: Callable[..., Sequence[float | None]]) -> Captured:
-    """The reward function, remembered: rewards are gathered from every rank. For prompts of `prompts`."""
+    """The reward function, remembered: what it rewards in training is gathered from every rank."""
     return Captured(reward_func)
 
 
+def _text(said: Any) -> str:
+    try:
+        return messages(said)
+    except ConfigError:  # TRL takes it, so it is no reason to end a training
+        return str(said)
+
+
+def _grouped(rows: Sequence[Row], size: int) -> list[Group]:
+    """Groups as TRL's advantages have them: `size` completions in a row answer one prompt. So a prompt that
+    is twice in a batch is two groups. A reward that is None or not finite is no reward."""
+    groups: dict[tuple[int, str, str | None], Group] = {}
+    for place, (prompt, completion, reward, draw) in enumerate(rows):
+        if reward is None or not math.isfinite(reward):
+            continue
+        group = groups.setdefault((place // size, prompt, draw), Group(prompt, None, draw=_draw(draw)))
+        group.responses.append(completion)
+        group.rewards.append(reward)
+    return list(groups.values())
+
+
+def _draw(column: str | None) -> GroupDraw | None:
+    if column is None:
+        return None
+    told = json.loads(column)
+    return GroupDraw(**{name: told[name] for name in GroupDraw.model_fields})
+
+
 class RoundCallback(TrainerCallback):
-    """Every `steps` optimizer steps: score what was captured, diagnose what failed, commit, and draw on by
-    the new schedule. Rank 0 writes; the others wait for the schedule."""
+    """Records every step's groups; after every `steps` optimizer steps diagnoses what failed and commits the
+    round. Where the memory drew the prompts, draws on by the new schedule. Rank 0 writes; the others wait
+    for the schedule. Groups of a round that cannot be diagnosed now are in the log, and wait."""
 
     def __init__(
         self,
@@ -131,77 +169,151 @@ class RoundCallback(TrainerCallback):
         *,
         steps: int,
     ) -> None:
+        if steps < 1:
+            raise ConfigError(f"steps={steps}: a round has one optimizer step or more", hint="write: steps=8")
         self.memory = memory
         self.captured = captured
         self.diagnostician = diagnostician
         self.embedder = embedder
         self.steps = steps
+        self._recorded: tuple[int, int] | None = None
+        """The last recorded step and its round; None: not read yet."""
+        self._failing: set[str] = set()
+        """What was warned of, and has not gone well since."""
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def on_init_end(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
         """Refuse what cannot be steered, before anything is drawn."""
-        if args.shuffle_dataset:
+        if args.shuffle_dataset and _draws(self.memory):
             raise ConfigError(
                 "shuffle_dataset draws 1,000 prompts by the first schedule before the first reward",
                 hint="write: GRPOConfig(..., shuffle_dataset=False)",
             )
-        if args.max_steps <= 0 or args.max_steps % self.steps:
-            whole = -(-max(args.max_steps, 1) // self.steps) * self.steps
-            raise ConfigError(
-                f"max_steps={args.max_steps} is not a number of whole rounds of {self.steps} steps",
-                hint=f"write: GRPOConfig(..., max_steps={whole})",
-            )
+        self.captured.group_size = args.num_generations
+        self.captured.model = model
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.is_world_process_zero and self.memory.state.open is not None:
-            self._diagnose()  # a round that was interrupted
+    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
+        self.captured.model = model  # sharding wraps it anew
+        if state.is_world_process_zero:
+            self._attempt("recorded", lambda: self._say_what_is_recorded(state.global_step))
+            if self.memory.state.open is not None:  # a round that was interrupted
+                self._attempt("diagnosed", lambda: self._diagnose(args))
         self._agree()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        round_, rest = divmod(state.global_step, self.steps)
-        if rest:
-            return
+        whole = state.global_step % self.steps == 0
         if state.is_world_process_zero:
-            self._play(round_)
-        self._agree()
+            if not self.captured.trained:
+                self._warn("captured", "no reward is captured", "write: reward_funcs=the captured function")
+            self._attempt("recorded", self._record)
+            if whole:
+                self._attempt("diagnosed", lambda: self._diagnose(args))
+        if whole:
+            self._agree()
 
-    def _play(self, number: int) -> None:
-        """A round from what was captured since the last one. One that is committed already, before training
-        was resumed from an earlier checkpoint, counts no more."""
-        first = (number - 1) * self.steps
-        rollouts = [r for r in self.captured.rollouts if r.step > first]
-        self.captured.rollouts.clear()
-        if number != self.memory.state.round + 1:
-            return
-        settings = IngestConfig.model_validate((self.memory.state.config or {}).get("ingest", {}))
-        scored: list[Scored] = []
-        with self.memory.atomic():
-            for step in sorted({rollout.step for rollout in rollouts}):
-                groups: dict[str, Group] = {}
-                for rollout in rollouts:
-                    if rollout.step == step:
-                        group = groups.setdefault(rollout.draw, Group(rollout.prompt, None))
-                        group.responses.append(rollout.completion)
-                        group.rewards.append(rollout.reward)
-                events = events_of(
-                    self.memory.artifacts, step, "TRL", list(groups.values()), settings.pass_at
-                )
-                self.memory.ingested(events, number)
-                scored += [
-                    Scored(event, json.loads(draw)) for event, draw in zip(events, groups, strict=True)
-                ]
-            Rounds(self.memory).play(number, scored)
-        self._diagnose()
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """The last round may be a shorter one: epochs do not end with a round."""
+        if state.is_world_process_zero:
+            self._attempt("recorded", self._record)
+            self._attempt("diagnosed", lambda: self._diagnose(args))
+            if lost := self.captured.groups:
+                _logger.warning("not recorded, and lost with this process: step %s", _listed(lost))
 
-    def _diagnose(self) -> None:
-        config = self.memory.state.config or {}
+    def _say_what_is_recorded(self, step: int) -> None:
+        last, _ = self._last_recorded()
+        if last > step:
+            _logger.warning(
+                "run %s holds rollouts up to step %d, and this training goes on from step %d: up to there"
+                " nothing is recorded again. A training of its own needs a run of its own: diagevo.open(…, run=NAME)",
+                self.memory.run_id,
+                last,
+                step,
+            )
+
+    def _last_recorded(self) -> tuple[int, int]:
+        """The last step in the log, and its round."""
+        if self._recorded is None:
+            types = ["GroupIngested"]
+            found = self.memory.log.read(self.memory.run_id, types=types, newest_first=True, limit=1)
+            newest = next(found, None)
+            if newest is None:
+                return 0, 0
+            assert isinstance(newest.event, GroupIngested)
+            self._recorded = newest.event.step, newest.round
+        return self._recorded
+
+    def _record(self) -> None:
+        """Each captured step in a transaction of its own. One that is in the log from before the training
+        was resumed stays as it is."""
+        settings = IngestConfig.model_validate(self.memory.config.get("ingest", {}))
+        waiting = self.captured.groups
+        while sum(len(group.rewards) for groups in waiting.values() for group in groups) > HELD:
+            waiting.pop(lost := min(waiting))
+            _logger.warning("the rollouts of step %d could not be recorded, and are lost", lost)
+        for step in sorted(waiting):
+            last, _ = self._last_recorded()
+            if step > last and waiting[step]:
+                round_ = self._round_of(step)
+                with self.memory.atomic():
+                    artifacts, groups = self.memory.artifacts, waiting[step]
+                    self.memory.ingested(events_of(artifacts, step, "TRL", groups, settings.pass_at), round_)
+                self._recorded = step, round_
+            del waiting[step]
+
+    def _round_of(self, step: int) -> int:
+        """Steps of one block of `steps` make a round, none that is open or committed."""
+        last, round_ = self._last_recorded()
+        state = self.memory.state
+        first = (state.round if state.open is None else state.open.number) + 1
+        return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
+
+    def _diagnose(self, args: Any) -> None:
+        """All that waits. Ranks that wait for this one give it up after `ddp_timeout` seconds: it stops
+        before, and goes on after the next round."""
+        until = time.monotonic() + (args.ddp_timeout / 2 if args.world_size > 1 else math.inf)
         Rounds(self.memory).diagnose(
             self.diagnostician,
             self.embedder,
-            DiagnosisConfig.model_validate(config.get("diagnosis", {})),
-            MemoryConfig.model_validate(config.get("memory", {})),
+            DiagnosisConfig.model_validate(self.memory.config.get("diagnosis", {})),
+            MemoryConfig.model_validate(self.memory.config.get("memory", {})),
+            should_stop=lambda: time.monotonic() > until,
         )
+
+    def _attempt(self, what: str, work: Callable[[], None]) -> None:
+        """Do it; what goes wrong is logged. Nothing here is worth somebody's training, whatever it raises."""
+        try:
+            work()
+        except Exception as error:
+            again = f"diagevo diagnose --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
+            steps = {
+                "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as that goes",
+                "diagnosed": f"rounds wait, and are tried after every {self.steps} steps; or later: {again}",
+            }
+            self._warn(what, f"rollouts cannot be {what} now: {_told(error)}", steps[what], error)
+        else:
+            self._failing.discard(what)
+
+    def _warn(self, what: str, wrong: str, next_step: str, error: Exception | None = None) -> None:
+        """Once, until it has gone well again."""
+        if what not in self._failing:
+            self._failing.add(what)
+            trace = None if error is None or isinstance(error, DiagEvoError) else error
+            _logger.warning("%s. The training goes on; %s", wrong, next_step, exc_info=trace)
 
     def _agree(self) -> None:
         """Every rank draws by the schedule that rank 0 has."""
-        schedule = [self.memory.schedule(self.memory.state.round + 1)]
-        _schedules[self.memory] = broadcast_object_list(schedule)[0]
+        if _draws(self.memory):
+            schedule = [self.memory.schedule(self.memory.state.round + 1)]
+            _schedules[self.memory] = broadcast_object_list(schedule)[0]
+
+
+def _draws(memory: Memory) -> bool:
+    """Whether prompts are drawn from this memory."""
+    return any(drawn_from is memory for drawn_from, _ in _streams.values())
+
+
+def _told(error: Exception) -> str:
+    return error.message if isinstance(error, DiagEvoError) else masked(f"{type(error).__name__}: {error}")
+
+
+def _listed(steps: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(steps)))

@@ -135,6 +135,23 @@ class Memory:
                     hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
                 )
 
+    def _configure_unsaid(self) -> None:
+        """A run that nobody configured gets what it was opened with. Within `atomic()`."""
+        if self.state.config is not None:
+            return
+        unsaid = RunConfigured(
+            config=self._config,
+            models=models_of(self._config),
+            embedder=self._embedding.embedder,
+            version=version("diagevo"),
+        )
+        self._run.append([Item(unsaid)])
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The run's configuration: as recorded, or what it was opened with while none is recorded."""
+        return self._config if self.state.config is None else self.state.config
+
     @property
     def played_by_train(self) -> bool:
         """Whether `diagevo train` plays the run: its configuration names a challenger."""
@@ -207,14 +224,7 @@ class Memory:
                     else f"round {state.round} was committed"
                 )
                 raise OutOfOrderError(f"round {round} cannot be opened: {where}")
-            if state.config is None:
-                unsaid = RunConfigured(
-                    config=self._config,
-                    models=models_of(self._config),
-                    embedder=self._embedding.embedder,
-                    version=version("diagevo"),
-                )
-                self._run.append([Item(unsaid)])
+            self._configure_unsaid()
             state = self.state
             told = None if (policy := self.policy()) is None else epsilon_of(policy, state.known())
             event = decide.opening(state, state.settings.seed if seed is None else seed, told)
@@ -280,8 +290,11 @@ class Memory:
             self._run.append([Item(event, round=round)])
 
     def ingested(self, groups: Sequence[GroupIngested], round: int) -> None:
-        """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine."""
+        """Keep groups of another trainer's rollouts for `round`. At any time; the same again is fine.
+
+        A run without a configuration gets that of `diagevo.open`."""
         with self.atomic():
+            self._configure_unsaid()
             self._run.append([Item(group, round=round) for group in groups])
 
     def stage(self, stage: str) -> StageStatus:

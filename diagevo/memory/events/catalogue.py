@@ -283,10 +283,20 @@ class FailedRollout(Value):
     """Digest of the response."""
 
 
+class GroupDraw(Value):
+    """What the schedule of a round drew a prompt for; no cause for a free one."""
+
+    round: int
+    """A trainer draws ahead: it may be an earlier round than its group's."""
+    cause_id: str | None
+    stitched_cause_id: str | None
+
+
 class GroupIngested(Event):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
+    schema_version: ClassVar[int] = 2
     type: Literal["GroupIngested"] = "GroupIngested"
     step: int
     group: int
@@ -305,6 +315,8 @@ class GroupIngested(Event):
     """Where there is a reference: who did not pass."""
     source: str
     """Name of the file."""
+    draw: GroupDraw | None = None
+    """Where a schedule of this memory drew the prompt."""
 
     def key(self) -> str:
         return f"{self.step}.{self.group}"

@@ -38,6 +38,7 @@ UNREAD = {
         "reference",
         "failed",
         "source",
+        "draw",
     },
     "DuplicateJudged": {"candidates", "nearest", "call", "capped"},
     "FailureDiagnosed": {"call", "flags"},
