@@ -219,7 +219,7 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
             continue
         try:
             found += tables.results(history, plan)
-            world = world or history.configuration().config.get("world")
+            world = world or history.world
         finally:
             history.close()
     return found, world

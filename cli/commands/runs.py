@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.shown import count
+from diagevo.shown import count, number
 from diagevo.texts import visible
 
 from .. import completion, listing, options
@@ -15,11 +15,13 @@ from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
 from ..screens.accuracy import print_accuracy, say_premises
+from ..screens.ingested import print_pass_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
+    from diagevo.memory.events import RunConfigured
 
 FIGURES = (
     Column("failures", "F", "right"),
@@ -102,8 +104,14 @@ def _run_story() -> Any:
     return RunStory
 
 
+def _stage(line: "RunLine") -> str:
+    if line.ingested is not None:
+        return "waits for its diagnosis"
+    return line.stage or "between stages"
+
+
 def _line(line: "RunLine") -> dict[str, Any]:
-    now = "–" if line.open_round is None else f"r{line.open_round} {line.stage or 'between stages'}"
+    now = "–" if line.open_round is None else f"r{line.open_round} {_stage(line)}"
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
@@ -162,12 +170,15 @@ def show(call: Call, run: Run = None) -> None:
         render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
         if call.json:
             return
+        line = story.line
         if story.rounds:
             rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
             before = {"round": 0} | story.before
-            for columns, values in ((ROUNDS, rounds), (QUESTIONS, rounds), (LEARNT, [before, *rounds])):
+            own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
+            for columns, values in ((ROUNDS, rounds), *own):
                 render.text(call, "")
                 print_rows(call, columns, values)
+        print_pass_rates(call, story)
         print_accuracy(call, history)
         if story.phases:
             render.text(call, "")
@@ -192,12 +203,24 @@ def _was(line: "RunLine", before: str) -> str:
     return "" if line.imported_run is None else f"{before}{visible(line.imported_run, one_line=True)}"
 
 
+def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
+    """What another trainer's rollouts are read and diagnosed with: no profile trained them."""
+    from diagevo.memory.state.configured import configured
+
+    read = configured(configuration.config)
+    pass_at = configuration.config.get("ingest", {}).get("pass_at", 0.5)
+    told = f"a reward of {number(pass_at)} passes, θ_dup = {number(read.theta_dup, 2)}"
+    return f"{told}: profile {line.profile}" if line.profile else told
+
+
 def _story_text(story: "RunStory") -> str:
     line, configuration = story.line, story.configuration
-    lines = [
-        f"{line.run_id}  profile {line.profile or '–'}, diagevo {configuration.version},"
-        f" {count(line.events, 'event')}"
-    ]
+    played = f"profile {line.profile or '–'}, " if line.ingested is None else ""
+    lines = [f"{line.run_id}  {played}diagevo {configuration.version}, {count(line.events, 'event')}"]
+    if line.ingested is not None:
+        source = visible(line.ingested, one_line=True)
+        lines.append(f"  {'rollouts':<14} of another trainer, the last from {source}")
+        lines.append(f"  {'settings':<14} {_settings(line, configuration)}")
     for role, model in sorted(configuration.models.items()):
         named = model.name + (f" @ {model.revision}" if model.revision else "")
         lines.append(f"  {role:<14} {visible(named, one_line=True)}")
@@ -214,7 +237,7 @@ def _story_text(story: "RunStory") -> str:
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:
-        lines.append(f"  {'open':<14} round {line.open_round}, {line.stage or 'between stages'}")
+        lines.append(f"  {'open':<14} round {line.open_round}, {_stage(line)}")
     if line.writer is not None:
         lines.append(f"  {'writer':<14} {line.writer}")
     return "\n".join(lines) + "\n"
@@ -262,12 +285,12 @@ def compare(call: Call, left: str, right: str) -> bool:
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
-        worlds = [history.in_force().config.get("world") for history in (a, b)]
+        worlds = [history.world for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     render.document(call, data, compare_text.runs_diff(found))
     if not call.json:
         if outcomes:
-            print_rows(call, compare_text.LEARNT, compare_text.learnt_rows(outcomes))
+            print_rows(call, compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes))
         matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
         if matched:
             print_rows(call, compare_text.MATCHED, matched)

@@ -67,7 +67,7 @@ def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list
 
     found = list(evaluations)
     runs = dict.fromkeys(e.run_id for e in found if e.run_id is not None)
-    worlds = [History(database, run).in_force().config.get("world") for run in runs]
+    worlds = [History(database, run).world for run in runs]
     alone = any(e.run_id is None and e.conditions.get("source") == "arithmetic world" for e in found)
     return [*worlds, *(["arithmetic"] if alone else [])]
 

@@ -45,9 +45,11 @@ LEARNT = (
     Column("greedy", "greedy", "right"),
     Column("labels_true", "labels true", "right"),
     Column("solver_reward", "reward", "right"),
+    Column("pass_rate", "pass rate", "right"),
     Column("kept", "kept", "right"),
     Column("failures", "F", "right"),
 )
+MEASURED = ("mean_at_k", "greedy", "labels_true", "solver_reward", "pass_rate")
 ALONE = (
     Column("run"),
     Column("cause", names=True),
@@ -168,6 +170,12 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
         }
         for pair, timing in told
     ]
+
+
+def learnt_columns(found: "Sequence[Learnt]") -> list[Column]:
+    """Without what neither run measured; of another trainer's rollouts that is all but the pass rate."""
+    measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
+    return [column for column in LEARNT if column.key in measured or column.key not in MEASURED]
 
 
 def learnt_rows(found: "Sequence[Learnt]") -> list[dict[str, Any]]:

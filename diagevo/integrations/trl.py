@@ -204,8 +204,9 @@ class RoundCallback(TrainerCallback):
         if state.is_world_process_zero:
             if not self.captured.trained:
                 self._warn("captured", "no reward is captured", "write: reward_funcs=the captured function")
-            self._attempt("recorded", self._record)
-            if whole:
+            if whole or "recorded" not in self._failing:  # a locked database makes each attempt wait
+                self._attempt("recorded", self._record)
+            if whole and "recorded" not in self._failing:
                 self._attempt("diagnosed", lambda: self._diagnose(args))
         if whole:
             self._agree()
@@ -223,7 +224,7 @@ class RoundCallback(TrainerCallback):
         if last > step:
             _logger.warning(
                 "run %s holds rollouts up to step %d, and this training goes on from step %d: up to there"
-                " nothing is recorded again. A training of its own needs a run of its own: diagevo.open(…, run=NAME)",
+                " nothing is recorded again. Training anew? Name another run: diagevo.open(…, NAME)",
                 self.memory.run_id,
                 last,
                 step,

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.history import History
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
-from diagevo.memory.events import GroupIngested
 from diagevo.view.charts import Chart, Line, chart
 from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
@@ -34,12 +33,6 @@ def runs(site: Site) -> Page:
     return Page("runs.html", "runs", {"lines": lines})
 
 
-def ingested(history: History) -> str | None:
-    """Where another trainer's rollouts came from; None of a run of one's own."""
-    group = next(history.log.read(history.run_id, types=["GroupIngested"], newest_first=True, limit=1), None)
-    return None if group is None else expect(group, GroupIngested).source
-
-
 def is_counted(history: History) -> bool:
     """Whether a page of the run can afford to read its candidates and failures."""
     return history.end.sequence <= COUNTED
@@ -53,7 +46,6 @@ def overview(history: History, site: Site) -> Page:
     rounds = [line.round for line in lines]
     data = {
         "story": story,
-        "ingested": ingested(history),
         "counted": COUNTED if not counted else None,
         "sentences": list(sentences(history, story)),
         "drawn": (drawn := site.drawn_of(history.run_id)),

@@ -46,7 +46,7 @@ def families_in(written: Mapping[int, Counter[str]]) -> list[str]:
 
 def premise(history: History) -> str | None:
     """What a result of the run's world rests on; None where it plays in none."""
-    return premise_of(history.in_force().config.get("world"))
+    return premise_of(history.world)
 
 
 def premise_of(world: object) -> str | None:

@@ -90,7 +90,7 @@ def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
             text = f"{e.failure_id} · new cause under {node} ({nearest(e)})"
             yield Line("created", f"{when}  {text}", turn.position)
         case Sampled():
-            yield Line("sampled", f"{when}  {_sampled(turn)}", turn.position)
+            yield Line("asked" if turn.rewards else "sampled", f"{when}  {_sampled(turn)}", turn.position)
         case Promoted():
             votes = f"Σ{'passes' if turn.rewards else 'votes'} {turn.agreeing}/{turn.responses}"
             if Fraction(turn.agreeing, turn.responses or 1) == turn.consistency:
@@ -147,6 +147,8 @@ def _vote(vote: "Vote") -> Line:
 
 
 def _sampled(turn: "Sampled") -> str:
+    if turn.rewards:
+        return _returned(turn)
     p = f"p{sub(turn.round)} = {turn.frequency}/{turn.failures} = {percent(turn.probability)}"
     share = f"{p} of the {percent(1 - turn.epsilon)} targeted"
     if not turn.questions:
@@ -158,6 +160,19 @@ def _sampled(turn: "Sampled") -> str:
         reached = "≥" if turn.consistency >= turn.threshold else "<"
         mean = f", mean p₁ {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
     return f"{share}: {count(turn.questions, 'question')}{stitched}, {kept} kept{mean}"
+
+
+def _returned(turn: "Sampled") -> str:
+    """What another trainer asked again of the cause: nobody drew it by p."""
+    if not turn.questions:
+        return "no prompt that aims at it came"
+    came = f"{count(turn.questions, 'prompt')} that {'aims' if turn.questions == 1 else 'aim'} at it"
+    kept = turn.verdicts.get("kept", 0)
+    mean = ""
+    if turn.consistency is not None:
+        reached = "≥" if turn.consistency >= turn.threshold else "<"
+        mean = f", mean pass rate {number(turn.consistency)} {reached} {number(turn.threshold, 2)}"
+    return f"{came}, {kept} with passes and failures{mean}"
 
 
 def _evidence(stories: tuple["FailureStory", ...], total: int, told: int | None) -> Iterator[Line]:

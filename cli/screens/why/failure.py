@@ -17,9 +17,14 @@ def failure_screen(story: "FailureStory", columns: int | None) -> str:
     drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
         story.mode or "", f"stitched ({story.target} + {story.stitched})"
     )
+    label = "no label" if story.label is None else f"label {story.label}"
+    seen = f"{story.stage}, attempt {story.attempt}, step {story.step}"
+    if story.votes_are == "rewards":
+        drawn = "its trainer's prompt" + ("" if story.target is None else f", aimed at {story.target}")
+        seen = f"step {story.step} of its trainer"
     lines = [
-        Line("question", f"{story.question_id}, {drawn}, label {story.label}", at("CandidateScored")),
-        Line("observed", f"{story.stage}, attempt {story.attempt}, step {story.step}", at("FailureObserved")),
+        Line("question", f"{story.question_id}, {drawn}, {label}", at("CandidateScored")),
+        Line("observed", seen, at("FailureObserved")),
     ]
     if mark := marked(story):
         lines.append(Line("truth", mark.removeprefix(" · ")))
@@ -95,7 +100,12 @@ def failure_texts(story: "FailureStory", columns: int | None) -> str:
     out = [f"\n{story.failure_id}  ({label})\n"]
     for name, text in (
         ("question", texts.question),
-        ("reference, agreeing with the label", texts.reference),
+        (
+            "reference, which passed"
+            if story.votes_are == "rewards"
+            else "reference, agreeing with the label",
+            texts.reference,
+        ),
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
     ):
         out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")

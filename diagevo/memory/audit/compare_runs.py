@@ -153,6 +153,7 @@ class Learnt:
     greedy: tuple[float | None, float | None]
     labels_true: tuple[float | None, float | None]
     solver_reward: tuple[float | None, float | None]
+    pass_rate: tuple[float | None, float | None]
     kept: tuple[int | None, int | None]
     failures: tuple[int | None, int | None]
 

@@ -58,6 +58,8 @@ class FailureStory:
     mode: Mode | None
     target: str | None
     stitched: str | None
+    votes_are: str
+    """answers, or a trainer's rewards."""
     label: str | None
     label_true: bool | None
     """Whether the label is the true answer, where the truth is known."""
@@ -189,6 +191,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         mode=scored.mode if scored else None,
         target=scored.cause_id if scored else None,
         stitched=scored.stitched_cause_id if scored else None,
+        votes_are=scored.votes_are if scored else "answers",
         label=scored.label if scored else None,
         label_true=scored.label_true if scored else None,
         truth=scored.truth if scored else None,

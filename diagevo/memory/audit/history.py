@@ -9,7 +9,14 @@ from typing import TypeVar
 from sqlalchemy import func, select
 
 from diagevo.errors import ConfigError, NotFoundError, StoreError
-from diagevo.memory.events import Event, RoundCommitted, RoundOpened, RunConfigured, StageAbandoned
+from diagevo.memory.events import (
+    Event,
+    GroupIngested,
+    RoundCommitted,
+    RoundOpened,
+    RunConfigured,
+    StageAbandoned,
+)
 from diagevo.memory.events.records import Recorded, event_id, recorded
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
@@ -183,6 +190,17 @@ class History:
                 f"run {self.run_id} was never configured", hint="its writer calls memory.configure first"
             )
         return found.event
+
+    @cached_property
+    def ingested(self) -> str | None:
+        """Where another trainer's rollouts came from, the last of them; None of a run that holds none."""
+        last = next(self.log.read(self.run_id, types=["GroupIngested"], newest_first=True, limit=1), None)
+        return None if last is None else expect(last, GroupIngested).source
+
+    @property
+    def world(self) -> str | None:
+        """That its questions are of; None for open mathematics, and for what another trainer asked."""
+        return None if self.ingested is not None else self.in_force().config.get("world")
 
     def in_force(self, position: int | None = None) -> Configured:
         """What is in force at a position, or now, read. A round is played with what is in force where it is

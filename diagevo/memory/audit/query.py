@@ -19,6 +19,8 @@ VIEWS: dict[str, str] = {
     "v_reactivation": "a reactivation a row, with the promotion it undid",
     "v_question": "a scored question a row, its text and those of its causes; votes, label, truth",
     "v_trajectory": "an observed failure a row with its texts; label, truth, the cause it was counted under",
+    "v_group": "a group of another trainer's rollouts a row: its step, prompt, rollouts, passes and outcome",
+    "v_step": "a step of another trainer a row: its groups by outcome, rollouts, passes and pass rate",
     "v_event": "an event a row, its payload as JSON text",
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""

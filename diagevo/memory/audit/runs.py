@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.history import History, expect
+from diagevo.memory.audit.pass_rates import PassRates, pass_rates
 from diagevo.memory.audit.timeline.measured import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
@@ -39,7 +40,9 @@ class RunLine:
     nodes: int
     profile: str | None
     world: str | None
-    """That its questions are of; null for open mathematics."""
+    """That its questions are of; null for open mathematics, and for what another trainer asked."""
+    ingested: str | None
+    """Of a run of another trainer's rollouts: where the last ones came from."""
     origin: Origin | None
     imported: str | None
     """Of a run that came in a bundle: the bundle's head."""
@@ -94,7 +97,8 @@ def _line(history: History) -> RunLine:
         mastered=event.mastered if event else 0,
         nodes=event.nodes if event else 0,
         profile=configuration.config.get("profile") if configuration else None,
-        world=configuration.config.get("world") if configuration else None,
+        world=history.world,
+        ingested=history.ingested,
         origin=next((one.origin for one in reversed(configurations) if one.origin is not None), None),
         imported=None if bundle is None else bundle.head,
         imported_run=None if bundle is None else bundle.run_id,
@@ -156,6 +160,10 @@ class RoundLine:
     solver_reward: float | None
     challenger_reward: float | None
     """Mean over the steps of the stage."""
+    rollouts: int
+    """Of another trainer; what of them passed its own check."""
+    passes: int
+    pass_rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +185,8 @@ class RunStory:
     """What validation measured before the first round."""
     rounds: tuple[RoundLine, ...]
     phases: tuple[PhaseLine, ...]
+    pass_rates: PassRates | None
+    """Of a run of another trainer's rollouts."""
 
 
 def run_story(history: History, *, counted: bool = True) -> RunStory:
@@ -191,6 +201,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
             dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
             tuple(round_lines(history, counted=counted)),
             tuple(phase_lines(history)),
+            pass_rates(history) if counted else None,
         )
 
 
@@ -237,4 +248,7 @@ def round_lines(history: History, round: int | None = None, *, counted: bool = T
             greedy=found.validation.get("greedy"),
             solver_reward=found.rewards.get("solver"),
             challenger_reward=found.rewards.get("challenger"),
+            rollouts=found.rollouts,
+            passes=found.passes,
+            pass_rate=found.pass_rate,
         )

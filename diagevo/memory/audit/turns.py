@@ -131,6 +131,8 @@ class Sampled:
     """θ_up in force in that round."""
     reached: bool
     """Whether the votes promoted it."""
+    rewards: bool = False
+    """Whether the questions are another trainer's prompts, counted by its rewards."""
     event: Literal["sampled"] = "sampled"
 
 

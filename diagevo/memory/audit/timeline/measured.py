@@ -17,6 +17,7 @@ class _Scored(msgspec.Struct, frozen=True, gc=False):
     responses: int
     votes: list[tuple[str, int]]
     verdict: str
+    first: int
     label_true: bool | None = None
     invalid_reason: str | None = None
     undecided: int = 0
@@ -55,6 +56,9 @@ class Measured:
     verdicts: Counter[str] = field(default_factory=Counter[str])
     responses: int = 0
     answers: int = 0
+    rollouts: int = 0
+    """Of another trainer, and how many passed its own check."""
+    passes: int = 0
     undecided: int = 0
     """Pairs of answers that stand apart because comparing them came to no verdict."""
     invalid: Counter[str] = field(default_factory=Counter[str])
@@ -76,6 +80,11 @@ class Measured:
         """The share of the responses to valid questions that state no answer: they are in N, and vote for
         none."""
         return (self.responses - self.answers) / self.responses if self.responses else None
+
+    @property
+    def pass_rate(self) -> float | None:
+        """The share of another trainer's rollouts that passed."""
+        return self.passes / self.rollouts if self.rollouts else None
 
     @property
     def labels_true(self) -> float | None:
@@ -147,6 +156,9 @@ def _count(now: Measured, scored: _Scored) -> None:
     if scored.votes_are == "answers":
         now.responses += scored.responses
         now.answers += sum(count for _, count in scored.votes)
+    else:
+        now.rollouts += scored.responses
+        now.passes += scored.first
     now.undecided += scored.undecided
     if scored.verdict == "kept" and scored.label_true is not None:
         now.judged += 1

@@ -1,0 +1,152 @@
+"""What passed of another trainer's rollouts, by its own check: by step, and by the cause of what failed."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from diagevo.memory.audit.history import History
+from diagevo.memory.events import number_of
+from diagevo.memory.events.decode import reader
+
+
+class _Group(msgspec.Struct, frozen=True, gc=False):
+    step: int
+    rewards: list[float]
+    passes: int
+
+
+class _Scored(msgspec.Struct, frozen=True, gc=False):
+    question_id: str
+    responses: int
+    first: int
+
+
+class _Created(msgspec.Struct, frozen=True, gc=False):
+    failure_id: str
+    cause_id: str
+    description: str
+
+
+class _Matched(msgspec.Struct, frozen=True, gc=False):
+    failure_id: str
+    cause_id: str
+
+
+_group = reader(_Group, "GroupIngested")
+_scored = reader(_Scored, "CandidateScored")
+_created, _matched = reader(_Created, "CauseCreated"), reader(_Matched, "CauseMatched")
+
+
+@dataclass(frozen=True, slots=True)
+class StepRate:
+    """The groups of one step. `contrast`: with passes and failures."""
+
+    step: int
+    round: int
+    groups: int
+    all_passed: int
+    contrast: int
+    all_failed: int
+    rollouts: int
+    passes: int
+    pass_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRate:
+    """The failures that are put down to a cause, and the groups in which they are."""
+
+    cause_id: str
+    description: str
+    failures: int
+    share: float
+    """Of the failures of all opened rounds, slips and undiagnosed ones too."""
+    groups: int
+    rollouts: int
+    passes: int
+    pass_rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassRates:
+    source: str
+    """Where the last rollouts came from."""
+    failures: int
+    """In groups with passes too, of all opened rounds."""
+    steps: tuple[StepRate, ...]
+    causes: tuple[CauseRate, ...]
+    """Most failures first."""
+
+
+def pass_rates(history: History) -> PassRates | None:
+    """Of a whole run; None where no other trainer's rollouts are in it."""
+    if history.ingested is None:
+        return None
+    steps: dict[tuple[int, int], list[_Group]] = {}
+    groups: dict[str, _Scored] = {}
+    failures = 0
+    by_cause: dict[str, Counter[str]] = {}
+    descriptions: dict[str, str] = {}
+    types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
+    for _, round_, type_, version, payload in history.log.payloads(history.run_id, types):
+        match type_:
+            case "GroupIngested":
+                group = _group(version, payload)
+                steps.setdefault((round_, group.step), []).append(group)
+            case "CandidateScored":
+                scored = _scored(version, payload)
+                groups[scored.question_id] = scored
+            case "FailureObserved":
+                failures += 1
+            case "CauseCreated":
+                created = _created(version, payload)
+                descriptions[created.cause_id] = created.description
+                by_cause[created.cause_id] = Counter([created.failure_id.rpartition(".")[0]])
+            case _:
+                matched = _matched(version, payload)
+                by_cause[matched.cause_id][matched.failure_id.rpartition(".")[0]] += 1
+    causes = [
+        _cause(cause, descriptions[cause], asked, [groups[name] for name in asked], failures)
+        for cause, asked in by_cause.items()
+    ]
+    return PassRates(
+        history.ingested,
+        failures,
+        tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
+        tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
+    )
+
+
+def _step(step: int, round_: int, groups: list[_Group]) -> StepRate:
+    rollouts, passes = sum(len(one.rewards) for one in groups), sum(one.passes for one in groups)
+    all_passed = sum(one.passes == len(one.rewards) for one in groups)
+    all_failed = sum(one.passes == 0 for one in groups)
+    return StepRate(
+        step,
+        round_,
+        len(groups),
+        all_passed,
+        len(groups) - all_passed - all_failed,
+        all_failed,
+        rollouts,
+        passes,
+        passes / rollouts,
+    )
+
+
+def _cause(
+    cause: str, description: str, asked: Counter[str], groups: list[_Scored], failures: int
+) -> CauseRate:
+    rollouts, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
+    count = asked.total()
+    return CauseRate(
+        cause,
+        description,
+        asked.total(),
+        asked.total() / failures,
+        len(groups),
+        rollouts,
+        passes,
+        passes / rollouts,
+    )
