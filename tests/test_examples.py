@@ -21,12 +21,6 @@ BIN = Path(sys.executable).parent
 
 README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
 HOWTO = (EXAMPLES.parent / "docs" / "howto" / "ingest.md").read_text(encoding="utf-8")
-OF_THE_READER = """
-from examples.trl_steered import WEIGHTS, HashingEmbedder, RuleDiagnostician, correct as my_reward, render
-model, diagnostician, embedder = str(WEIGHTS), RuleDiagnostician(), HashingEmbedder(256)
-mine = dict(output_dir="out", max_steps=8, per_device_train_batch_size=8, num_generations=4)
-mine |= dict(max_completion_length=48, report_to="none", save_strategy="no", use_cpu=True, bf16=False)
-"""
 
 
 def block(page: str, language: str, word: str) -> str:
@@ -62,6 +56,7 @@ def test_every_example_is_run_here() -> None:
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
         "reported.csv",
         "round_by_hand.py",
+        "trl_observed.py",
         "trl_steered.py",
         "verl_log.sh",
     }
@@ -98,21 +93,20 @@ def test_the_plain_line_of_the_readme_is_a_rollout(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_trl_lines_of_the_readme_keep_a_memory(tmp_path: Path) -> None:
-    """As they stand there, with what is the reader's own in front: eight steps, a round of 16 questions."""
+def test_the_trl_program_of_the_readme_keeps_a_memory_as_it_stands_there(tmp_path: Path) -> None:
+    """Four steps of four prompts are two rounds of eight groups."""
     lines = block(README, "python", "GRPOTrainer")
-    assert lines == block(HOWTO, "python", "GRPOTrainer")
-    (tmp_path / "training.py").write_text(OF_THE_READER + lines)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "examples").symlink_to(EXAMPLES)
+    assert (EXAMPLES / "trl_observed.py").read_text().endswith(f'"""\n\n{lines}')
+    (tmp_path / "training.py").write_text(lines)
     with (
         (tmp_path / "log").open("w") as log,
         Forked("tests.test_examples:training", [str(tmp_path)], env=clean_environment(), into=log) as program,
     ):
         assert program.wait(300) == 0, (tmp_path / "log").read_text()
     told = invoke("runs", "show", "mine", "--db", f"sqlite:///{tmp_path}/runs/mine.db", "--json")
-    [round_] = json.loads(told.stdout)["data"]["rounds"]
-    assert (round_["round"], round_["candidates"]) == (1, 16)
+    found = json.loads(told.stdout)["data"]
+    assert [(r["round"], r["candidates"], r["rollouts"]) for r in found["rounds"]] == [(1, 8, 32), (2, 8, 32)]
+    assert [(s["step"], s["groups"]) for s in found["pass_rates"]["steps"]] == [(n, 4) for n in (1, 2, 3, 4)]
 
 
 @pytest.mark.slow

@@ -209,7 +209,7 @@ def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
 
     read = configured(configuration.config)
     pass_at = configuration.config.get("ingest", {}).get("pass_at", 0.5)
-    told = f"a reward of {number(pass_at)} passes, θ_dup = {number(read.theta_dup, 2)}"
+    told = f"a reward of {pass_at:g} passes, θ_dup = {number(read.theta_dup, 2)}"
     return f"{told}: profile {line.profile}" if line.profile else told
 
 

@@ -57,7 +57,7 @@ def print_pass_rates(call: "Call", story: "RunStory") -> None:
     if hidden := len(rates.steps) - len(steps):
         text(call, f'{hidden} steps before: diagevo memory query "SELECT * FROM v_step" --run {run}')
     if hidden := len(rates.causes) - len(causes):
-        text(call, f"{hidden} causes with fewer failures: diagevo runs show {run} --json")
+        text(call, f"{hidden} more causes: diagevo runs show {run} --json")
 
 
 def _outcomes(verdicts: dict[str, int]) -> dict[str, Any]:

@@ -207,7 +207,7 @@ class RoundCallback(TrainerCallback):
             if whole or "recorded" not in self._failing:  # a locked database makes each attempt wait
                 self._attempt("recorded", self._record)
             if whole and "recorded" not in self._failing:
-                self._attempt("diagnosed", lambda: self._diagnose(args))
+                self._attempt("diagnosed", lambda: self._close(args, state.global_step))
         if whole:
             self._agree()
 
@@ -266,6 +266,11 @@ class RoundCallback(TrainerCallback):
         state = self.memory.state
         first = (state.round if state.open is None else state.open.number) + 1
         return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
+
+    def _close(self, args: Any, step: int) -> None:
+        """The round that ends with this step. One that a resumed training plays again has ended before."""
+        if step >= self._last_recorded()[0]:
+            self._diagnose(args)
 
     def _diagnose(self, args: Any) -> None:
         """All that waits. Ranks that wait for this one give it up after `ddp_timeout` seconds: it stops

@@ -39,12 +39,12 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of some series over rounds."""
+    """A picture of some series over rounds or steps."""
 
     title: str
     lines: tuple[Drawn, ...]
     across: tuple[tuple[float, str], ...]
-    """Rounds: where, and what stands there."""
+    """Rounds or steps: where, and what stands there."""
     up: tuple[tuple[float, str], ...]
     """Values: where, and what stands there."""
     rows: tuple[tuple[str, ...], ...]
@@ -58,8 +58,10 @@ def _step(low: float, high: float) -> float:
     return next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= least * (1 - 1e-9))
 
 
-def chart(title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: bool = False) -> Chart | None:
-    """A chart, or None where no series has a value."""
+def chart(
+    title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: bool = False, over: str = "round"
+) -> Chart | None:
+    """A chart, or None where no series has a value. `over`: what is counted from left to right."""
     known = [value for line in lines for value in line.values if value is not None]
     if not known or not rounds:
         return None
@@ -93,7 +95,7 @@ def chart(title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: 
                 continue
             path.append(f"{'M' if pen_up else 'L'}{x(place)} {y(value)}")
             pen_up = False
-            marks.append(Mark(x(place), y(value), f"round {rounds[place]}: {line.name} {said(value)}"))
+            marks.append(Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}"))
         if marks:
             drawn.append(Drawn(line.name, " ".join(path), tuple(marks)))
     every = max(1, len(rounds) // 12)
@@ -103,7 +105,7 @@ def chart(title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: 
         tuple((x(place), str(number)) for place, number in enumerate(rounds) if place % every == 0),
         tuple((y(low + step * n), tick(low + step * n)) for n in range(_TICKS + 1)),
         (
-            ("round", *(line.name for line in lines)),
+            (over, *(line.name for line in lines)),
             *(
                 (str(number), *(said(line.values[place]) for line in lines))
                 for place, number in enumerate(rounds)

@@ -14,6 +14,8 @@ from diagevo.view.scores import families_in, free_questions, premise, score_name
 
 COUNTED = 50_000
 """Events up to which an overview reads every candidate and failure; in a longer run a round's page does."""
+SHOWN_CAUSES = 20
+"""Causes on an overview, those of most failures."""
 REACTIVATED = 12
 """Reactivations on the live page, the last ones."""
 Trail = tuple[tuple[str, str], ...]
@@ -50,7 +52,8 @@ def overview(history: History, site: Site) -> Page:
         "sentences": list(sentences(history, story)),
         "drawn": (drawn := site.drawn_of(history.run_id)),
         "beside": site.only[1:] if drawn else (),
-        "charts": [one for one in _charts(story, rounds) if one is not None],
+        "charts": [one for one in (_passed(story), *_charts(story, rounds)) if one is not None],
+        "shown_causes": SHOWN_CAUSES,
         "scores": (scores := score_rows(history)),
         "score_names": score_names(scores),
         "free": (free := free_questions(history) if counted else {}),
@@ -59,6 +62,18 @@ def overview(history: History, site: Site) -> Page:
         "others": [one for one in site.runs() if one != history.run_id],
     }
     return Page("overview.html", history.run_id, data)
+
+
+def _passed(story: RunStory) -> Chart | None:
+    """Of another trainer's rollouts, those that passed."""
+    steps = () if story.pass_rates is None else story.pass_rates.steps
+    return chart(
+        "Rollouts that passed, by step",
+        [one.step for one in steps],
+        [Line("pass rate", [one.pass_rate for one in steps])],
+        percent=True,
+        over="step",
+    )
 
 
 def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:

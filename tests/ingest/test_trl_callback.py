@@ -170,7 +170,7 @@ def test_nothing_that_the_memory_or_the_diagnostician_meets_ends_a_training(
         assert rounds_of_steps(memory) == ({n: {n} for n in (1, 2, 3, 4)} if recorded else {})
         assert committed(memory) == ([1, 2, 3, 4] if until == 3 else [])
         assert caught_up(memory) == ([1, 2, 3, 4] if recorded else [])
-        assert sound(memory)
+        assert not recorded or sound(memory)
 
 
 def test_a_diagnostician_that_cannot_be_read_ends_no_training(tmp_path: Path) -> None:

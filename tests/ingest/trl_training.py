@@ -86,6 +86,10 @@ class Fault(TrainerCallback):
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         self.name = "over"
 
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.name == "disk":  # the memory is closed on a disk with room again
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
     def diagnostician(self) -> Diagnostician:
         one = well()
         extract = one.extraction

@@ -145,6 +145,8 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
             ("r2.q3.a1", 2, *_told("r2.q3", "a1", 2), "8", 1, 0, "deduplication", "c3", C3),
         ],
     ),
+    "v_group": ("SELECT step FROM v_group", []),  # its rows: test_group_views.py
+    "v_step": ("SELECT step FROM v_step", []),
     "v_event": (
         "SELECT type, count(*) FROM v_event WHERE type LIKE 'Cause%' GROUP BY type ORDER BY type",
         [("CauseCreated", 4), ("CauseMatched", 9), ("CausePromoted", 4), ("CauseReactivated", 3)],

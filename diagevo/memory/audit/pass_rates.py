@@ -139,7 +139,6 @@ def _cause(
     cause: str, description: str, asked: Counter[str], groups: list[_Scored], failures: int
 ) -> CauseRate:
     rollouts, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
-    count = asked.total()
     return CauseRate(
         cause,
         description,

@@ -1,0 +1,158 @@
+"""What passed of another trainer's rollouts, on every screen: by hand, and against the files themselves."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.memory.audit.history import History
+from diagevo.memory.audit.pass_rates import pass_rates
+from diagevo.memory.audit.runs import run_story
+from diagevo.memory.memory import Memory
+from tests.cli.program import invoke
+from tests.ingest.conftest import DATA, step
+from tests.ingest.test_recording import diagnose, record
+
+FILES = sorted((DATA / "verl" / "rollouts").glob("*.jsonl"))
+
+
+@pytest.fixture
+def history(memory: Memory) -> Iterator[History]:
+    """Round 1: a fails three times by its sign, b twice and thrice by its carry; c passes. Step 3 waits."""
+    record(memory, step(1, a="+---", b="++--", c="++"), step(2, b="+---"))
+    diagnose(memory, {"a": "sign", "b": "carry"})
+    record(memory, step(3, d="----"))
+    with closing(History(memory.database, memory.run_id)) as history:
+        yield history
+
+
+def test_steps_are_counted_whether_their_round_is_played_or_waits(history: History) -> None:
+    found = pass_rates(history)
+    assert found is not None
+    assert [(s.step, s.round, s.groups, s.all_passed, s.contrast, s.all_failed) for s in found.steps] == [
+        (1, 1, 3, 1, 2, 0),
+        (2, 1, 1, 0, 1, 0),
+        (3, 2, 1, 0, 0, 1),
+    ]
+    rates = [(s.rollouts, s.passes, s.pass_rate) for s in found.steps]
+    assert rates == [(10, 5, 0.5), (4, 1, 0.25), (4, 0, 0.0)]
+
+
+def test_a_cause_has_its_share_of_the_failures_and_the_pass_rate_of_its_groups(history: History) -> None:
+    """Of 8 failures 5 are of c2, in two groups of four of which 2 and 1 passed; 3 of c1, in one."""
+    found = pass_rates(history)
+    assert found is not None
+    told = [(c.cause_id, c.description, c.failures, c.share, c.groups, c.pass_rate) for c in found.causes]
+    assert told == [("c2", "carry", 5, 5 / 8, 2, 3 / 8), ("c1", "sign", 3, 3 / 8, 1, 1 / 4)]
+    assert found.failures == 8
+
+
+def test_a_round_has_the_rate_of_all_its_rollouts(history: History) -> None:
+    """5 of 10 and 1 of 4: 6 of 14."""
+    [line] = run_story(history).rounds
+    assert (line.rollouts, line.passes, line.pass_rate) == (14, 6, 6 / 14)
+
+
+def test_a_run_of_ones_own_has_no_pass_rate(memory: Memory) -> None:
+    memory.open_round(1)
+    with closing(History(memory.database, memory.run_id)) as history:
+        assert (history.ingested, pass_rates(history)) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """verl's files, two steps a round: rounds 1 to 3, by the world's rules."""
+    home = tmp_path_factory.mktemp("home")
+    arguments = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "v", "--steps-per-round", "2"]
+    for command in (arguments, ["diagnose", "--run", "v"]):
+        assert invoke(*command, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    return home
+
+
+def said(home: Path, *arguments: str) -> str:
+    done = invoke(*arguments, env={"DIAGEVO_HOME": str(home)})
+    assert done.exit_code == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def data(home: Path, *arguments: str) -> Any:
+    done = invoke(*arguments, "--json", env={"DIAGEVO_HOME": str(home)})
+    return json.loads(done.stdout)["data"]
+
+
+def passed() -> list[tuple[int, int]]:
+    """Of each file how many lines there are, and how many have the score of a right answer."""
+    scores = [[json.loads(line)["score"] for line in file.read_text().splitlines()] for file in FILES]
+    return [(len(found), sum(score >= 0.5 for score in found)) for found in scores]
+
+
+def test_the_screen_counts_what_the_files_hold(home: Path) -> None:
+    files = passed()
+    rates = data(home, "runs", "show", "v")["pass_rates"]
+    assert [(s["rollouts"], s["passes"]) for s in rates["steps"]] == files
+    asked = "SELECT rollouts, passes FROM v_step ORDER BY step"
+    assert [tuple(row.values()) for row in data(home, "memory", "query", asked, "--run", "v")] == files
+    rounds = [(line["rollouts"], line["passes"]) for line in data(home, "runs", "show", "v")["rounds"]]
+    assert rounds == [tuple(map(sum, zip(*files[n : n + 2], strict=True))) for n in (0, 2, 4)]
+
+
+def test_the_causes_of_the_screen_are_those_of_sql(home: Path) -> None:
+    asked = (
+        "SELECT cause_id, count(*) AS failures, count(DISTINCT t.question_id) AS groups"
+        " FROM v_trajectory t WHERE cause_id IS NOT NULL GROUP BY cause_id"
+    )
+    by_sql = Counter({row["cause_id"]: row["failures"] for row in data(home, "memory", "query", asked)})
+    rates = data(home, "runs", "show", "v")["pass_rates"]
+    assert {one["cause_id"]: one["failures"] for one in rates["causes"]} == by_sql
+    counted = data(home, "memory", "query", "SELECT count(*) AS n FROM v_failure")[0]["n"]
+    assert rates["failures"] == counted
+    for one in rates["causes"]:
+        groups = (
+            "SELECT sum(first) AS passes, sum(responses) AS rollouts FROM v_candidate WHERE question_id IN"
+            f" (SELECT question_id FROM v_trajectory WHERE cause_id = '{one['cause_id']}')"
+        )
+        [row] = data(home, "memory", "query", groups)
+        assert one["pass_rate"] == row["passes"] / row["rollouts"]
+        assert one["share"] == one["failures"] / counted
+
+
+@pytest.mark.parametrize("command", ["runs show v", "runs diff v v", "runs list", "view export SITE"])
+def test_no_screen_says_of_another_trainers_rollouts_what_holds_for_the_arithmetic_world(
+    home: Path, command: str, tmp_path: Path
+) -> None:
+    shown = said(home, *command.replace("SITE", str(tmp_path / "site")).split())
+    shown += "".join(file.read_text("utf-8") for file in tmp_path.rglob("*.html"))
+    for untrue in ("free exploration", "free questions", "arithmetic world", "between stages", "attempt 1"):
+        assert untrue not in shown, untrue
+
+
+def test_the_screen_of_a_run_shows_rates_and_what_reads_them(home: Path) -> None:
+    shown = said(home, "runs", "show", "v")
+    assert "rollouts       of another trainer, the last from 6.jsonl" in shown
+    assert "a reward of 0.5 passes, θ_dup = 0.30: profile embedded" in shown
+    assert "mean@k" not in shown
+    assert "labels true" not in shown
+    assert "9 more causes: diagevo runs show v --json" in shown
+
+
+def test_two_runs_are_held_beside_each_other_by_their_pass_rates(home: Path) -> None:
+    [first, *_] = data(home, "runs", "diff", "v", "v")["learnt"]
+    rollouts, passes = (sum(both) for both in zip(*passed()[:2], strict=True))
+    assert first["pass_rate"] == [passes / rollouts] * 2
+    shown = said(home, "runs", "diff", "v", "v")
+    assert "pass rate" in shown
+    assert "mean@k" not in shown
+
+
+def test_a_prompt_that_came_back_is_not_said_to_be_drawn(home: Path) -> None:
+    cause = said(home, "memory", "why", "c1", "--run", "v")
+    assert "1 prompt that aims at it, 1 with passes and failures, mean pass rate 0.500 < 0.70" in cause
+    assert "targeted" not in cause
+    failure = said(home, "memory", "why", "r1.q0.a1", "--full", "--run", "v")
+    assert "step 1 of its trainer" in failure
+    assert "reference, which passed" in failure
+    assert "agreeing with the label" not in failure
