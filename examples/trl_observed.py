@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer with a data set of your own and a memory of causes beside it: the shipped model, on the CPU.
+"""TRL's GRPOTrainer with a data set of your own and a memory of causes beside it, on the CPU.
 
 Run it: python examples/trl_observed.py. Then: diagevo runs show mine --db runs/mine.db
 """
@@ -20,9 +20,7 @@ def correct(completions, answer, **_):
     return [float(extract_boxed(text) == right) for text, right in zip(texts, answer, strict=True)]
 
 
-embedder = HashingEmbedder(
-    256
-)  # yours: LocalEmbedder, or an endpoint's; and OpenAIDiagnostician for the rules
+embedder = HashingEmbedder(256)
 memory = diagevo.open("sqlite:///runs/mine.db", run="mine", embedder=identity(embedder))
 reward = capture(correct)
 trainer = GRPOTrainer(

@@ -7,6 +7,14 @@ from diagevo.memory.audit.runs import round_lines
 from diagevo.view.page import Page, Site
 from diagevo.view.pages import below, is_counted
 
+MEASURED = (
+    ("mean@k", "mean_at_k"),
+    ("greedy", "greedy"),
+    ("labels true", "labels_true"),
+    ("pass rate", "pass_rate"),
+)
+"""Shares of a round, shown where either run has one: another trainer's rollouts have the last alone."""
+
 
 def what_if_page(history: History, site: Site) -> Page:
     """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
@@ -25,5 +33,17 @@ def runs_page(history: History, site: Site, other: str) -> Page:
         lacking = error
     sides = {one.run_id: {line.round: line for line in round_lines(one)} for one in (history, against)}
     rounds = sorted({number for lines in sides.values() for number in lines})
-    data = {"sides": sides, "rounds": rounds, "found": found, "lacking": lacking, "other": other}
+    measured = [
+        (title, name)
+        for title, name in MEASURED
+        if any(getattr(line, name) is not None for lines in sides.values() for line in lines.values())
+    ]
+    data = {
+        "measured": measured,
+        "sides": sides,
+        "rounds": rounds,
+        "found": found,
+        "lacking": lacking,
+        "other": other,
+    }
     return Page("against.html", f"{history.run_id} and {other}", data, below(history.run_id))

@@ -107,15 +107,16 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
             Line("Mastered", [float(line.mastered) for line in lines]),
         ],
     )
-    yield chart(
-        "Questions",
-        rounds,
-        [
-            Line("kept", [line.kept / line.candidates if line.candidates else None for line in lines]),
-            Line("labels true", [line.labels_true for line in lines]),
-        ],
-        percent=True,
-    )
+    if story.line.ingested is None:
+        yield chart(
+            "Questions",
+            rounds,
+            [
+                Line("kept", [line.kept / line.candidates if line.candidates else None for line in lines]),
+                Line("labels true", [line.labels_true for line in lines]),
+            ],
+            percent=True,
+        )
 
 
 def causes(history: History, site: Site, part: str | None = None) -> Page:

@@ -21,9 +21,7 @@ def test_a_group_and_a_step_are_a_row_with_what_passed(store: Store) -> None:
             ]
         steps = "SELECT round, step, groups, all_passed, contrast, all_failed, rollouts, passes, pass_rate"
         steps += " FROM v_step WHERE run_id = :run ORDER BY step"
-        with query(
-            memory.database, f"{steps} FROM v_step WHERE run_id = :run ORDER BY step", run_id="a"
-        ) as found:
+        with query(memory.database, steps, run_id="a") as found:
             assert [tuple(row) for row in found.rows] == [
                 (1, 1, 2, 1, 1, 0, 5, 3, 0.6),
                 (1, 2, 1, 0, 0, 1, 3, 0, 0.0),
