@@ -39,7 +39,7 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
     texts = history.texts([one.question for one in shown])
     data = {
         "number": wanted,
-        "ingested": history.ingested is not None,
+        "ingested": history.ingested is not None and not history.steered,
         "line": line,
         "schedule": schedule,
         "shown_schedule": SHOWN_SCHEDULE,

@@ -18,7 +18,7 @@ from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import CandidateScored, GroupIngested, RoundCommitted
 from diagevo.memory.memory import Memory
-from tests.cli.program import clean_environment
+from tests.cli.program import clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 from tests.forked import Forked
 from tests.training.forked_ranks import play_ranks
@@ -226,6 +226,9 @@ def test_a_drawn_prompt_that_waits_keeps_its_draw(tmp_path: Path) -> None:
         drawn = [(round_, event.drawn_round, event.mode) for round_, event in told(memory, CandidateScored)]
         expected = [(1, None, "free")] * 4 + [(2, 1, "free")] * 4 + [(3, 1, "free")] * 4
         assert drawn == expected
+    told_of = invoke("memory", "why", "r2.q0", "--run", "mine", "--db", f"sqlite:///{tmp_path}/mine.db")
+    assert "free exploration, ε₂ = 0.333; drawn by the schedule of round 1" in told_of.stdout
+    assert "by rewards of its trainer" in told_of.stdout
 
 
 def test_what_cannot_be_steered_is_refused_and_what_is_not_captured_is_said(tmp_path: Path) -> None:

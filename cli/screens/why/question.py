@@ -24,8 +24,9 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
     if len(story.votes) > 6:
         answers += f" and {len(story.votes) - 6} more"
     rewards = story.votes_are == "rewards"
-    if rewards:
+    if rewards and not story.steered:
         drawn = "its trainer's prompt" + ("" if story.cause_id is None else f", {_returned(story)}")
+    if rewards:
         answers += " by rewards of its trainer, not by agreement"
     if story.drawn_round is not None:
         drawn += f"; drawn by the schedule of round {story.drawn_round}"

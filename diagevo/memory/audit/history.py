@@ -192,10 +192,19 @@ class History:
         return found.event
 
     @cached_property
+    def _last_group(self) -> GroupIngested | None:
+        last = next(self.log.read(self.run_id, types=["GroupIngested"], newest_first=True, limit=1), None)
+        return None if last is None else expect(last, GroupIngested)
+
+    @property
     def ingested(self) -> str | None:
         """Where another trainer's rollouts came from, the last of them; None of a run that holds none."""
-        last = next(self.log.read(self.run_id, types=["GroupIngested"], newest_first=True, limit=1), None)
-        return None if last is None else expect(last, GroupIngested).source
+        return None if self._last_group is None else self._last_group.source
+
+    @property
+    def steered(self) -> bool:
+        """Whether this memory draws the prompts of that trainer."""
+        return self._last_group is not None and self._last_group.draw is not None
 
     @property
     def world(self) -> str | None:

@@ -52,6 +52,8 @@ class QuestionStory:
     failures: tuple[FailureStory, ...]
     votes_are: Votes
     drawn_round: int | None
+    steered: bool
+    """Whether the memory drew the prompts of the trainer whose rewards these are."""
 
 
 def question_story(
@@ -94,6 +96,7 @@ def question_story(
         failures=tuple(failure_story(history, Reference("failure", f), as_of, full=full) for f in failed),
         votes_are=event.votes_are,
         drawn_round=event.drawn_round,
+        steered=history.steered,
     )
 
 

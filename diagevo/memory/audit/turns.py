@@ -132,7 +132,7 @@ class Sampled:
     reached: bool
     """Whether the votes promoted it."""
     rewards: bool = False
-    """Whether the questions are another trainer's prompts, counted by its rewards."""
+    """Whether the questions are prompts that another trainer chose, counted by its rewards."""
     event: Literal["sampled"] = "sampled"
 
 

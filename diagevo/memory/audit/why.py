@@ -256,7 +256,7 @@ class _Reader:
                 consistency=aimed.tally.score if aimed.tally else None,
                 threshold=settings.theta_up,
                 reached=reaches(aimed.tally, settings),
-                rewards=aimed.rewards or self.history.ingested is not None,
+                rewards=self.history.ingested is not None and not self.history.steered,
             )
 
     def _effect(self) -> Effect | None:
