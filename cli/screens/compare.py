@@ -173,8 +173,10 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
 
 
 def learnt_columns(found: "Sequence[Learnt]") -> list[Column]:
-    """Without what neither run measured; of another trainer's rollouts that is all but the pass rate."""
+    """Where rollouts of another trainer are among the runs, without what neither run measured."""
     measured = {name for name in MEASURED if any(getattr(line, name) != (None, None) for line in found)}
+    if "pass_rate" not in measured:
+        return [column for column in LEARNT if column.key != "pass_rate"]
     return [column for column in LEARNT if column.key in measured or column.key not in MEASURED]
 
 

@@ -13,7 +13,7 @@ MEASURED = (
     ("labels true", "labels_true"),
     ("pass rate", "pass_rate"),
 )
-"""Shares of a round, shown where either run has one: another trainer's rollouts have the last alone."""
+"""Shares of a round. Beside another trainer's rollouts, which have the last alone, only what is measured."""
 
 
 def what_if_page(history: History, site: Site) -> Page:
@@ -33,11 +33,11 @@ def runs_page(history: History, site: Site, other: str) -> Page:
         lacking = error
     sides = {one.run_id: {line.round: line for line in round_lines(one)} for one in (history, against)}
     rounds = sorted({number for lines in sides.values() for number in lines})
-    measured = [
-        (title, name)
-        for title, name in MEASURED
-        if any(getattr(line, name) is not None for lines in sides.values() for line in lines.values())
-    ]
+    every = [line for lines in sides.values() for line in lines.values()]
+    if any(line.pass_rate is not None for line in every):
+        measured = [one for one in MEASURED if any(getattr(line, one[1]) is not None for line in every)]
+    else:
+        measured = MEASURED[:-1]
     data = {
         "measured": measured,
         "sides": sides,
