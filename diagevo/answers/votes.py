@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from diagevo.equations.filter import counted
+
 
 @dataclass(frozen=True, slots=True)
 class Votes:
@@ -22,29 +24,24 @@ class Votes:
             raise ValueError("a vote needs at least one response")
 
     @property
-    def _ranked(self) -> list[int]:
-        """Groups by falling size; equal sizes stay in order of first appearance."""
-        return sorted(range(len(self.votes)), key=lambda group: -self.votes[group][1])
-
-    @property
     def winner(self) -> int | None:
         """The group of the label: the largest; on a tie, the one that appeared first."""
-        return self._ranked[0] if self.votes else None
+        return self.votes.index((self.label, self.first)) if self.label is not None else None
 
     @property
     def label(self) -> str | None:
         """The majority answer, as its first response wrote it; None where nobody answered."""
-        return None if self.winner is None else self.votes[self.winner][0]
+        return counted(self.votes)[0]
 
     @property
     def first(self) -> int:
         """Votes of the majority answer; 0 where there is none."""
-        return self.votes[self._ranked[0]][1] if self.votes else 0
+        return counted(self.votes)[1]
 
     @property
     def second(self) -> int:
         """Votes of the second most common answer; 0 where there is none."""
-        return self.votes[self._ranked[1]][1] if len(self.votes) > 1 else 0
+        return counted(self.votes)[2]
 
     @property
     def p1(self) -> Fraction:

@@ -1,6 +1,9 @@
-"""Double-confidence filtering: the verdict, and the inequality that decided, with its numbers."""
+"""Double-confidence filtering: what the votes give, the verdict, and the inequality that decided, with its
+numbers."""
 
+from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
 from diagevo.equations.settings import Filter
@@ -8,8 +11,30 @@ from diagevo.equations.settings import Filter
 Verdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label"]
 
 
-def verdict(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> Verdict:
-    """Equation 3: p_low ≤ p₁ ≤ p_high and p₁ ≥ τ·p₂, both on the shares of all N responses.
+def counted(votes: Sequence[tuple[str, int]]) -> tuple[str | None, int, int, int]:
+    """The majority answer, its votes, those of the second most common one, and all votes. Of answers with as
+    many votes the one that appeared first is the majority; None and zeros where nobody answered.
+
+    One loop: a replay asks this of every candidate.
+    """
+    label, first, second, total = None, 0, 0, 0
+    for answer, count in votes:
+        if count < 1:
+            raise ValueError(f"an answer with {count} votes")
+        total += count
+        if count > first:
+            label, first, second = answer, count, first
+        elif count > second:
+            second = count
+    return label, first, second, total
+
+
+@lru_cache(maxsize=4096)
+def verdict(
+    first: int | Fraction, second: int | Fraction, responses: int, labelled: bool, settings: Filter
+) -> Verdict:
+    """Equation 3: p_low ≤ p₁ ≤ p_high and p₁ ≥ τ·p₂, both on the shares of all N responses. A share is given
+    as a count of one response.
 
     The reasons are tried in this order: no_label, too_hard, too_easy, contested. A candidate without a label
     is never kept. One whose question cannot be read is `invalid`: its caller knows that before there are
@@ -19,11 +44,12 @@ def verdict(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> Ver
         return "no_label"
     if settings.variant == "none":
         return "kept"
-    if p1 < settings.p_low:
+    low, high, tau = settings.p_low, settings.p_high, settings.tau
+    if first * low.denominator < low.numerator * responses:
         return "too_hard"
-    if p1 > settings.p_high:
+    if first * high.denominator > high.numerator * responses:
         return "too_easy"
-    if settings.variant == "double" and p1 < settings.tau * p2:
+    if settings.variant == "double" and first * tau.denominator < tau.numerator * second:
         return "contested"
     return "kept"
 
@@ -31,7 +57,7 @@ def verdict(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> Ver
 def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
     """The constraint that decided the verdict, its numbers put in."""
     low, high, tau = settings.p_low, settings.p_high, settings.tau
-    match verdict(p1, p2, labelled, settings):
+    match verdict(p1, p2, 1, labelled, settings):
         case "no_label":
             return "no response has a boxed answer"
         case "too_hard":
@@ -46,6 +72,16 @@ def reason(p1: Fraction, p2: Fraction, labelled: bool, settings: Filter) -> str:
             return f"{low} ≤ p₁ = {p1} ≤ {high}; τ is off"
         case "kept":
             return f"{low} ≤ p₁ = {p1} ≤ {high} and p₁ ≥ τ·p₂ = {tau}·{p2} = {tau * p2}"
+
+
+def failing(rewards: Sequence[float], pass_at: float) -> list[int]:
+    """Which samples of a group did not pass, by their rewards."""
+    return [sample for sample, reward in enumerate(rewards) if reward < pass_at]
+
+
+def votes_of_rewards(passes: int, responses: int) -> list[tuple[str, int]]:
+    """A group's passes and failures in the form of votes."""
+    return [vote for vote in (("passed", passes), ("failed", responses - passes)) if vote[1]]
 
 
 def verdict_of_rewards(passes: int, responses: int) -> Verdict:

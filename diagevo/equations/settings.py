@@ -1,6 +1,5 @@
 """The numbers that the equations read, and what an ablation holds them at. Plain values."""
 
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -25,8 +24,7 @@ class Settings(msgspec.Struct, frozen=True):
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(msgspec.Struct, frozen=True, cache_hash=True):
     """Of Equation 3. The variant `absolute` leaves τ out, `none` both constraints."""
 
     p_low: Fraction

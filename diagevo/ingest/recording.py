@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from diagevo.config.models import IngestConfig
+from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
 from diagevo.ingest.rollouts import Group, Step, grouped
 from diagevo.memory.events import FailedRollout, GroupIngested
@@ -102,7 +103,7 @@ def events_of(
     texts: list[str] = []
     passing: list[set[int]] = []
     for group in groups:
-        passes = {i for i, reward in enumerate(group.rewards) if reward >= pass_at}
+        passes = set(range(len(group.rewards))).difference(failing(group.rewards, pass_at))
         passing.append(passes)
         texts.append(group.prompt)
         if 0 < len(passes) < len(group.rewards):

@@ -8,7 +8,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, ShouldStop
 from diagevo.diagnosis.maintain import maintain
-from diagevo.equations.filter import verdict_of_rewards
+from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.memory.events import CandidateScored, CauseState, FailureObserved, GroupIngested, RoundCommitted
@@ -136,7 +136,6 @@ class Rounds:
             aim = Aim.still(draw.cause_id, draw.stitched_cause_id, states)
             drawn = None if draw.round == self.memory.state.round + 1 else draw.round
         responses = len(group.rewards)
-        counts = [("passed", group.passes), ("failed", responses - group.passes)]
         label = group.answer
         if label is None and group.reference is not None:
             label = extract_boxed(references[group.reference])
@@ -147,7 +146,7 @@ class Rounds:
             cause_id=None if aim is None else aim.cause_id,
             stitched_cause_id=None if aim is None else aim.stitched_cause_id,
             responses=responses,
-            votes=[count for count in counts if count[1]],
+            votes=votes_of_rewards(group.passes, responses),
             first=group.passes,
             second=responses - group.passes,
             label=label,

@@ -2,8 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+
+from msgspec.structs import replace
 
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
@@ -111,7 +113,11 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
         )
         for tau in TAUS:
             chosen = replace(band, tau=tau)
-            kept = sum(count for share, count in shares.items() if verdict(*share, chosen) == "kept")
+            kept = sum(
+                count
+                for (p1, p2, labelled), count in shares.items()
+                if verdict(p1, p2, 1, labelled, chosen) == "kept"
+            )
             rows.append(
                 {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
             )

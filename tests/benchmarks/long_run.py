@@ -110,7 +110,7 @@ class Playing:
 
     def _candidate(self, draw: Draw) -> CandidateScored:
         kept = draw.index % 2 == 0
-        first = 7 if kept else 9 + (draw.index + self._number) % 4
+        first = 8 if kept else 10 + (draw.index + self._number) % 3
         return CandidateScored(
             question_id=f"r{self._number}.q{draw.index}",
             question=self._text(f"question {draw.index} of round {self._number}"),
@@ -118,7 +118,7 @@ class Playing:
             cause_id=draw.cause_id,
             stitched_cause_id=draw.stitched_cause_id,
             responses=12,
-            votes=[("42", first), ("7", 12 - first)],
+            votes=[("42", first), *([("7", 12 - first)] if first < 12 else [])],
             first=first,
             second=12 - first,
             label="42",

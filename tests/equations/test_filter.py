@@ -11,7 +11,9 @@ PAPER = FilterConfig()
 
 
 def verdict(votes: Votes, settings: FilterConfig) -> str:
-    return equation.verdict(votes.p1, votes.p2, votes.label is not None, filter_in(settings))
+    return equation.verdict(
+        votes.first, votes.second, votes.responses, votes.label is not None, filter_in(settings)
+    )
 
 
 def votes(*sizes: int, responses: int = 12) -> Votes:

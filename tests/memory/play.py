@@ -51,7 +51,8 @@ def candidate(
     verdict: str = "kept",
     responses: int = 12,
 ) -> CandidateScored:
-    """`first` of `responses` votes agree; the rest gave other answers."""
+    """`first` of `responses` votes agree, another answer has as many or what is left, and the rest have answers
+    of their own. The verdict is Equation 3's, unless it is `invalid`."""
     mode = "free" if cause is None else "targeted" if partner is None else "stitched"
     return CandidateScored.model_validate(
         {

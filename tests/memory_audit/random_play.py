@@ -60,7 +60,7 @@ def _score(player: Player, rng: random.Random, draws: list[Draw]) -> list[str]:
             counts.append(rng.randint(1, left))
             left -= counts[-1]
         votes = Votes(12, tuple((str(i), c) for i, c in enumerate(counts)), ())
-        judged = verdict(votes.p1, votes.p2, votes.label is not None, judged_by)
+        judged = verdict(votes.first, votes.second, 12, votes.label is not None, judged_by)
         said = "invalid" if rng.random() < 0.1 else judged
         given = [] if said == "invalid" else list(votes.votes)
         candidates.append(player.question(draw.index, given, said, draw.cause_id, draw.stitched_cause_id))

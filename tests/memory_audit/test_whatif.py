@@ -110,7 +110,9 @@ def test_the_filter_is_that_of_self_play(
     cast = Votes(max(sum(votes), 12), tuple((str(i), c) for i, c in enumerate(votes)), ())
     played = Filter(low, high, tau, variant)
     kind = VoteKind(cast.responses, cast.first, cast.second, cast.label is not None, True, "", None, False)
-    assert keeps(played, kind) == (verdict(cast.p1, cast.p2, cast.label is not None, played) == "kept")
+    assert keeps(played, kind) == (
+        verdict(cast.first, cast.second, cast.responses, cast.label is not None, played) == "kept"
+    )
 
 
 def test_a_stricter_filter_is_exact_in_what_it_keeps_and_names_the_first_round_to_run_again(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from msgspec import structs
 
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.evaluation.oracle import LabelAccuracy
@@ -103,7 +104,7 @@ def test_each_round_is_judged_by_the_filter_it_was_played_with(material: Materia
         for i, (a, b) in enumerate(votes)
     )
     first = material.configured[1]
-    wide = replace(first, filter=replace(first.filter, p_high=Fraction(1), tau=Fraction(2)))
+    wide = replace(first, filter=structs.replace(first.filter, p_high=Fraction(1), tau=Fraction(2)))
     forked = replace(
         material, rounds=material.rounds[:2], candidates=candidates, configured={1: first, 2: wide}
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from diagevo.equations.filter import reason, reason_of_rewards, verdict
+from diagevo.equations.filter import reason, reason_of_rewards
 from diagevo.equations.schedule import probability
 from diagevo.equations.settings import Filter
 from diagevo.memory.audit.failures import FailureStory, failure_story
@@ -101,13 +101,9 @@ def question_story(
 
 
 def _reason(event: CandidateScored, p1: Fraction, p2: Fraction, filter: Filter) -> str:
-    """The inequality that decided in that round. Another trainer may have judged by a rule of its own."""
+    """The inequality that decided in that round."""
     if event.verdict == "invalid":
         return INVALID.get(event.invalid_reason or "", "no question that may be used; why is not recorded")
     if event.votes_are == "rewards":
         return reason_of_rewards(event.first, event.responses)
-    labelled = event.label is not None
-    said, given = verdict(p1, p2, labelled, filter), reason(p1, p2, labelled, filter)
-    if said == event.verdict:
-        return given
-    return f"so its trainer recorded it; Equation 3 says {said.replace('_', ' ')}, as {given}"
+    return reason(p1, p2, event.label is not None, filter)

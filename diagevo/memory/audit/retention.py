@@ -8,10 +8,12 @@ first round whose kept questions would have been others.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
+
+from msgspec.structs import replace
 
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
@@ -27,8 +29,7 @@ def keeps(chosen: Filter, votes: VoteKind) -> bool:
         return False
     if votes.rewards:  # no threshold of Equation 3 decided
         return votes.verdict == "kept"
-    p1, p2 = Fraction(votes.first, votes.responses), Fraction(votes.second, votes.responses)
-    return verdict(p1, p2, votes.labelled, chosen) == "kept"
+    return verdict(votes.first, votes.second, votes.responses, votes.labelled, chosen) == "kept"
 
 
 def by_round(rounds: Sequence[int], words: Sequence[str]) -> str:

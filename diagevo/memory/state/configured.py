@@ -4,10 +4,11 @@ because another trainer may have written only what is its own."""
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig
-from diagevo.equations.settings import Filter, Settings
+from diagevo.equations.settings import Filter, Settings, Variant
 from diagevo.errors import DamagedError
 from diagevo.exact import fraction
 
@@ -62,10 +63,13 @@ def settings_of(config: Mapping[str, Any]) -> Settings:
 def filter_of(config: Mapping[str, Any]) -> Filter:
     """What the candidates are judged by."""
     section, fields = config.get("filter", {}), FilterConfig.model_fields
-    low, high, tau = (
-        fraction(str(section.get(name, fields[name].default))) for name in ("p_low", "p_high", "tau")
-    )
-    return Filter(low, high, tau, section.get("variant", fields["variant"].default))
+    return _filter(*(str(section.get(name, fields[name].default)) for name in Filter.__struct_fields__))
+
+
+@lru_cache(maxsize=64)
+def _filter(low: str, high: str, tau: str, variant: str) -> Filter:
+    """The same object for the same words: each round asks, and comparing it with itself costs nothing."""
+    return Filter(fraction(low), fraction(high), fraction(tau), cast("Variant", variant))
 
 
 def filter_in(config: FilterConfig) -> Filter:

@@ -75,8 +75,7 @@ def settlement(
     if diagnosis.verdict == "recurrence":
         return _match(state, failure_id, diagnosis.cause_id, "recurrence", None)
     if judged is not None and judged.duplicate:
-        similarity = next((c.similarity for c in judged.candidates if c.cause_id == judged.cause_id), None)
-        return _match(state, failure_id, judged.cause_id, "deduplication", similarity)
+        return _match(state, failure_id, judged.cause_id, "deduplication", similarity_of(judged))
     assert assigned is not None
     assert diagnosis.description is not None
     events: list[Event] = []
@@ -90,6 +89,14 @@ def settlement(
         cause_id=cause_id, description=diagnosis.description, node_id=node_id, failure_id=failure_id
     )
     return [*events, created]
+
+
+def similarity_of(judged: DuplicateJudged) -> float | None:
+    """Of the cause that a failure is a duplicate of, as it stood among the candidates."""
+    for candidate in judged.candidates:
+        if candidate.cause_id == judged.cause_id:
+            return candidate.similarity
+    return None
 
 
 def _match(

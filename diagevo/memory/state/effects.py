@@ -36,6 +36,7 @@ from diagevo.memory.state.model import (
     Observation,
     Round,
 )
+from diagevo.memory.state.scoring import refuse_unfounded
 
 
 def require(condition: bool, message: str) -> None:
@@ -51,8 +52,15 @@ def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
         raise InconsistentError("all candidates are scored before promotions and the solver's stage")
     if question_id in now.candidates:
         raise InconsistentError(f"{question_id} was scored before")
+    refuse_unfounded(event, now.judging)
+    if event.drawn_round is not None and not 1 <= event.drawn_round < now.number:
+        raise InconsistentError(f"round {event.drawn_round}, which it was drawn for, is no earlier one")
     stitched = event.stitched_cause_id
-    now.candidates[question_id] = Candidate(event.mode, cause_id, stitched, verdict, fact.event_id)
+    now.candidates[question_id] = Candidate(
+        event.mode, cause_id, stitched, verdict, fact.event_id, event.reference
+    )
+    if (event.mode == "stitched") != (stitched is not None):
+        raise InconsistentError("a stitched question has a partner, and nothing else has")
     if cause_id is None:
         require(event.mode == "free", "a targeted question without a cause")
         return
@@ -63,10 +71,7 @@ def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
     if stitched is not None and now.causes[stitched].state != "mastered":
         raise InconsistentError("its partner was not Mastered")
     if verdict != "invalid":
-        first, responses = event.first, event.responses
-        if not 0 <= first <= responses or responses == 0:
-            raise InconsistentError(f"{first} votes of {responses} agree")
-        now.tallies[cause_id] = tallied(now.tallies.get(cause_id), first, responses)
+        now.tallies[cause_id] = tallied(now.tallies.get(cause_id), event.first, event.responses)
 
 
 def promoted(state: MemoryState, now: Round, fact: Fact[CausePromoted]) -> None:
@@ -87,9 +92,14 @@ def promoted(state: MemoryState, now: Round, fact: Fact[CausePromoted]) -> None:
 
 def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> None:
     event = fact.event
-    failure_id = event.failure_id
-    if now.candidates[event.question_id].verdict != "kept":
-        raise InconsistentError(f"{event.question_id} was not kept")
+    failure_id, question_id = event.failure_id, event.question_id
+    candidate = now.candidates[question_id]
+    if candidate.verdict != "kept":
+        raise InconsistentError(f"{question_id} was not kept")
+    if candidate.reference is not None and event.reference != candidate.reference:
+        raise InconsistentError(f"it is compared with another response than the reference of {question_id}")
+    if failure_id.rpartition(".")[0] != question_id:
+        raise InconsistentError(f"{failure_id} is the name of another question's failure")
     if failure_id in now.failures:
         raise InconsistentError(f"{failure_id} was observed before and is not void")
     stage = now.stages.get(event.stage)
@@ -99,7 +109,7 @@ def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> Non
     elif stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
     now.failures[failure_id] = Observation(
-        event.question_id, event.stage, event.attempt, event.step, event.trajectory, event.reference
+        question_id, event.stage, event.attempt, event.step, event.trajectory, event.reference
     )
 
 
@@ -125,13 +135,17 @@ def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> N
         raise InconsistentError(f"{cause_id} was not supplied")
     if (verdict == "new_cause") != (event.description is not None):
         raise InconsistentError("a new cause has a description, and nothing else has")
+    if event.asked != (1 if before is None else before.asked + 1):
+        raise InconsistentError(
+            f"{failure_id} was asked {0 if before is None else before.asked} times before"
+        )
     now.diagnoses[failure_id] = Diagnosis(event.attempt, event.asked, verdict, cause_id, event.description)
 
 
 def _pending(now: Round, failure_id: str, verdict: str) -> Diagnosis:
     """The diagnosis of a failure that is about to be settled."""
     if now.expected is not None:
-        raise InconsistentError(f"the reactivation of {now.expected} must come first")
+        raise InconsistentError(f"the reactivation of {now.expected[0]} must come first")
     solver = now.stages.get("solver")
     if solver is not None and solver.status != "completed":
         raise InconsistentError("failures are counted when the solver's stage is complete")
@@ -151,7 +165,7 @@ def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
         raise InconsistentError("a duplicate names its cause, and nothing else does")
     if failure_id in now.judged:
         raise InconsistentError("it was judged before")
-    now.judged[failure_id] = Judged(duplicate, cause_id)
+    now.judged[failure_id] = Judged(duplicate, cause_id, decide.similarity_of(event))
 
 
 def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
@@ -203,25 +217,32 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
     event = fact.event
     failure_id, cause_id = event.failure_id, event.cause_id
     named: str | None
+    similarity: float | None
     if event.via == "recurrence":
-        named = _pending(now, failure_id, "recurrence").cause_id
+        named, similarity = _pending(now, failure_id, "recurrence").cause_id, None
     else:
         _pending(now, failure_id, "new_cause")
-        named = now.judged[failure_id].cause_id
+        judged = now.judged[failure_id]
+        named, similarity = judged.cause_id, judged.similarity
     if named != cause_id:
         raise InconsistentError(f"{failure_id} was put down to {named}, not to {cause_id}")
+    if event.similarity != similarity:
+        raise InconsistentError(f"its similarity is {event.similarity}, judged was {similarity}")
     cause = state.causes[cause_id]
     if cause.state == "active":
         state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
     else:
-        now.expected = cause_id
+        now.expected = cause_id, failure_id
     now.settled.add(failure_id)
 
 
 def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) -> None:
     event = fact.event
     cause = state.causes[event.cause_id]
-    require(now.expected == event.cause_id, f"no failure was matched to a Mastered {event.cause_id}")
+    require(
+        now.expected == (event.cause_id, event.failure_id),
+        f"{event.failure_id} was not the failure that was matched to a Mastered {event.cause_id}",
+    )
     require(event.promotion == cause.promotion, "it undoes another promotion than the cause's last")
     active, frequency = counted(cause.state, cause.frequency, 1)
     state.causes[event.cause_id] = replace(cause, state=active, frequency=frequency)
@@ -234,6 +255,7 @@ def pair_judged(state: MemoryState, now: Round, fact: Fact[NodePairJudged]) -> N
     a, b = state.pair(*event.nodes)
     require(a != b, "a node cannot be merged with itself")
     require(not unsettled(now), "diagnosed failures are not counted yet")
+    require(event.merge or event.label is None, "two skills have no label in common")
     if event.merge:
         now.merging[f"{a}.{b}"] = event.label
     else:

@@ -28,6 +28,7 @@ from diagevo.memory.state import decide, effects
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.effects import require, unsettled
 from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node, Round, Stage
+from diagevo.memory.state.scoring import judging, refuse_ungrouped
 
 __all__ = [
     "Cause",
@@ -117,11 +118,13 @@ def _measured(state: MemoryState, fact: Fact[CheckpointEvaluated]) -> None:
 
 def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
     """What another trainer's files hold, at any time: it waits for its round and changes nothing."""
+    refuse_ungrouped(fact.event, state.config or {})
 
 
 def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     _between(state)
     event = fact.event
+    require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     state.config = event.config
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number
@@ -149,7 +152,13 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     )
     state.epsilon = told
     state.open = Round(
-        fact.round, state.epsilon, event.seed, fact.sequence, state.causes.copy(), state.nodes.copy()
+        fact.round,
+        state.epsilon,
+        event.seed,
+        fact.sequence,
+        state.causes.copy(),
+        state.nodes.copy(),
+        judging=judging(state.config or {}),
     )
 
 
@@ -214,7 +223,7 @@ def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned])
 
 def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> None:
     event = fact.event
-    require(now.expected is None, f"the reactivation of {now.expected} is missing")
+    require(now.expected is None, f"the reactivation of {now.expected and now.expected[0]} is missing")
     require(not now.merging, "a merge that was decided is missing")
     waiting = unsettled(now)
     require(not waiting, f"{len(waiting)} diagnosed failures are not counted, first {waiting[:1]}")

@@ -19,6 +19,7 @@ from diagevo.equations.states import Tally
 from diagevo.memory.events import CauseState, Mode
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.schedule import PAPER, Schedule
+from diagevo.memory.state.scoring import Judging, judging
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -73,6 +74,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     stitched_cause_id: str | None
     verdict: str
     event_id: str
+    reference: str | None
 
 
 class Observation(msgspec.Struct, frozen=True, gc=False):
@@ -101,6 +103,8 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     duplicate: bool
     cause_id: str | None
+    similarity: float | None
+    """Of that cause, where it was among the candidates."""
 
 
 class Assigned(msgspec.Struct, frozen=True, gc=False):
@@ -135,8 +139,9 @@ class Round:
     created: set[str] = field(default_factory=set[str])
     merging: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Pairs judged to be one, not yet merged, with their new label."""
-    expected: str | None = None
-    """What must come next: the reactivation of this cause."""
+    expected: tuple[str, str] | None = None
+    """What must come next: the reactivation of this cause, by this failure."""
+    judging: Judging = field(default_factory=lambda: judging({}))
 
     def copy(self) -> "Round":
         copied = Round(*(getattr(self, f.name) for f in fields(Round)))

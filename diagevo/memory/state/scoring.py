@@ -1,0 +1,113 @@
+"""What a candidate's votes say of it: counts, label and verdict, made again by the functions of the play.
+
+The votes, the question and the cause that it was written for are facts. What was counted in them is not: a
+candidate that says otherwise is refused, when it is recorded and at every replay.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from diagevo.equations.filter import (
+    Verdict,
+    counted,
+    failing,
+    reason,
+    reason_of_rewards,
+    verdict,
+    verdict_of_rewards,
+    votes_of_rewards,
+)
+from diagevo.equations.settings import Filter
+from diagevo.errors import InconsistentError
+from diagevo.memory.events import CandidateScored, GroupIngested
+from diagevo.memory.state.configured import filter_of
+
+
+class Judging(msgspec.Struct, frozen=True):
+    """What the candidates of a round are judged by."""
+
+    filter: Filter
+    true_labels: bool
+    """Labels are a world's true answers, not majorities (a control)."""
+
+
+def judging(config: Mapping[str, Any]) -> Judging:
+    """As a stored configuration has it."""
+    return Judging(filter_of(config), config.get("round", {}).get("true_labels", False) is True)
+
+
+def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
+    """Raises InconsistentError where counts, label or verdict are not what the votes give."""
+    if event.verdict == "invalid":
+        if event.votes or event.first or event.second or event.label is not None or event.reference:
+            raise InconsistentError("an invalid question has no votes, counts, label or reference")
+        return
+    if event.invalid_reason is not None:
+        raise InconsistentError("only an invalid question has a reason why it is invalid")
+    votes, responses, label = event.votes, event.responses, event.label
+    answer, first, second, total = counted(votes)
+    if responses < 1 or total > responses:
+        raise InconsistentError(f"{total} votes of {responses} responses")
+    if event.votes_are == "rewards":
+        right = _of_rewards(event)
+    else:
+        if (event.first, event.second) != (first, second):
+            raise InconsistentError(
+                f"its votes give {first} and {second} of {responses}, recorded are {event.first} and"
+                f" {event.second}"
+            )
+        if not by.true_labels:
+            if label != answer:
+                raise InconsistentError("its label is not the answer that has the most votes")
+        elif label is not None and label != event.truth:
+            raise InconsistentError("its label is not the true answer")
+        if label is None and event.reference is not None:
+            raise InconsistentError("a question without a label has no response that agrees with it")
+        right = verdict(first, second, responses, label is not None, by.filter)
+    if event.verdict != right:
+        raise InconsistentError(
+            f"its votes give {right} ({_why(event, by.filter)}), recorded is {event.verdict}"
+        )
+    if label is None and event.label_true is not None:
+        raise InconsistentError("there is no label that could be true")
+    if not 0 <= event.undecided <= len(votes) * (len(votes) - 1) // 2:
+        raise InconsistentError(f"{event.undecided} undecided pairs of {len(votes)} answers")
+
+
+def _of_rewards(event: CandidateScored) -> Verdict:
+    passes, responses = event.first, event.responses
+    if event.second != responses - passes or event.votes != votes_of_rewards(passes, responses):
+        raise InconsistentError(
+            f"its votes are not {passes} passed and {responses - passes} failed of {responses} rewards"
+        )
+    return verdict_of_rewards(passes, responses)
+
+
+def _why(event: CandidateScored, settings: Filter) -> str:
+    if event.votes_are == "rewards":
+        return reason_of_rewards(event.first, event.responses)
+    p1, p2 = (Fraction(votes, event.responses) for votes in (event.first, event.second))
+    return reason(p1, p2, event.label is not None, settings)
+
+
+PASS_AT = 0.5
+"""Where no configuration says it."""
+
+
+def refuse_ungrouped(event: GroupIngested, config: Mapping[str, Any]) -> None:
+    """Raises InconsistentError where passes and failures are not those of the group's rewards."""
+    pass_at = float(config.get("ingest", {}).get("pass_at", PASS_AT))
+    failed, responses = failing(event.rewards, pass_at), len(event.rewards)
+    passes = responses - len(failed)
+    if event.passes != passes:
+        raise InconsistentError(
+            f"{passes} of {responses} rewards are {pass_at:g} or more, recorded are {event.passes} passes"
+        )
+    contrast = 0 < passes < responses
+    if (event.reference is not None) != contrast:
+        raise InconsistentError("a group has a reference exactly where some passed and some failed")
+    if [one.sample for one in event.failed] != (failed if contrast else []):
+        raise InconsistentError("its failed rollouts are not those whose rewards did not pass")
