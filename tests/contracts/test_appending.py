@@ -146,7 +146,7 @@ def test_postgresql_takes_the_rights_to_change_the_log_from_whoever_has_them(
 def test_a_refused_verb_fails_the_whole_transaction_even_where_the_refusal_is_caught(store: Store) -> None:
     with store.open() as memory:
         memory.open_round(1)
-        memory.score([candidate("r1.q0"), candidate("r1.q1", 12, verdict="too_easy")])
+        memory.score([candidate("r1.q0"), candidate("r1.q1", 12)])
         events = memory.log.count("a")
 
         def go_on_after_a_refusal() -> None:

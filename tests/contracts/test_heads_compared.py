@@ -51,10 +51,14 @@ def _current(store: Store) -> list[ChainHead]:
 
 
 def _rewritten(store: Store, *, rounds: tuple[int, ...] = (1, 2)) -> None:
-    """Other votes in the given rounds, with fresh hashes and fresh projections: no check of the database
+    """Other answers in the given rounds, with fresh hashes and fresh projections: no check of the database
     itself can tell."""
     store.rewrite(
-        lambda row: row.payload.replace('"label":"1"', '"label":"2"') if row.round in rounds else row.payload
+        lambda row: (
+            row.payload.replace('"1"', '"2"')
+            if row.round in rounds and row.type == "CandidateScored"
+            else row.payload
+        )
     )
     memory = store.open()
     rebuild(memory)

@@ -110,7 +110,7 @@ def test_a_commit_whose_projection_fails_did_not_happen(
 def test_a_refused_verb_leaves_nothing_behind_and_the_memory_goes_on(store: Store) -> None:
     with store.open() as memory:
         memory.open_round(1)
-        memory.score([candidate("r1.q0"), candidate("r1.q1", 12, verdict="too_easy")])
+        memory.score([candidate("r1.q0"), candidate("r1.q1", 12)])
         events = memory.log.count("a")
         with pytest.raises(OutOfOrderError, match="was not kept"):
             memory.observe([failure("r1.q0.a0"), failure("r1.q1.a0")])

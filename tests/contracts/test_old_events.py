@@ -37,7 +37,7 @@ def test_a_frozen_event_reads_as_it_was_written(type_: str, version: int, payloa
     if version == EVENT_TYPES[type_].schema_version:
         assert payload_of(event) == payload
     struct = light(type_, version, payload)
-    for name in struct.__struct_fields__:
+    for name in set(struct.__struct_fields__) & written.keys():
         assert json.loads(msgspec.json.encode(getattr(struct, name))) == written[name]
 
 

@@ -79,7 +79,7 @@ def test_a_row_of_a_projection_that_no_event_made_is_found(played: Store) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"responses":12', '"responses":0', "votes of 0 agree"),
+        ('"responses":12', '"responses":0', "12 votes of 0 responses"),
         ('"config":{}', '"config":{"memory":{"theta_up":"x"}}', "cannot be"),
         ('"config":{}', '"config":{"memory":[]}', "cannot be"),
         ('"config":{}', '"config":{"schedule":{"policy":"fixed"}}', "cannot be"),

@@ -48,12 +48,15 @@ def candidate(
     *,
     cause: str | None = None,
     partner: str | None = None,
-    verdict: str = "kept",
+    invalid: bool = False,
     responses: int = 12,
 ) -> CandidateScored:
-    """`first` of `responses` votes agree, another answer has as many or what is left, and the rest have answers
-    of their own. The verdict is Equation 3's, unless it is `invalid`."""
+    """`first` of `responses` votes agree; of the rest, each gave another answer. With 0, nobody answered.
+    The filter is the paper's."""
     mode = "free" if cause is None else "targeted" if partner is None else "stitched"
+    first = 0 if invalid else first
+    votes = [("1", first), *((f"other {i}", 1) for i in range(responses - first))] if first else []
+    verdict = "too_hard" if 4 * first < responses else "too_easy" if 4 * first > 3 * responses else "kept"
     return CandidateScored.model_validate(
         {
             "question_id": question_id,
@@ -62,12 +65,12 @@ def candidate(
             "cause_id": cause,
             "stitched_cause_id": partner,
             "responses": responses,
-            "votes": [("1", first), ("2", responses - first)],
+            "votes": votes,
             "first": first,
-            "second": responses - first,
-            "label": "1",
-            "verdict": verdict,
-            "reference": digest_of("reference"),
+            "second": int(len(votes) > 1),
+            "label": "1" if first else None,
+            "verdict": "invalid" if invalid else verdict if first else "no_label",
+            "reference": digest_of("reference") if first else None,
         }
     )
 

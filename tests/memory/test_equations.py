@@ -83,7 +83,7 @@ def test_a_cause_promoted_and_failed_in_one_round_is_active_with_the_new_failure
     memory.open_round(2)
     [promoted] = memory.score(
         [
-            candidate("r2.q0", 10, cause="c1", verdict="too_easy"),
+            candidate("r2.q0", 10, cause="c1"),
             candidate("r2.q1", 8, cause="c1"),
             candidate("r2.q2", 6, cause="c2"),
         ]
@@ -110,10 +110,10 @@ def test_promotion_counts_rejected_and_unanimous_candidates_but_no_invalid_one(m
     first_round(memory, [("drops a carry", "add", 2)])
     memory.open_round(2)
     scored = [
-        candidate("r2.q0", 12, cause="c1", verdict="too_easy"),
-        candidate("r2.q1", 0, cause="c1", verdict="no_label"),
-        candidate("r2.q2", 12, cause="c1", verdict="invalid"),
-        candidate("r2.q3", 12, verdict="too_easy"),
+        candidate("r2.q0", 12, cause="c1"),
+        candidate("r2.q1", 0, cause="c1"),
+        candidate("r2.q2", cause="c1", invalid=True),
+        candidate("r2.q3", 12),
     ]
     assert memory.score(scored) == []  # (1 + 0) / 2 < 7/10
     assert memory.cause("c1").state == "active"
@@ -142,7 +142,7 @@ def test_questions_count_alike_however_many_responses_each_had(memory: Memory) -
 def test_the_stitched_partner_is_not_a_target(memory: Memory) -> None:
     first_round(memory, [("drops a carry", "add", 2), ("adds a carry twice", "add", 5)])
     memory.open_round(2)
-    memory.score([candidate("r2.q0", 12, cause="c1", verdict="too_easy")])
+    memory.score([candidate("r2.q0", 12, cause="c1")])
     memory.commit()
     memory.open_round(3)
     memory.score([candidate("r3.q0", 3, cause="c2", partner="c1")])
@@ -153,7 +153,7 @@ def test_the_stitched_partner_is_not_a_target(memory: Memory) -> None:
 def test_a_mastered_cause_cannot_be_a_target(memory: Memory) -> None:
     first_round(memory, [("drops a carry", "add", 2)])
     memory.open_round(2)
-    memory.score([candidate("r2.q0", 12, cause="c1", verdict="too_easy")])
+    memory.score([candidate("r2.q0", 12, cause="c1")])
     memory.commit()
     memory.open_round(3)
     with pytest.raises(OutOfOrderError, match="was not Active when the round began"):
@@ -163,7 +163,7 @@ def test_a_mastered_cause_cannot_be_a_target(memory: Memory) -> None:
 def test_merging_nodes_keeps_states_and_frequencies(memory: Memory) -> None:
     first_round(memory, [("drops a carry", "add", 2), ("swaps digits", "copy", 3), ("adds twice", "sum", 4)])
     memory.open_round(2)
-    memory.score([candidate("r2.q0", 12, cause="c1", verdict="too_easy")])
+    memory.score([candidate("r2.q0", 12, cause="c1")])
     before = {c.cause_id: (c.state, c.frequency) for c in memory.state.causes.values()}
     memory.judge_nodes(NodePairJudged(nodes=("n3", "n1"), similarity=0.8, merge=True, label="add numbers"))
     assert {c.cause_id: (c.state, c.frequency) for c in memory.state.causes.values()} == before
@@ -236,7 +236,7 @@ def test_without_state_updates_every_cause_stays_active(memory: Memory) -> None:
     _configured(memory, memory={"state_updates": False})
     first_round(memory, [("drops a carry", "add", 2)])
     memory.open_round(2)
-    assert memory.score([candidate("r2.q0", 12, cause="c1", verdict="too_easy")]) == []
+    assert memory.score([candidate("r2.q0", 12, cause="c1")]) == []
     memory.commit()
     assert memory.cause("c1").state == "active"
 
@@ -245,4 +245,4 @@ def test_a_promotion_may_ask_for_more_than_one_question(memory: Memory) -> None:
     _configured(memory, memory={"promotion_questions": 2, "theta_up": "1/2"})
     first_round(memory, [("drops a carry", "add", 2)])
     memory.open_round(2)
-    assert memory.score([candidate("r2.q0", 12, cause="c1", verdict="too_easy")]) == []
+    assert memory.score([candidate("r2.q0", 12, cause="c1")]) == []

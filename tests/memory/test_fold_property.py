@@ -118,8 +118,7 @@ def _play_round(player: Player, reading: Reading, number: int, plan: dict) -> No
         if not active:
             break
         cause_id = active[index % len(active)]
-        verdict = "invalid" if invalid else "too_hard"
-        scored.append(candidate(f"r{number}.q{i}", votes, cause=cause_id, verdict=verdict))
+        scored.append(candidate(f"r{number}.q{i}", votes, cause=cause_id, invalid=invalid))
         if not invalid:
             p1s.setdefault(cause_id, []).append(Fraction(votes, 12))
     player.play(number, *scored)

@@ -113,7 +113,9 @@ class Player:
                 "second": counts[1] if len(counts) > 1 else 0,
                 "label": label,
                 "verdict": verdict,
-                "reference": self.text(f"A reference for {words}") if verdict == "kept" else None,
+                "reference": self.text(f"A reference of r{self.round}.q{number}")
+                if verdict == "kept"
+                else None,
                 "label_true": None if label is None else number != 2,
                 "invalid_reason": "held_out" if verdict == "invalid" else None,
                 "undecided": int(verdict == "contested"),
