@@ -51,8 +51,7 @@ class Question:
     cause_id: str | None = None
     stitched: str | None = None
     first: int = 8
-    """Votes for the label, of 12."""
-    verdict: str = "kept"
+    """Votes for the label, of 12; the others gave an answer each."""
 
 
 def play(memory: Memory, number: int, questions: Sequence[Question]) -> list[FailureObserved]:
@@ -78,11 +77,11 @@ def scored(memory: Memory, number: int, index: int, question: Question) -> Candi
         cause_id=question.cause_id,
         stitched_cause_id=question.stitched,
         responses=12,
-        votes=[(question.label, question.first), ("other", 12 - question.first)],
+        votes=[(question.label, question.first), *((f"other {i}", 1) for i in range(12 - question.first))],
         first=question.first,
-        second=12 - question.first,
+        second=int(question.first < 12),
         label=question.label,
-        verdict="kept" if question.verdict == "kept" else "too_easy",
+        verdict="kept" if question.first <= 9 else "too_easy",
         reference=memory.artifacts.put(question.reference),
     )
 

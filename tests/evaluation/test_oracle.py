@@ -137,9 +137,9 @@ def test_a_valid_question_without_a_pseudo_label_is_drawn_and_its_label_is_wrong
 ) -> None:
     with play.opened(tmp_path) as memory:
         memory.open_round(1)
-        silent = {"label": None, "votes": [], "first": 0, "second": 0, "verdict": "no_label", "truth": "2"}
+        silent = {"label": None, "votes": [], "first": 0, "second": 0, "verdict": "no_label"}
         labelled = play.candidate("r1.q0").model_dump() | {"truth": "1"}
-        unlabelled = play.candidate("r1.q1").model_dump() | silent
+        unlabelled = play.candidate("r1.q1").model_dump() | silent | {"reference": None, "truth": "2"}
         memory.score([CandidateScored.model_validate(event) for event in (labelled, unlabelled)])
     history = open_history(str(tmp_path / "log.db"), "a", root=tmp_path)
     [accuracy] = drawn(history).accuracy(checker)

@@ -31,7 +31,7 @@ def test_a_run_comes_back_with_the_very_same_head(
     written = import_bundle(tmp_path / "out", target, root=store.root)
     assert written.hash == manifest.head == history.log.head("played").hash
     report = verify(Log(target), "played", store.root / "played", deep=True)
-    assert (report.faults, report.heads, report.texts) == ([], 4, 101)
+    assert (report.faults, report.heads, report.texts) == ([], 4, 91)
     target.close()
 
 

@@ -2,7 +2,8 @@
 bad event.
 
 Three passes, each streaming: the chain (every row's hash, its predecessor's, sequences and positions), the
-heads kept outside the database, and the fold from the first event, which checks each consequence again.
+heads kept outside the database, and the fold from the first event, which makes each consequence and each
+candidate's counts, label and verdict again; ingested groups are held against what was made of them.
 `deep` also compares every text that an event names with its digest, and asks a policy of one's own again.
 """
 
@@ -14,6 +15,7 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import DBAPIError
 
 from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
+from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.log import heads, outside
@@ -170,6 +172,8 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
     except DiagEvoError as error:
         report.faults.append(Fault("replay", error.message, *_named(log, run_id, state.sequence + 1)))
         return
+    if (stranger := first_stranger(log, state)) is not None:
+        report.faults.append(Fault("replay", f"#{stranger[0]}: {stranger[1]}", stranger[0]))
     if report.rounds:
         _compare(log, report, CAUSE, causes, "cause_id", {})
         _compare(log, report, NODE, nodes, "node_id", {})

@@ -104,7 +104,7 @@ def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> Non
         raise InconsistentError(f"{failure_id} was observed before and is not void")
     stage = now.stages.get(event.stage)
     if stage is None:
-        if event.attempt != 1:
+        if event.attempt != 1 or "solver" in now.stages:
             raise InconsistentError(f"stage {event.stage} has no attempt {event.attempt}")
     elif stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")

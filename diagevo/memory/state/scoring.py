@@ -32,22 +32,26 @@ class Judging(msgspec.Struct, frozen=True):
     filter: Filter
     true_labels: bool
     """Labels are a world's true answers, not majorities (a control)."""
+    responses: int | None
+    """N, where the configuration says it."""
 
 
 def judging(config: Mapping[str, Any]) -> Judging:
     """As a stored configuration has it."""
-    return Judging(filter_of(config), config.get("round", {}).get("true_labels", False) is True)
+    round_ = config.get("round", {})
+    return Judging(filter_of(config), round_.get("true_labels", False) is True, round_.get("responses"))
 
 
 def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
     """Raises InconsistentError where counts, label or verdict are not what the votes give."""
+    votes, responses, label = event.votes, event.responses, event.label
+    if responses != by.responses is not None and event.votes_are == "answers":
+        raise InconsistentError(f"it has {responses} responses, round.responses is {by.responses}")
     if event.verdict == "invalid":
-        if event.votes or event.first or event.second or event.label is not None or event.reference:
-            raise InconsistentError("an invalid question has no votes, counts, label or reference")
+        _refuse_said(event)
         return
     if event.invalid_reason is not None:
         raise InconsistentError("only an invalid question has a reason why it is invalid")
-    votes, responses, label = event.votes, event.responses, event.label
     answer, first, second, total = counted(votes)
     if responses < 1 or total > responses:
         raise InconsistentError(f"{total} votes of {responses} responses")
@@ -75,6 +79,13 @@ def refuse_unfounded(event: CandidateScored, by: Judging) -> None:
         raise InconsistentError("there is no label that could be true")
     if not 0 <= event.undecided <= len(votes) * (len(votes) - 1) // 2:
         raise InconsistentError(f"{event.undecided} undecided pairs of {len(votes)} answers")
+
+
+def _refuse_said(event: CandidateScored) -> None:
+    """Of a question that was never asked nobody said anything."""
+    said = event.votes or event.first or event.second or event.label is not None or event.undecided
+    if said or event.reference is not None or event.label_true is not None or event.votes_are != "answers":
+        raise InconsistentError("an invalid question has no votes, counts, label or reference")
 
 
 def _of_rewards(event: CandidateScored) -> Verdict:

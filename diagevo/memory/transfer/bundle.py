@@ -19,6 +19,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
+from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events.records import GENESIS
 from diagevo.memory.log.artifacts import REPLY, put_right
@@ -191,11 +192,11 @@ def _take(
         try:
             transcript.copy(contents.events())
         except InconsistentError as error:
-            raise InconsistentError(
-                f"the bundle {folder} tells what cannot have happened: {error.message}", hint=EXPORT_AGAIN
-            ) from error
+            raise _impossible(folder, error.message) from error
         _check_end(folder, manifest, contents)
         written = transcript.finish(imported=Bundle(manifest.head, manifest.run_id))
+        if (stranger := first_stranger(transcript.log, transcript.state)) is not None:
+            raise _impossible(folder, f"#{stranger[0]}: {stranger[1]}")
         if place is not None:
             refuse_other_heads(place, written)
         for add, taken in (
@@ -206,6 +207,12 @@ def _take(
             for batch in _batches(taken):
                 connection.execute(add, batch)
     return written
+
+
+def _impossible(folder: Path, what: str) -> InconsistentError:
+    return InconsistentError(
+        f"the bundle {folder} tells what cannot have happened: {what}", hint=EXPORT_AGAIN
+    )
 
 
 def _brought(rows: Iterator[dict[str, Any]], run_id: str) -> Iterator[dict[str, Any]]:
