@@ -6,13 +6,19 @@ from typing import Any
 
 import pytest
 
+from diagevo.errors import InconsistentError
 from diagevo.ingest.recording import Recorded as Report
 from diagevo.ingest.recording import Recorder
 from diagevo.ingest.rounds import Rounds
+from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from tests.contracts.databases import Store
 from tests.ingest.conftest import SETTINGS, step
+from tests.memory_audit.forging import Rows, forge_events
 
 OTHER = "5" * 64
 
@@ -91,3 +97,23 @@ def test_what_was_made_otherwise_of_it_is_found(
     )
     [fault] = _faults(ingested)
     assert said in fault
+
+
+def test_import_refuses_a_round_that_is_not_its_groups(ingested: Store, tmp_path: Path) -> None:
+    history = open_history(ingested.url, "a")
+    export_bundle(history, history.end, tmp_path / "bundle")
+    history.close()
+
+    def other_way(rows: Rows) -> None:
+        for row in rows:
+            if row["type"] == "FailureObserved":
+                row["payload"] = json.dumps(json.loads(row["payload"]) | {"trajectory": OTHER})
+
+    forge_events(tmp_path / "bundle", other_way)
+    target = Database(str(tmp_path / "other.db"))
+    prepare(target, create=True)
+    with pytest.raises(
+        InconsistentError, match=r"#\d+: r1\.q0\.a1 is no failed rollout of its"
+    ):
+        import_bundle(tmp_path / "bundle", target, root=tmp_path / "home")
+    target.close()
