@@ -31,7 +31,7 @@ def scored(folder: Path, *, truth: bool) -> None:
         events = []
         for i in range(5):
             event = play.candidate(f"r1.q{i}", invalid=i == 4)
-            known = {"truth": str(i), "label_true": i == 1} if truth else {}
+            known = {"truth": str(i), "label_true": None if event.label is None else i == 1} if truth else {}
             digest = memory.artifacts.put(f"{i} + 0?")
             events.append(CandidateScored.model_validate(event.model_dump() | known | {"question": digest}))
         memory.score(events)

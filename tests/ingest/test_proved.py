@@ -112,8 +112,6 @@ def test_import_refuses_a_round_that_is_not_its_groups(ingested: Store, tmp_path
     forge_events(tmp_path / "bundle", other_way)
     target = Database(str(tmp_path / "other.db"))
     prepare(target, create=True)
-    with pytest.raises(
-        InconsistentError, match=r"#\d+: r1\.q0\.a1 is no failed rollout of its"
-    ):
+    with pytest.raises(InconsistentError, match=r"#\d+: r1\.q0\.a1 is no failed rollout of its"):
         import_bundle(tmp_path / "bundle", target, root=tmp_path / "home")
     target.close()
