@@ -53,7 +53,7 @@ def test_a_rerun_of_a_forks_first_round_keeps_what_the_fork_changed(change: Ask,
     with Store(f"sqlite:///{home / 'diagevo.db'}", home).open("b") as memory:
         player = Player(memory)
         player.open(3)
-        player.score(player.question(0, [("1", 2), ("2", 0)], "too_hard"))
+        player.score(player.question(0, [("1", 2)], "too_hard"))
         player.trained()
         player.commit()
     line = _line(change("memory", "what-if", "--p-low", "1/6", "--run", "b").stderr)
