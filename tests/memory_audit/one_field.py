@@ -134,6 +134,8 @@ def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated and arguments[1] == RECORDED:
         yield from ("0", "1", "1/7", "5/12")
+    elif origin is Annotated:
+        yield from others_of(arguments[0], value, rng)
     elif origin in (Union, UnionType):
         if NoneType in arguments:
             yield None
@@ -149,7 +151,7 @@ def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
     elif annotation is float:
         yield from (0.0, 0.5) if value is None else (value + 0.25, value / 2)
     elif annotation is str:
-        yield from ("forged", f"{value} forged")
+        yield from ("forged", f"{value} forged", "5" * 64)
     elif _is_model(annotation):
         if value is None:
             yield {name: _any(_annotated(info)) for name, info in annotation.model_fields.items()}
