@@ -225,6 +225,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
     "GroupIngested": {
         "question": "of a group that waits for its round",
         "answer": "of a group that waits for its round, or has no label to compare",
+        "draw": "what a steered trainer drew the prompt for, as the trainer says",
         "step": "of a group that waits for its round and is alone in its step",
         "rewards": "how far above or below `pass_at`",
         "reference": "of a group that waits for its round",
