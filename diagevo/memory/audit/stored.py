@@ -7,14 +7,14 @@ SQLite keeps whatever is put into its file, in any column; PostgreSQL checks pag
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from sqlalchemy import Connection, func, select, table
 from sqlalchemy.exc import DBAPIError
 
-from diagevo.errors import DamagedError
+from diagevo.errors import StoreError
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.audit.verification import Fault, Verification
+from diagevo.memory.events.named import NAMING, named_texts
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.log.check import integrity
@@ -119,30 +119,10 @@ def _undigested(connection: Connection) -> Iterator[str]:
         yield f"outside the chain, types checked and not values (rows of): {', '.join(there)}"
 
 
-class _Asked(msgspec.Struct):
-    request: str
-    reply: str | None = None
-
-
-class _Names(msgspec.Struct):
-    """The digests in a payload."""
-
-    question: str | None = None
-    reference: str | None = None
-    trajectory: str | None = None
-    call: _Asked | None = None
-
-
-_names = msgspec.json.Decoder(_Names).decode
-
-
-def _named_texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
-    for record in log.read(run_id):
-        names = _names(record.payload)
-        call = names.call or _Asked("")
-        for digest in (names.question, names.reference, names.trajectory, call.request, call.reply):
-            if digest:
-                yield record, digest
+def _texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
+    for record in log.read(run_id, types=[event.__name__ for event in NAMING]):
+        for _, digest in named_texts(record.type, record.schema_version, record.payload):
+            yield record, digest
 
 
 def _check_texts(log: Log, run_id: str, report: Verification) -> None:
@@ -150,7 +130,7 @@ def _check_texts(log: Log, run_id: str, report: Verification) -> None:
     seen = Seen()
     try:
         batch: dict[str, Recorded] = {}
-        for record, digest in _named_texts(log, run_id):
+        for record, digest in _texts(log, run_id):
             if digest not in batch and seen.add(digest):
                 batch[digest] = record
             if len(batch) == PAGE:
@@ -158,7 +138,7 @@ def _check_texts(log: Log, run_id: str, report: Verification) -> None:
                 batch.clear()
         report.faults.extend(_wrong_texts(log, batch))
         report.texts = len(seen)
-    except (DamagedError, DBAPIError, msgspec.MsgspecError):
+    except (StoreError, DBAPIError):
         report.notes.append("not all texts were checked: an event that names some cannot be read")
     finally:
         seen.close()

@@ -19,6 +19,9 @@ from diagevo.exact import RECORDED
 
 Ratio = Annotated[str, Field(pattern=RECORDED)]
 """An exact fraction: "1/3"."""
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""SHA-256 of a text that is stored beside the log. A field that names a text has this type, and by it export,
+import and `memory verify --deep` know the text (`named.py`)."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]
@@ -43,11 +46,11 @@ class Call(Value):
 
     model: str
     prompt: str
-    """Hash of the prompt template."""
-    request: str
-    """Digest of the request text."""
-    reply: str | None
-    """Digest of the raw reply text; null where no reply came."""
+    """Hash of the prompt templates, which are not stored."""
+    request: Digest
+    """The request's text."""
+    reply: Digest | None
+    """The raw reply's text; null where no reply came."""
     input_tokens: int = 0
     output_tokens: int = 0
     tries: int = 1
@@ -137,7 +140,8 @@ class RunConfigured(Event):
     number: int = 1
     """1 for the first; a fork and a change of the embedder record a further configuration."""
     prompts: dict[str, str] = {}
-    """Digest of each prompt template by its file's name; empty where the trainer named none."""
+    """SHA-256 of each prompt template, which is not stored, by its file's name; empty where the trainer named
+    none."""
 
     def key(self) -> str:
         return str(self.number)
@@ -242,8 +246,8 @@ class CandidateScored(Event):
     schema_version: ClassVar[int] = 3
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
-    question: str
-    """Digest of the question's text (of the raw completion where it is invalid)."""
+    question: Digest
+    """The question's text (the raw completion where it is invalid)."""
     mode: Mode
     cause_id: str | None
     stitched_cause_id: str | None
@@ -255,8 +259,8 @@ class CandidateScored(Event):
     second: int
     label: str | None
     verdict: CandidateVerdict
-    reference: str | None
-    """Digest of the agreeing construction response kept for diagnosis."""
+    reference: Digest | None
+    """The agreeing construction response kept for diagnosis."""
     truth: str | None = None
     """The true answer, in worlds that can compute it; measurement only, never read by the loop."""
     label_true: bool | None = None
@@ -279,8 +283,8 @@ class FailedRollout(Value):
     """A rollout that did not pass, by its place in its group."""
 
     sample: int
-    trajectory: str
-    """Digest of the response."""
+    trajectory: Digest
+    """The response."""
 
 
 class GroupDraw(Value):
@@ -301,16 +305,15 @@ class GroupIngested(Event):
     step: int
     group: int
     """Place in the step, by first appearance."""
-    question: str
-    """Digest of the prompt: what a prompt that comes back is known by."""
+    question: Digest
+    """The prompt: what a prompt that comes back is known by."""
     answer: str | None
     """The expected answer, where the files have one."""
     rewards: list[float]
     """By sample."""
     passes: int
-    reference: str | None
-    """Digest of the first response that passed, where others did not; None for a group without a
-    contrast."""
+    reference: Digest | None
+    """The first response that passed, where others did not; None for a group without a contrast."""
     failed: list[FailedRollout]
     """Where there is a reference: who did not pass."""
     source: str
@@ -346,10 +349,10 @@ class FailureObserved(Event):
     stage: str
     attempt: int
     step: int
-    trajectory: str
-    """Digest of the failed response."""
-    reference: str
-    """Digest of the construction response it is compared with."""
+    trajectory: Digest
+    """The failed response."""
+    reference: Digest
+    """The construction response it is compared with."""
     right: bool | None = None
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
     is false. Measurement only, never read by the loop."""

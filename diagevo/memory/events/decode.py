@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from diagevo.errors import DamagedError
 from diagevo.exact import RECORDED
@@ -155,8 +155,12 @@ def facts(rows: Iterable[FactRow]) -> Iterator[Fact[Event]]:
 
 
 def _unreadable(type_: str, error: Exception, position: int | None = None) -> DamagedError:
+    said = str(error)
+    if isinstance(error, ValidationError):  # pydantic's own words take four lines
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
     which = "an event" if position is None else f"#{position}"
-    return DamagedError(f"the payload of {which} {type_} cannot be read: {error}", position=position)
+    return DamagedError(f"the payload of {which} {type_} cannot be read: {said}", position=position)
 
 
 def full(type_: str, version: int, payload: str) -> Event:

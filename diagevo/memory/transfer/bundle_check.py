@@ -14,6 +14,7 @@ from diagevo.errors import DiagEvoError, StoreError
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.events.decode import light
+from diagevo.memory.events.named import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded, event_id
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, Form, Reader
 from diagevo.memory.transfer.bundle_rows import EventRow, ReplyRow, TextRow, VectorRow
@@ -37,6 +38,8 @@ class Contents:
         self._models: dict[str, int] = {}
         """Embedding models of the run, with the length of their vectors."""
         self._named, self._known = Seen(), Seen()
+        self._missing = 0
+        """Texts that the events name and that were not read."""
 
     def close(self) -> None:
         self._reader.close()
@@ -90,6 +93,8 @@ class Contents:
             return "it is there twice"
         if isinstance(event, RunConfigured):
             self._models[model_of(event.embedder)] = event.embedder.dimension
+        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+            self._missing += self._named.add(f"text\n{digest}")
         for key in requests(recorded.type, values):
             self._named.add("\n".join(("reply", *key)))
         for (hash_,) in embedded(recorded.type, values):
@@ -97,7 +102,7 @@ class Contents:
         return None
 
     def texts(self) -> Iterator[Values]:
-        """The texts, each against its digest."""
+        """The texts, each against its digest, and all that the events name."""
         row: TextRow
         for number, row in enumerate(self._read("texts"), start=1):
             if hashlib.sha256(row.content).hexdigest() != row.digest:
@@ -107,6 +112,23 @@ class Contents:
             except UnicodeDecodeError as error:
                 raise self._refuse("texts", number, "is not UTF-8") from error
             yield self._once("texts", number, row, row.digest)
+            self._missing -= f"text\n{row.digest}" in self._named
+        if self._missing:
+            raise self._lacking()
+
+    def _lacking(self) -> StoreError:
+        """The first event that names a text which the bundle does not have."""
+        number, event, field, digest = next(
+            (number, row, field, digest)
+            for number, row in enumerate(self._read("events"), start=1)
+            for field, digest in named_texts(row.type, row.schema_version, row.payload)
+            if f"texts\n{digest}" not in self._known
+        )
+        return StoreError(
+            f"event {number} of the bundle {self.folder}, {event.type} of round {event.round}, names a text"
+            f" that the bundle lacks: {field} {digest}",
+            hint=EXPORT_AGAIN,
+        )
 
     def replies(self) -> Iterator[Values]:
         """The replies, each one that an event names."""

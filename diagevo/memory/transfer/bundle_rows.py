@@ -20,7 +20,7 @@ LONGEST = 64 * 2**20
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Long = Annotated[int, Meta(ge=1, le=2**63 - 1)]
-Digest = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class Row(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -39,27 +39,27 @@ class EventRow(Row, frozen=True, gc=False):
     payload: str
     causation_id: str | None
     recorded_at: str
-    previous_hash: Digest
-    hash: Digest
+    previous_hash: Sha256
+    hash: Sha256
 
 
 class TextRow(Row, frozen=True, gc=False):
-    digest: Digest
+    digest: Sha256
     content: bytes
     """UTF-8; in JSON lines base64 of it."""
 
 
 class ReplyRow(Row, frozen=True, gc=False):
     model: str
-    request: Digest
-    text: Digest
+    request: Sha256
+    text: Sha256
     input_tokens: Count
     output_tokens: Count
 
 
 class VectorRow(Row, frozen=True, gc=False):
     model: str
-    text_hash: Digest
+    text_hash: Sha256
     vector: bytes
 
 

@@ -12,22 +12,20 @@ from diagevo.errors import StoreError
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import (
+    EVENT_TYPES,
     CauseCreated,
-    DuplicateJudged,
     Event,
     FailureDiagnosed,
-    NodeAssigned,
     NodeCreated,
-    NodePairJudged,
     NodesMerged,
     RunConfigured,
 )
+from diagevo.memory.events.named import NAMING, named_texts
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR, model_of, text_hash
 
 PAGE = 400
-_DIGESTS = ("question", "reference", "trajectory")
 _EMBEDDED = {
     "CauseCreated": "description",
     "NodeCreated": "label",
@@ -35,32 +33,40 @@ _EMBEDDED = {
     "FailureDiagnosed": "description",
 }
 _EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
-_ASKING = (FailureDiagnosed, DuplicateJudged, NodeAssigned, NodePairJudged)
+_ASKING = tuple(event for event in EVENT_TYPES.values() if "call" in event.model_fields)
 """Events with a call of a model."""
 _ASKING_TYPES = {event.__name__ for event in _ASKING}
 Rows = Iterator[dict[str, Any]]
 Keys = Iterator[tuple[str, ...]]
+Found = Iterator[tuple[tuple[str, ...], dict[str, Any] | None]]
 
 
 def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
     """(name, rows) of each file beside the events. One pass over the events for each."""
     keys = [REPLY.c.model, REPLY.c.request, REPLY.c.text]
     yield "replies", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
-    yield "texts", _right(_rows(history, ARTIFACT, [ARTIFACT.c.digest], _named(history, as_of, (), _digests)))
+    yield "texts", _texts(history, as_of)
     configured = history.events(RunConfigured, as_of=as_of)
     models = sorted({model_of(expect(r, RunConfigured).embedder) for r in configured})
     pairs = ((model, hash_) for (hash_,) in _named(history, as_of, _EMBEDDING, embedded) for model in models)
     yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
 
 
-def _right(texts: Rows) -> Rows:
-    """Raises StoreError at a text that is not its digest's: no bundle with it could be imported."""
-    for row in texts:
-        if not is_text(row["content"], row["digest"]):
+def _texts(history: History, as_of: AsOf) -> Rows:
+    """Raises StoreError at a text that is missing or not its digest's: no such bundle could be imported."""
+    for digest, row in _found(history, ARTIFACT, [ARTIFACT.c.digest], _digests(history, as_of)):
+        if row is None or not is_text(row["content"], *digest):
             raise StoreError(
-                f"the text {row['digest']} was changed", hint="see: diagevo memory verify --deep"
+                f"the text {digest[0]} {'was changed' if row else 'is missing'}",
+                hint="see which event names it: diagevo memory verify --deep",
             )
         yield row
+
+
+def _digests(history: History, as_of: AsOf) -> Keys:
+    for recorded in history.events(*NAMING, as_of=as_of):
+        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+            yield (digest,)
 
 
 def _named(
@@ -71,16 +77,6 @@ def _named(
 ) -> Keys:
     for recorded in history.events(*types, as_of=as_of):
         yield from named(recorded.type, msgspec.json.decode(recorded.payload))
-
-
-def _digests(type_: str, payload: dict[str, Any]) -> Keys:
-    for name in _DIGESTS:
-        digest = payload.get(name)
-        if digest is not None:
-            yield (digest,)
-    call = payload.get("call")
-    if call is not None:
-        yield from ((call[name],) for name in ("prompt", "request", "reply") if call[name] is not None)
 
 
 def requests(type_: str, payload: dict[str, Any]) -> Keys:
@@ -99,7 +95,12 @@ def embedded(type_: str, payload: dict[str, Any]) -> Keys:
 
 
 def _rows(history: History, table: Table, keys: list[Column[Any]], named: Keys) -> Rows:
-    """The rows of `table` that are named, each once."""
+    """The rows of `table` that are named and there, each once."""
+    return (row for _, row in _found(history, table, keys, named) if row is not None)
+
+
+def _found(history: History, table: Table, keys: list[Column[Any]], named: Keys) -> Found:
+    """Each key that is named, once, with its row."""
     page: list[tuple[str, ...]] = []
     with closing(Seen()) as seen:
         for key in named:
@@ -111,7 +112,7 @@ def _rows(history: History, table: Table, keys: list[Column[Any]], named: Keys) 
         yield from _fetched(history, table, keys, page)
 
 
-def _fetched(history: History, table: Table, keys: list[Column[Any]], page: list[tuple[str, ...]]) -> Rows:
+def _fetched(history: History, table: Table, keys: list[Column[Any]], page: list[tuple[str, ...]]) -> Found:
     if not page:
         return
     if len(keys) == 1:
@@ -126,7 +127,7 @@ def _fetched(history: History, table: Table, keys: list[Column[Any]], page: list
         if "model" in values:
             values["model"] = values["model"].removesuffix(f"\n{history.run_id}")
         found.setdefault(tuple(values[key.name] for key in keys), values)
-    yield from (found[key] for key in sorted(found))
+    yield from ((key, found.get(key)) for key in sorted(page))
 
 
 def _plain(value: Any) -> Any:
