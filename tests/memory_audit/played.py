@@ -35,6 +35,7 @@ from diagevo.memory.events import (
     SimilarNode,
     SuppliedCause,
 )
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.memory import Memory
 
 N = 12
@@ -147,7 +148,7 @@ class Player:
     def call(self, about: str, reply: str) -> Call:
         return Call(
             model="hand-diagnostician",
-            prompt=self.text("the template"),
+            prompt=digest_of("the template"),
             request=self.text(f"What about {about}?"),
             reply=self.text(reply),
             input_tokens=10,

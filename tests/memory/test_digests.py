@@ -1,0 +1,68 @@
+"""Texts in stored payloads are named by their SHA-256, and by the type of its field a text is found."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from diagevo.errors import StoreError
+from diagevo.memory.events import Call, Digest, named
+from diagevo.memory.events.decode import full
+
+FROZEN = Path(__file__).parents[1] / "contracts" / "frozen" / "events.jsonl"
+NAMED = {
+    "CandidateScored": ["question", "reference"],
+    "GroupIngested": ["question", "reference", "failed[0].trajectory", "failed[1].trajectory"],
+    "FailureObserved": ["trajectory", "reference"],
+    "FailureDiagnosed": ["call.request", "call.reply"],
+    "DuplicateJudged": ["call.request", "call.reply"],
+    "NodeAssigned": ["call.request", "call.reply"],
+    "NodePairJudged": ["call.request", "call.reply"],
+}
+EXAMPLES = [(e["type"], e["version"], e["payload"]) for e in map(json.loads, FROZEN.read_text().splitlines())]
+
+
+@pytest.mark.parametrize(("type_", "version", "payload"), EXAMPLES, ids=lambda value: str(value)[:24])
+def test_each_text_of_each_version_of_an_event_is_found(type_: str, version: int, payload: str) -> None:
+    found = dict(named.named_texts(type_, version, payload))
+    assert list(found) == NAMED.get(type_, [])
+    assert all(f'"{digest}"' in payload for digest in found.values())
+
+
+def _forged(part: dict[str, Any], field: str, digest: str) -> None:
+    first, _, rest = field.partition(".")
+    name, _, index = first.partition("[")
+    if rest:
+        inner = part[name][int(index.rstrip("]"))] if index else part[name]
+        _forged(inner, rest, digest)
+    else:
+        part[name] = digest
+
+
+@pytest.mark.parametrize(
+    "digest", ["", "a" * 63, "a" * 65, "a" * 64 + "\n", "A" * 64, "g" * 64, "½" + "a" * 63]
+)
+@pytest.mark.parametrize("type_", NAMED)
+def test_what_is_no_digest_is_refused_wherever_it_stands(type_: str, digest: str) -> None:
+    version, payload = next((v, p) for t, v, p in reversed(EXAMPLES) if t == type_)
+    for field in NAMED[type_]:
+        forged = json.loads(payload)
+        _forged(forged, field, digest)
+        name = field.replace("[", ".").replace("]", "")
+        with pytest.raises(StoreError, match=rf"{type_} cannot be read: {name}: String should match pattern"):
+            full(type_, version, json.dumps(forged))
+
+
+def test_a_consumer_learns_of_a_wrong_digest_before_anything_is_recorded() -> None:
+    with pytest.raises(ValidationError, match="request"):
+        Call(model="m", prompt="a template's hash", request="What is 2 + 2?", reply=None)
+
+
+@pytest.mark.parametrize(
+    "kind", [dict[str, Digest], tuple[Digest, int], Digest | int, list[Digest] | list[int]]
+)
+def test_a_text_in_a_place_that_is_not_looked_at_is_an_error_at_once(kind: Any) -> None:
+    with pytest.raises(TypeError, match="would not be found"):
+        named._naming(kind)
