@@ -59,7 +59,7 @@ from diagevo.memory.state.opened import (
     StageStatus,
     by_question,
     check_settlement,
-    is_new,
+    refuse_other,
     stage_status,
     supplied,
     undiagnosed,
@@ -209,13 +209,19 @@ class Memory:
             return self._embedding.similarity.rebuild()
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
-        """Open a round and give its schedule; an open round gives the same schedule again.
+        """Open a round and give its schedule; an open round gives the same schedule again, and another seed
+        raises ConflictError.
 
         A run without a configuration gets that of `diagevo.open`, or the paper's values.
         """
         with self.atomic():
             state = self.state
             if state.open is not None and state.open.number == round:
+                if seed not in (None, state.open.seed):
+                    raise ConflictError(
+                        f"round {round} was opened with seed {state.open.seed}, not {seed}",
+                        hint="leave the seed out: an open round keeps its own",
+                    )
                 return self.schedule(round)
             if state.open is not None or round != state.round + 1:
                 where = (
@@ -285,7 +291,8 @@ class Memory:
             return event
 
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:
-        """Record a measurement of the policy after `round` (0: before any training). At any time."""
+        """Record a measurement of the policy after `round` (0: before any training). At any time; the same
+        again is fine."""
         with self.atomic():
             self._run.append([Item(event, round=round)])
 
@@ -325,9 +332,7 @@ class Memory:
         """End a stage, with the files it leaves behind, its time and its reward. The same again is fine."""
         with self.atomic():
             status = self.stage(stage)
-            if status.status == "completed" and status.artifacts == tuple(artifacts):
-                return
-            attempt = self.start_stage(stage)
+            attempt = status.attempt if status.status == "completed" else self.start_stage(stage)
             event = StageCompleted(
                 stage=stage,
                 attempt=attempt,
@@ -348,10 +353,11 @@ class Memory:
         self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
     ) -> None:
         """Give up the running attempt: what was observed past `after_step` is void and will be observed
-        again. `seconds`: how long it ran, where that is known; `reason`: what was lost."""
+        again. `seconds`: how long it ran, where that is known; `reason`: what was lost. The same again is
+        fine."""
         with self.atomic():
             status = self.stage(stage)
-            if status.status != "running":
+            if status.status == "completed" or status.attempt == 0:
                 raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
             event = StageAbandoned(
                 stage=stage,
@@ -387,12 +393,10 @@ class Memory:
         """Record failed optimization trajectories. The same again is fine."""
         with self.atomic():
             now_ = self._run.opened()
-            items = [
-                Item(f, self._run.id_of("CandidateScored", f.question_id))
-                for f in failures
-                if is_new(now_, f)
-            ]
-            if items and not all(self._run.append(items)):
+            for failure in failures:
+                refuse_other(now_, failure)
+            self._run.append([Item(f, self._run.id_of("CandidateScored", f.question_id)) for f in failures])
+            if any(f.failure_id not in self._run.opened().failures for f in failures):
                 raise OutOfOrderError("an observation of an abandoned attempt stays void")
 
     def undiagnosed(self, *, again: bool = False) -> list[FailureObserved]:
@@ -443,10 +447,11 @@ class Memory:
         """Put one diagnosed failure down to a cause: the facts and their consequences, in one transaction.
 
         A recurrence takes neither fact. A new cause takes `judged`, and `assigned` exactly where it is no
-        duplicate.
+        duplicate. The same again is fine.
         """
         with self.atomic():
-            diagnosis = check_settlement(self._run.opened(), failure_id, judged, assigned)
+            now_ = self._run.opened()
+            diagnosis = check_settlement(now_, failure_id, judged, assigned)
             items: list[Item] = []
             key = f"{failure_id}.{diagnosis.attempt}.{diagnosis.asked}"
             cause = self._run.id_of("FailureDiagnosed", key)
@@ -456,16 +461,18 @@ class Memory:
             if assigned is not None:
                 items.append(Item(assigned, cause))
                 cause = self._run.id_of("NodeAssigned", assigned.key())
-            for event in decide.settlement(self.state, failure_id, judged, assigned):
-                items.append(Item(event, cause))
-                cause = self._run.id_of(type(event).__name__, event.key())
+            if failure_id not in now_.settled:
+                for event in decide.settlement(self.state, failure_id, judged, assigned):
+                    items.append(Item(event, cause))
+                    cause = self._run.id_of(type(event).__name__, event.key())
             self._run.append(items)
 
     def judge_nodes(self, judged: NodePairJudged) -> None:
-        """Record whether two nodes are one skill, and merge them where they are: the lower id survives."""
+        """Record whether two nodes are one skill, and merge them where they are: the lower id survives. The
+        same again is fine."""
         with self.atomic():
             items = [Item(judged)]
-            if judged.merge:
+            if judged.merge and not self.log.known([self._run.id_of("NodePairJudged", judged.key())]):
                 for node_id in judged.nodes:
                     self.node(node_id)
                 survivor, absorbed = self.state.pair(*judged.nodes)

@@ -40,16 +40,16 @@ def undiagnosed(now: Round, again: bool) -> list[FailureObserved]:
     return [_observed(now, f) for f in sorted(waiting, key=by_question)]
 
 
-def is_new(now: Round, failure: FailureObserved) -> bool:
-    """Whether this observation is to be recorded. Another one of a valid failure raises ConflictError."""
+def refuse_other(now: Round, failure: FailureObserved) -> None:
+    """Raises ConflictError where the failure has another valid observation. (`right` is not in the state: the
+    log compares it.)"""
     if failure.failure_id not in now.failures:
-        return True
-    if _observed(now, failure.failure_id) == failure.model_copy(update={"right": None}):
-        return False
-    raise ConflictError(
-        f"{failure.failure_id} was observed otherwise",
-        hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
-    )
+        return
+    if _observed(now, failure.failure_id) != failure.model_copy(update={"right": None}):
+        raise ConflictError(
+            f"{failure.failure_id} was observed otherwise",
+            hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
+        )
 
 
 def _observed(now: Round, failure_id: str) -> FailureObserved:
@@ -81,8 +81,6 @@ def check_settlement(
     diagnosis = now.diagnoses.get(failure_id)
     if diagnosis is None:
         raise OutOfOrderError(f"{failure_id} has no diagnosis")
-    if failure_id in now.settled:
-        raise OutOfOrderError(f"{failure_id} is counted already")
     verdict = diagnosis.verdict
     if verdict not in ("recurrence", "new_cause"):
         raise OutOfOrderError(f"{failure_id} is {verdict}: there is no cause to count it under")
