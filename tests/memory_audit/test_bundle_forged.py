@@ -185,9 +185,30 @@ def _deep(rows: Rows) -> None:
     rows[place]["payload"] = row["payload"].replace('"config":{', f'"config":{{"a":{deep},')
 
 
+def _outside(rows: Rows) -> None:
+    assert rows[3]["type"] == "StageCompleted"
+    left = '[{"path":"../other/solver","sha256":"0"}]'
+    rows[3]["payload"] = rows[3]["payload"].replace('"artifacts":[]', f'"artifacts":{left}')
+
+
+def _no_digest(rows: Rows) -> None:
+    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "FailureObserved")
+    rows[place]["payload"] = row["payload"].replace('"trajectory":"', '"trajectory":"0')
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (
+            _outside,
+            "event 4 of the bundle {} is not what was written: the payload of an event StageCompleted"
+            " cannot be read: artifacts.0.path: Value error, '../other/solver' is no path inside of the run's",
+        ),
+        (
+            _no_digest,
+            "event 15 of the bundle {} is not what was written: the payload of an event FailureObserved"
+            " cannot be read: trajectory: String should match pattern",
+        ),
         (_other_run, "event 4 of the bundle {} is not what was written: it is an event of run other"),
         (_other_id, "event 4 of the bundle {} is not what was written: its id is another event's"),
         (

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from diagevo.errors import ConfigError, ConflictError, DamagedError, InconsistentError, NotFoundError
+from diagevo.errors import (
+    ConfigError,
+    ConflictError,
+    DamagedError,
+    InconsistentError,
+    NotFoundError,
+    StoreError,
+)
 from diagevo.memory.audit.compare_runs import diff_runs, learnt
 from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import list_runs, run_story
@@ -137,6 +144,47 @@ def test_a_fork_links_the_files_that_stages_recorded(sqlite_stores: SQLiteStores
         made = fork(history, 1, "b")
     assert (made.files, made.missing) == (("round-1/solver",), ("round-1/gone",))
     assert (store.root / "b" / "round-1" / "solver" / "model.bin").read_bytes() == b"weights"
+
+
+def _left(store: Store, path: str) -> None:
+    """A committed round whose solver's stage left `path`."""
+    with store.open("a") as memory:
+        memory.open_round(1)
+        memory.score([])
+        memory.start_stage("solver")
+        memory.complete_stage("solver", [Artifact(path=path, sha256="0")])
+        memory.commit()
+
+
+@pytest.mark.parametrize("path", ["../outside", "x/../../outside", "/OUTSIDE"])
+def test_a_fork_takes_no_file_from_outside_of_the_runs_folder_whatever_the_log_says(
+    sqlite_stores: SQLiteStores, tmp_path: Path, path: str
+) -> None:
+    """The log as somebody with the database rewrote it: the memory itself records no such path."""
+    store = sqlite_stores.new(tmp_path)
+    (store.root / "outside").write_text("of another run")
+    path = path.replace("/OUTSIDE", str(store.root / "outside"))
+    _left(store, "weights")
+    store.rewrite(lambda row: row.payload.replace('"path":"weights"', f'"path":"{path}"'))
+    with opened(store, "a") as [history]:
+        with pytest.raises(
+            DamagedError, match=r"artifacts\.0\.path: .* is no path inside of the run's folder"
+        ):
+            fork(history, 1, "b")
+        assert history.log.runs() == ["a"]
+    assert not (store.root / "b").exists()
+
+
+def test_a_file_that_a_stage_recorded_does_not_replace_the_forks_own(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    """The heads of the run that is forked are of another history than the fork's."""
+    store = sqlite_stores.new(tmp_path)
+    _left(store, heads.NAME)
+    with opened(store, "a") as [history], pytest.raises(StoreError, match=r"cannot copy .* File exists"):
+        fork(history, 1, "b")
+    with store.log() as log:
+        assert verify(log, "b", store.root / "b").faults == []
 
 
 def test_a_fork_that_cannot_be_made_leaves_nothing(copied: Store) -> None:

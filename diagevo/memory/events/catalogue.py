@@ -11,9 +11,10 @@ Facts are what happened outside; consequences follow from facts and the state, a
 Long, but one file: what can happen is read and searched as one list, each event beside its version.
 """
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from diagevo.exact import RECORDED
 
@@ -22,6 +23,17 @@ Ratio = Annotated[str, Field(pattern=RECORDED)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 """SHA-256 of a text that is stored beside the log. A field that names a text has this type, and by it export,
 import and `memory verify --deep` know the text (`named.py`)."""
+
+
+def _inside(path: str) -> str:
+    given = PurePosixPath(path)
+    if given.is_absolute() or not given.parts or ".." in given.parts:
+        raise ValueError(f"{path!r} is no path inside of the run's folder: relative, and without ..")
+    return path
+
+
+Inside = Annotated[str, AfterValidator(_inside)]
+"""A path that is relative to the run's folder and stays in it."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]
@@ -90,9 +102,9 @@ class Weight(Value):
 
 
 class Artifact(Value):
-    """A file that a stage left behind, relative to the run's folder."""
+    """A file that a stage left behind."""
 
-    path: str
+    path: Inside
     sha256: str
 
 

@@ -157,7 +157,11 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _link_file(source: str, target: str) -> None:
+    """Nothing that is there gives way: it may be the new run's own."""
     try:
         os.link(source, target)
+    except FileExistsError:
+        if not os.path.samefile(source, target):
+            raise
     except OSError:
         shutil.copy2(source, target)
