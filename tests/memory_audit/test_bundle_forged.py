@@ -202,7 +202,7 @@ def _no_digest(rows: Rows) -> None:
         (
             _outside,
             "event 4 of the bundle {} is not what was written: the payload of an event StageCompleted"
-            " cannot be read: artifacts.0.path: Value error, '../other/solver' is no path inside of the run's",
+            " cannot be read: artifacts.0.path: Value error, '../other/solver' is no path inside",
         ),
         (
             _no_digest,
