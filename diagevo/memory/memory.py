@@ -46,7 +46,6 @@ from diagevo.memory.events import (
     StageStarted,
 )
 from diagevo.memory.events.records import event_id, payload_of, storable_event
-from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
 from diagevo.memory.log.vectors import Embed
@@ -109,14 +108,18 @@ class Memory:
         return self._run.atomic()
 
     def close(self) -> None:
-        """Give the run's lock back and close the connections."""
+        """Keep the chain's head outside the database, give the run's lock back and close the connections."""
         self._run.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except StoreError:
+            if kind is None:  # else what went wrong first is told
+                raise
 
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
@@ -284,9 +287,7 @@ class Memory:
             event = decide.commitment(self.state, told)
             self._run.append([Item(event, self._run.id_of("RoundOpened", ""))])
             projection.write(connection, self.state, closed, now())
-            head = self.log.head(self.run_id, connection)
-            line = heads.ChainHead(closed.number, self.state.sequence, self.state.position, head.hash)
-            self._run.after.append(lambda: heads.append(self.folder, line))
+            self._run.keep_head()
             self._run.after.append(self._embedding.similarity.committed)
             return event
 
@@ -341,7 +342,8 @@ class Memory:
                 parts=dict(parts or {}),
                 reward=reward,
             )
-            self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])
+            if any(self._run.append([Item(event, self._run.id_of("StageStarted", f"{stage}.{attempt}"))])):
+                self._run.keep_head()
 
     def phase_measured(self, event: PhaseMeasured) -> None:
         """Record what the attempt of training under way measured of itself. The same again is fine."""

@@ -14,7 +14,7 @@ from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, pending, storable_event
-from diagevo.memory.log import outside
+from diagevo.memory.log import heads, outside
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -48,6 +48,8 @@ class RunWriter:
         self._depth = 0
         self._dirty = False
         self._broken: Exception | None = None
+        self._unkept = False
+        """Whether this writer appended something after the last head that it kept outside the database."""
         self.after: list[Callable[[], None]] = []
         """What is left to do once the transaction is through."""
 
@@ -81,13 +83,14 @@ class RunWriter:
                 return
             self.claim()
             self._depth, self._dirty, self._broken, self.after = 1, False, None, []
+            unkept = self._unkept
             try:
                 with self.database.write():
                     yield
                     if self._broken is not None:
                         raise self._broken
             except BaseException:
-                self._depth = 0
+                self._depth, self._unkept = 0, unkept
                 if self._dirty:
                     self._reload()
                 raise
@@ -107,6 +110,7 @@ class RunWriter:
             if not fresh:
                 continue
             sequence += 1
+            self._unkept = True
             try:
                 advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, item.event))
             except InconsistentError as error:
@@ -145,10 +149,24 @@ class RunWriter:
             )
         return self.state.open
 
+    def keep_head(self) -> None:
+        """Put the chain's head, as it is now, outside the database once the transaction is through. Within
+        `atomic()`."""
+        line, self._unkept = self._head(), False
+        self.after.append(lambda: heads.append(self.folder, line))
+
+    def _head(self) -> heads.ChainHead:
+        [last] = self.log.read(self.run_id, newest_first=True, limit=1)
+        return heads.of(last)
+
     def close(self) -> None:
-        """Give the lock back and close the connections."""
+        """Keep the chain's head, give the lock back and close the connections."""
         with self.lock:
-            if self._held is not None:
-                self._held.release()
-                self._held = None
-            self.database.close()
+            try:
+                if self._unkept and (head := self._head()).sequence == self.state.sequence:
+                    heads.append(self.folder, head)
+            finally:
+                if self._held is not None:
+                    self._held.release()
+                    self._held = None
+                self.database.close()

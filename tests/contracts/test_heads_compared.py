@@ -139,15 +139,16 @@ def test_a_head_that_a_kill_left_out_is_told_and_written_late_at_the_next_openin
     assert [h.round for h in _kept(played)] == [1, 2], "reading writes nothing"
     with played.open() as memory:
         memory.open_round(4)
-    assert [(h.round, h.late is not None) for h in _kept(played)] == [(1, False), (2, False), (3, True)]
+    late = [(h.round, h.late is not None) for h in _kept(played)]
+    assert late == [(1, False), (2, False), (3, True), (4, False)], "the last where this writer ended"
     report = _verified(played)
-    assert (report.ok, report.heads) == (True, 3)
+    assert (report.ok, report.heads) == (True, 4)
     [note] = report.notes
     assert note.startswith("the chain head of round 3 was written late, at 20")
     with played.open() as memory:
         memory.score([candidate("r4.q0", 9)])
         memory.commit()
-    assert [(h.round, h.late is not None) for h in _kept(played)][3:] == [(4, False)]
+    assert [(h.round, h.late is not None) for h in _kept(played)][4:] == [(4, False)]
 
 
 def test_a_rewritten_log_gets_no_fresh_head(played: Store) -> None:

@@ -29,7 +29,6 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.state.configured import configured
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
-from diagevo.memory.transfer.transcribe import keep_heads, refuse_other_heads
 from tests.cli.program import invoke
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
@@ -60,7 +59,7 @@ def forked(copied: Store) -> Store:
 def test_a_fork_verifies_and_has_its_own_ids_and_head(forked: Store) -> None:
     with forked.log() as log:
         report = verify(log, "b", forked.root / "b", deep=True)
-        assert (report.faults, report.rounds, report.heads) == ([], 2, 2)
+        assert (report.faults, report.rounds, report.heads) == ([], 2, 2 + 1), "of two commits and of its end"
         assert report.notes == [VECTORS]
         events = list(log.read("b"))
     assert all(r.event_id == event_id("b", r.round, r.type, r.event.key()) for r in events)
@@ -388,12 +387,24 @@ def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(
 
 
 def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
-    my_history: History, tmp_path: Path
+    sqlite_stores: SQLiteStores, tmp_path: Path
 ) -> None:
-    made = fork(my_history, 1, "forked", root=tmp_path).written
-    keep_heads(tmp_path / "forked", made)
-    refuse_other_heads(tmp_path / "forked", made)
-    assert heads.read(tmp_path / "forked" / heads.NAME).heads == list(made.heads)
+    """Those of stages too, and of a round that is still open."""
+    for name in ("first", "again"):
+        (tmp_path / name).mkdir()
+    store, again = sqlite_stores.new(tmp_path / "first"), sqlite_stores.new(tmp_path / "again")
+    play(store.url, "played", root=store.root, rounds=2)
+    with store.open("played") as memory:
+        memory.open_round(3)
+    with opened(store, "played") as [history]:
+        export_bundle(history, history.end, tmp_path / "bundle")
+    file = store.root / "played" / heads.NAME
+    kept = file.read_bytes()
+    with again.log() as log:
+        import_bundle(tmp_path / "bundle", log.database, root=store.root)
+        assert file.read_bytes() == kept
+        report = verify(log, "played", store.root / "played")
+        assert (report.ok, report.heads, report.notes) == (True, 2 * 5 + 2 + 1, [])
 
 
 def test_an_imported_run_says_so_with_the_head_of_its_bundle_and_the_name_it_had_there(

@@ -1,4 +1,4 @@
-"""The chain's head outside the database: a line a commit, in the run's folder.
+"""The chain's head outside the database: a line a commit, a stage and a writer's end, in the run's folder.
 
 Whoever rewrites the whole log with fresh hashes must also reach this file, or a copy of it that lies out of
 reach (docs/howto/heads.md). Lines are only ever added, so the first that speaks of an event is the one to
@@ -21,7 +21,7 @@ NAME = "chain-heads.jsonl"
 
 
 class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Where the chain stood right after the commit of a round."""
+    """Where the chain stood right after a commit, the end of a stage, or the last event of a writer."""
 
     round: int
     sequence: int
@@ -51,13 +51,19 @@ class Kept:
 
 
 def of(record: Recorded, late: str | None = None) -> ChainHead:
-    """The head that belongs to a commit."""
+    """The head of a chain that ends in this event."""
     return ChainHead(record.round, record.sequence, record.position, record.hash, late)
 
 
 def heads_of(log: Log, run_id: str) -> Iterator[ChainHead]:
-    """The head of each commit, as the database has them now."""
-    return (of(record) for record in log.read(run_id, types=["RoundCommitted"]))
+    """The head of each commit and the one now, as the database has them."""
+    last = 0
+    for record in log.read(run_id, types=["RoundCommitted"]):
+        last = record.sequence
+        yield of(record)
+    for record in log.read(run_id, newest_first=True, limit=1):
+        if record.sequence > last:
+            yield of(record)
 
 
 def append(folder: Path, head: ChainHead) -> None:

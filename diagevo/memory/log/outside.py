@@ -19,6 +19,8 @@ class Comparison:
         self.compared = 0
         self.uncovered: list[Recorded] = []
         """Commits that no line speaks of."""
+        self.last = 0
+        """Sequence of the last event that came by."""
         self._waiting: dict[int, list[tuple[int, ChainHead]]] = {}
         for number, head in kept.lines:
             self._waiting.setdefault(head.sequence, []).append((number, head))
@@ -26,6 +28,7 @@ class Comparison:
     def meet(self, record: Recorded) -> Iterator[str]:
         """What is wrong with the lines about this event. The first is held against the log, each other one
         against the first."""
+        self.last = record.sequence
         lines = self._waiting.pop(record.sequence, [])
         self.compared += len(lines)
         if not lines:
@@ -35,8 +38,8 @@ class Comparison:
         number, first = lines[0]
         if first.hash != record.hash:
             yield (
-                f"after round {first.round} the chain ended in {first.hash[:12]}…, the database says"
-                f" {str(record.hash)[:12]}…: the log was rewritten ({self._line(number)})"
+                f"event {first.sequence}, in round {first.round}, ended the chain in {first.hash[:12]}…, the"
+                f" database says {str(record.hash)[:12]}…: the log was rewritten ({self._line(number)})"
             )
         elif not _same(first, of(record)):
             yield (
@@ -55,7 +58,7 @@ class Comparison:
         for sequence, lines in sorted(self._waiting.items()):
             number, head = lines[0]
             yield (
-                f"round {head.round} ended with event {sequence}, which the database does not have"
+                f"event {sequence}, in round {head.round}, ended the chain, and the database does not have it"
                 f" ({self._line(number)})"
             )
 
@@ -114,9 +117,9 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
     kept = own.kept
     if not kept.lines:
         yield f"no chain head outside the database ({kept.file}): a full rewrite would go unseen"
-    elif own.uncovered:
-        # A commit is seen a moment before its head is there.
-        there = {head.sequence for head in read(kept.file).heads}
+    elif own.last > kept.last or own.uncovered:
+        newer = read(kept.file)  # a commit is seen a moment before its head is there
+        there = {head.sequence for head in newer.heads}
         missing = [record for record in own.uncovered if record.sequence not in there]
         if between := [record.round for record in missing if record.sequence < kept.last]:
             yield f"no chain head for {_rounds(between)} in {kept.file}; that of a later one covers them"
@@ -124,6 +127,11 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
             yield (
                 f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it would go unseen; the head"
                 " is written, marked as late, when the run is next written to"
+            )
+        elif own.last > newer.last:
+            yield (
+                f"the last chain head in {kept.file} is of event {newer.last} of {own.last}: a change of"
+                " those after it would go unseen"
             )
     for head in kept.heads:
         if head.late is not None:

@@ -33,7 +33,7 @@ from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, FORMATS, Form, Writer, writer
 from diagevo.memory.transfer.bundle_rows import ROWS, Count, digest_of_file, open_regular
 from diagevo.memory.transfer.bundle_texts import texts_of
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
+from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
 from diagevo.private import close_to_others, private_folder
 
 FORMAT = "diagevo.bundle/1"
@@ -198,7 +198,7 @@ def _take(
         if (stranger := first_stranger(transcript.log, transcript.state)) is not None:
             raise _impossible(folder, f"#{stranger[0]}: {stranger[1]}")
         if place is not None:
-            refuse_other_heads(place, written)
+            transcript.refuse_other_heads(place)
         for add, taken in (
             (put_right(database), contents.texts()),
             (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),

@@ -17,7 +17,7 @@ from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.policy import ROLE, models_of
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads, refuse_other_heads
+from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
 from diagevo.private import private_folder
 
 WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engine"})
@@ -86,7 +86,7 @@ def fork(
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = transcript.finish(imported=outside)
-        refuse_other_heads(folder / name, written)
+        transcript.refuse_other_heads(folder / name)
         _copy_brought(connection, history.run_id, name)
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)

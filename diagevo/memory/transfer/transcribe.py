@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, select, update
 
 from diagevo.errors import ConfigError, ConflictError, InconsistentError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, light
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
-from diagevo.memory.log.log import LOG, RUN, Bundle, Log, mark, now
+from diagevo.memory.log.log import EVENT, LOG, RUN, Bundle, Log, mark, now
 from diagevo.memory.log.statements import INSERT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
@@ -31,7 +31,7 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the new run's head, and a chain head for each commit."""
+    """What was written: the new run's head, and the chain heads of its commits and its end."""
 
     run_id: str
     events: int
@@ -54,6 +54,7 @@ class Transcript:
         self.position = log.last_position()
         self.hash = GENESIS
         self.heads: list[heads.ChainHead] = []
+        self._end: heads.ChainHead | None = None
         self._rows: list[dict[str, Any]] = []
         self._ids: dict[str, str] = {}
         """New ids of the round under way, and of every promotion: later events may name those."""
@@ -136,9 +137,10 @@ class Transcript:
         closed = self.state.open
         event = light(r.type, r.schema_version, r.payload)
         advance(self.state, Fact(r.type, r.round, r.event_id, sequence, self.position, event))
+        self._end = heads.ChainHead(r.round, sequence, self.position, hash_)
         if r.type == "RoundCommitted" and closed is not None:
             projection.write(self.connection, self.state, closed, r.recorded_at)
-            self.heads.append(heads.ChainHead(self.state.round, sequence, self.position, hash_))
+            self.heads.append(self._end)
 
     def _flush(self) -> None:
         if self._rows:
@@ -156,23 +158,26 @@ class Transcript:
         moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
         if self.connection.execute(moved).rowcount == 0:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
+        if self._end is not None and self._end not in self.heads[-1:]:
+            self.heads.append(self._end)
         return Written(
             self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
         )
 
-
-def refuse_other_heads(folder: Path, written: Written) -> None:
-    """Raises ConflictError where the new run's folder has chain heads that are not its own: `memory verify`
-    would hold it against them."""
-    own = {head.sequence: head.hash for head in written.heads}
-    kept = heads.read(folder / heads.NAME)
-    for number, head in kept.lines:
-        if own.get(head.sequence) != head.hash:
-            raise ConflictError(
-                f"line {number} of {kept.file} is the chain head of another run, or of another history"
-                f" of {written.run_id}",
-                hint="give the new run another name, or move that file aside",
+    def refuse_other_heads(self, folder: Path) -> None:
+        """Raises ConflictError where the new run's folder has chain heads that are not its own: `memory
+        verify` would hold it against them."""
+        kept = heads.read(folder / heads.NAME)
+        for number, head in kept.lines:
+            place = select(EVENT.c.hash).where(
+                EVENT.c.run_id == self.run_id, EVENT.c.sequence == head.sequence
             )
+            if self.connection.execute(place).scalar_one_or_none() != head.hash:
+                raise ConflictError(
+                    f"line {number} of {kept.file} is the chain head of another run, or of another history"
+                    f" of {self.run_id}",
+                    hint="give the new run another name, or move that file aside",
+                )
 
 
 def keep_heads(folder: Path, written: Written) -> None:
