@@ -1,17 +1,19 @@
-"""The chain's heads outside the database: one a commit, on the disk, whatever crashed before."""
+"""The chain's heads outside the database: of commits, stages and a writer's end, on the disk, whatever
+crashed before."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from diagevo.errors import StoreError
+from diagevo.errors import OutOfOrderError, StoreError
+from diagevo.memory.audit.verify import Verification, verify
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.log import heads
 from diagevo.memory.log.heads import ChainHead
 from diagevo.memory.memory import Memory
 from tests.contracts.databases import Store
-from tests.memory.play import candidate, first_round
+from tests.memory.play import candidate, failure, first_round
 
 MEASURED = CheckpointEvaluated(
     role="solver", checkpoint="x", benchmark="b", questions=1, conditions={}, metrics={}
@@ -46,6 +48,11 @@ def test_a_head_is_on_the_disk_before_the_commit_is_told(
     assert synced[2:] == [tmp_path / heads.NAME]
 
 
+def _verified(store: Store) -> Verification:
+    with store.log() as log:
+        return verify(log, "a", store.root / "a")
+
+
 def _kept(memory: Memory) -> list[int]:
     return [line.round for line in heads.read(memory.folder / heads.NAME).heads]
 
@@ -68,6 +75,73 @@ def test_a_head_is_kept_for_a_round_that_is_committed_and_for_no_other(store: St
             memory.commit()
             memory.evaluated(MEASURED, 2)
         assert _kept(memory) == [1, 2]
+
+
+def test_a_head_is_kept_where_a_stage_ends_and_where_a_writer_ends(store: Store) -> None:
+    def kept() -> list[tuple[int, int]]:
+        return [(head.round, head.sequence) for head in heads.read(store.root / "a" / heads.NAME).heads]
+
+    with store.open() as memory:
+        memory.open_round(1)  # events 1 and 2, the first is the configuration
+        memory.start_stage("challenger")
+        memory.complete_stage("challenger")
+        assert kept() == [(1, 4)]
+        memory.complete_stage("challenger")
+        assert kept() == [(1, 4)], "the same again"
+        memory.evaluated(MEASURED, 0)
+    assert kept() == [(1, 4), (0, 5)], "the last event, whatever its round"
+    with store.open() as memory:
+        memory.claim()
+        assert memory.open_round(1).round == 1
+    with store.open() as reader:
+        assert reader.stage("challenger").status == "completed"
+    assert kept() == [(1, 4), (0, 5)], "who wrote nothing keeps nothing: others may have changed the log"
+    with store.log() as log:
+        report = verify(log, "a", store.root / "a")
+    assert (report.faults, report.notes, report.heads) == ([], [], 2)
+
+
+def test_a_writer_that_was_refused_keeps_no_head_of_what_it_did_not_write(store: Store) -> None:
+    with store.open() as memory:
+        memory.open_round(1)
+    (store.root / "a" / heads.NAME).unlink()
+    with store.open() as memory, pytest.raises(OutOfOrderError):
+        memory.observe([failure("r9.q9.a9")])
+    assert not (store.root / "a" / heads.NAME).exists()
+
+
+def test_a_change_after_the_last_commit_and_before_a_clean_end_is_told(store: Store) -> None:
+    with store.open() as memory:
+        first_round(memory, [("drops a carry", "add", 1)])
+        memory.open_round(2)
+        memory.score([candidate("r2.q0", 6)])
+    store.rewrite(lambda row: row.payload.replace("r2.q0", "r2.q9"))
+    [fault] = _verified(store).faults
+    assert (fault.check, fault.position) == ("head", 12)
+    assert "event 12, in round 2, ended the chain in" in fault.message
+
+
+def test_what_was_written_after_the_last_head_is_told_to_be_covered_by_none(store: Store) -> None:
+    memory = store.open()
+    first_round(memory, [("drops a carry", "add", 1)])  # its commit is event 10
+    memory.open_round(2)
+    memory.score([candidate("r2.q0", 6)])
+    report = _verified(store)
+    assert (report.faults, report.heads) == ([], 1)
+    [note] = report.notes
+    assert note.endswith("is of event 10 of 12: a change of those after it would go unseen")
+    memory.close()
+    assert (_verified(store).notes, _verified(store).heads) == ([], 2)
+
+
+def test_a_writer_whose_head_cannot_be_kept_gives_its_lease_back_and_says_so(store: Store) -> None:
+    memory = store.open()
+    memory.open_round(1)
+    (store.root / "a").write_text("a file that came where the run's folder should be")
+    with pytest.raises(StoreError, match=r"chain head .* cannot be written"):
+        memory.close()
+    with store.log() as log:
+        assert log.head("a").holder is None
 
 
 def test_a_head_that_cannot_be_written_is_an_error_that_says_where(store: Store) -> None:
