@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.metadata import entry_points
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
@@ -92,19 +92,26 @@ def events() -> str:
         for found in vars(catalogue).values()
         if isinstance(found, type) and issubclass(found, catalogue.Value) and found.model_fields
     ]
-    parts = ["# Events", cleandoc(catalogue.__doc__ or "").partition("\n")[2].strip()]
+    kinds = {str(kind): name for name, kind in vars(catalogue).items() if get_origin(kind) is Annotated}
+    parts = [
+        "# Events",
+        cleandoc(catalogue.__doc__ or "").partition("\n")[2].strip(),
+        table(("type", "what it is"), ((f"`{n}`", " ".join(told["", n])) for n in kinds.values())),
+    ]
     for model in sorted(models, key=lambda m: not issubclass(m, catalogue.Event)):
 
         def rows(model: Any = model) -> Iterator[tuple[object, ...]]:
-            for name, info in model.model_fields.items():
+            hints = get_type_hints(model, include_extras=True)
+            for name in model.model_fields:
                 if name != "type":
-                    kind = (
-                        getattr(info.annotation, "__name__", None)
-                        if isinstance(info.annotation, type)
-                        else None
-                    )
+                    kind = hints[name]
+                    said = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+                    for long, short in kinds.items():
+                        said = said.replace(f"typing.Optional[{long}]", f"{short} | None").replace(
+                            long, short
+                        )
                     doc = " ".join(told.get((model.__name__, name), ()))
-                    yield f"`{name}`", f"`{kind or PREFIX.sub('', str(info.annotation))}`", doc
+                    yield f"`{name}`", f"`{PREFIX.sub('', said)}`", doc
 
         doc = cleandoc(model.__doc__) if model.__doc__ and model.__doc__ != catalogue.Event.__doc__ else ""
         parts += [f"## {model.__name__}", doc, table(("field", "type", "what it says"), rows())]
