@@ -69,7 +69,7 @@ def verify(
     diagevo memory heads -o kept-elsewhere.jsonl""",
 )
 def heads(call: Call) -> None:
-    """The chain's head after each commit and now, to be kept where nobody who can write the database can write.
+    """The chain's head after each commit and now, to be kept where no writer of the database can write.
 
     As JSON lines it is what `memory verify --heads` takes.
     """
