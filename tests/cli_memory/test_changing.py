@@ -109,7 +109,7 @@ def test_a_run_without_its_last_event_is_found_to_be_cut_not_missing(change: Ask
         assert done.exit_code == 1, done.stderr
         assert "played: FAULTS FOUND" in done.stdout
         assert "the run's head is event 139, its last one is 138: the log's end is missing" in done.stdout
-        assert "round 4 ended with event 139, which the database does not have" in done.stdout
+        assert "event 139, in round 4, ended the chain, and the database does not have it" in done.stdout
 
 
 def test_text_of_models_is_shown_not_obeyed(change: Ask, home: Path) -> None:

@@ -67,7 +67,7 @@ def test_heads_that_may_only_be_added_to_stay_and_the_restore_says_so(
     assert _rounds(store, "a") == [1, 2]
     with store.log() as log:
         [fault] = verify(log, "a", store.root / "a").faults
-    assert "round 2 ended with event" in fault.message
+    assert "in round 2, ended the chain, and the database does not have it" in fault.message
     database.close()
 
 

@@ -274,7 +274,7 @@ def _trim_heads(database: Database, runs: Iterable[str], root: Path, stamp: str)
             heads.keep_only(folder, [line for line in lines if line.sequence <= last], old)
         except OSError as error:
             raise StoreError(
-                f"the database is restored, but {folder / heads.NAME} names rounds that it does not have, and"
+                f"the database is restored, but {folder / heads.NAME} names events that it does not have, and"
                 f" cannot be moved aside: {error.strerror}",
                 hint="move it aside yourself (chattr -a first, where it may only be added to)",
             ) from error
