@@ -13,7 +13,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,11 +81,23 @@ def a_round(memory: Memory) -> Iterator[None]:
     yield
 
 
+def _killing(memory: Memory) -> Callable[[Path, heads.ChainHead], None]:
+    """In place of `heads.append`: a kill where the head is that of a commit."""
+    append = heads.append
+
+    def instead(folder: Path, head: heads.ChainHead) -> None:
+        if memory.state.open is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        append(folder, head)
+
+    return instead
+
+
 def write(url: str, root: Path, told: int, *, until_commit: bool) -> None:
     """Play rounds for ever, and tell the head after each verb."""
-    if until_commit:
-        heads.append = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     with diagevo.open(url, run=RUN, root=root) as memory:
+        if until_commit:
+            heads.append = _killing(memory)
         while True:
             for _ in a_round(memory):
                 head = memory.log.head(RUN)
@@ -129,6 +141,7 @@ def attack(url: str, root: Path, kills: int, seed: int) -> Outcome:
     log = Log(database)
     report = verify(log, RUN, root / RUN)
     there = {f"{record.sequence} {record.hash}\n" for record in log.read(RUN)}
+    commits = {record.sequence for record in log.read(RUN, types=["RoundCommitted"])}
     database.close()
     kept = heads.read(root / RUN / heads.NAME).heads
     return Outcome(
@@ -138,7 +151,7 @@ def attack(url: str, root: Path, kills: int, seed: int) -> Outcome:
         events=report.events,
         rounds=report.rounds,
         heads_late=sum(head.late is not None for head in kept),
-        heads_missing=report.rounds - len(kept),
+        heads_missing=len(commits - {head.sequence for head in kept}),
         faults=[fault.message for fault in report.faults],
     )
 
