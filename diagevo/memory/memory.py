@@ -21,6 +21,7 @@ from diagevo.errors import (
     ConflictError,
     NotFoundError,
     OutOfOrderError,
+    StoreError,
 )
 from diagevo.memory.embedding import Embedding, configuration
 from diagevo.memory.events import (

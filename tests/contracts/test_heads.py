@@ -134,14 +134,25 @@ def test_what_was_written_after_the_last_head_is_told_to_be_covered_by_none(stor
     assert (_verified(store).notes, _verified(store).heads) == ([], 2)
 
 
-def test_a_writer_whose_head_cannot_be_kept_gives_its_lease_back_and_says_so(store: Store) -> None:
+def test_a_writer_whose_head_cannot_be_kept_gives_its_lock_back_and_says_so(store: Store) -> None:
     memory = store.open()
     memory.open_round(1)
-    (store.root / "a").write_text("a file that came where the run's folder should be")
+    (store.root / "a" / heads.NAME).mkdir()
     with pytest.raises(StoreError, match=r"chain head .* cannot be written"):
         memory.close()
-    with store.log() as log:
-        assert log.head("a").holder is None
+    with store.open() as other:
+        other.claim()
+
+
+def test_what_went_wrong_first_is_told_where_the_head_cannot_be_kept_either(store: Store) -> None:
+    def stopped() -> None:
+        with store.open() as memory:
+            memory.open_round(1)
+            (store.root / "a" / heads.NAME).mkdir()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stopped()
 
 
 def test_a_head_that_cannot_be_written_is_an_error_that_says_where(store: Store) -> None:
