@@ -137,7 +137,7 @@ def test_what_was_written_after_the_last_head_is_told_to_be_covered_by_none(stor
 def test_a_writer_whose_head_cannot_be_kept_gives_its_lock_back_and_says_so(store: Store) -> None:
     memory = store.open()
     memory.open_round(1)
-    (store.root / "a" / heads.NAME).mkdir()
+    (store.root / "a" / heads.NAME).mkdir(parents=True)
     with pytest.raises(StoreError, match=r"chain head .* cannot be written"):
         memory.close()
     with store.open() as other:
@@ -148,7 +148,7 @@ def test_what_went_wrong_first_is_told_where_the_head_cannot_be_kept_either(stor
     def stopped() -> None:
         with store.open() as memory:
             memory.open_round(1)
-            (store.root / "a" / heads.NAME).mkdir()
+            (store.root / "a" / heads.NAME).mkdir(parents=True)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
