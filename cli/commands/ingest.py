@@ -217,7 +217,8 @@ class _Session:
         from diagevo.ingest.rounds import Rounds
 
         enough = self.recorder.settings.steps_per_round if full else 1
-        if self.recorder.filled[self.memory.state.round + 1] >= enough:
+        state = self.memory.state
+        if self.recorder.filled[state.batch(state.round + 1)] >= enough:
             Rounds(self.memory).open_next()
 
     @property
@@ -231,7 +232,7 @@ class _Session:
             return None, 0
         state = self._memory.state
         opened = None if state.open is None else state.open.number
-        return opened, max(0, max(self.recorder.filled, default=0) - (opened or state.round))
+        return opened, max(0, max(self.recorder.filled, default=0) - state.batch(state.last_opened + 1) + 1)
 
     def _leave(self) -> None:
         if self._memory is not None:

@@ -164,7 +164,7 @@ class Tools:
 
         with self._asked(round) as (history, as_of):
             if round is None:
-                as_of = history.as_of(history.commits[-1].round if history.commits else 0)
+                as_of = history.settled
             found = next_schedule(describe(history.state(as_of)))
             return self._told(history, as_of, render.plain(found))
 

@@ -391,8 +391,7 @@ def schedule(
     from ..screens import memory as memory_text
 
     with opened(call) as history:
-        last = history.commits[-1].round if history.commits else 0
-        as_of = history.as_of(last if round is None else round)
+        as_of = history.settled if round is None else history.as_of(round)
         if prompts is not None:
             weigh(call, history, as_of, prompts)
             return

@@ -33,7 +33,7 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
 
     prompts = prompts_of(file)
     last = LastFailures()
-    last.read(history.log, history.run_id, (1, as_of.round))
+    last.read(history.log, history.run_id, history.state(as_of).counted(range(1, as_of.round + 1)))
     schedule = history.state(as_of).next_schedule()
     found, unreached = weights(schedule, last, prompts)
     aimed = sum(1 for weight in found if weight.cause is not None)

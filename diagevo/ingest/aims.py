@@ -8,7 +8,7 @@ are the prompts that come back.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, CauseState, number_of
@@ -40,11 +40,16 @@ class LastFailures:
     def __init__(self) -> None:
         self._causes: dict[str, tuple[int, Counter[str]]] = {}
 
-    def read(self, log: Log, run_id: str, rounds: tuple[int, int]) -> None:
-        """Take in what was committed in these rounds, in order."""
+    def read(self, log: Log, run_id: str, rounds: Sequence[int]) -> None:
+        """Take in what was committed in these rounds, which come in order."""
+        if not rounds:
+            return
+        wanted = set(rounds)
         questions: dict[str, str] = {}
         types = ["CandidateScored", "CauseCreated", "CauseMatched"]
-        for recorded in log.read(run_id, types=types, rounds=rounds):
+        for recorded in log.read(run_id, types=types, rounds=(rounds[0], rounds[-1])):
+            if recorded.round not in wanted:
+                continue
             match recorded.event:
                 case CandidateScored() as scored if scored.verdict == "kept":
                     questions[scored.question_id] = scored.question

@@ -31,22 +31,22 @@ class Recorded:
 
 
 class Recorder:
-    """Appends steps to a run, each in the round that it belongs to: `steps_per_round` steps, then the next.
-    A step never goes into a round that is open or committed."""
+    """Appends steps to a run, each in the batch that it belongs to: `steps_per_round` steps, then the next.
+    A step never goes into a batch that an open or committed round plays."""
 
     def __init__(self, memory: Memory, settings: IngestConfig) -> None:
         self.memory = memory
         self.settings = settings
-        self.rounds: dict[int, int] = {}
-        """Round of each step that is recorded."""
+        self.batches: dict[int, int] = {}
+        """Batch of each step that is recorded: the round that it was first put into."""
         self._groups: Counter[int] = Counter()
         """And how many groups it was recorded with."""
         for found in memory.log.read(memory.run_id, types=["GroupIngested"]):
             event = found.event
             assert isinstance(event, GroupIngested)
-            self.rounds[event.step] = found.round
+            self.batches[event.step] = found.round
             self._groups[event.step] += 1
-        self.filled = Counter(self.rounds.values())
+        self.filled = Counter(self.batches.values())
 
     def record(self, steps: Iterable[Step], report: Recorded) -> None:
         """All steps, in order."""
@@ -62,26 +62,26 @@ class Recorder:
         if not groups:
             return
         events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)
-        new = step.number not in self.rounds
-        round_ = self._next_round() if new else self.rounds[step.number]
+        new = step.number not in self.batches
+        batch = self._next_batch() if new else self.batches[step.number]
         if not new and self._groups[step.number] != len(events):
             raise _recorded_otherwise(step)
         try:
-            self.memory.ingested(events, round_)
+            self.memory.ingested(events, batch)
         except ConflictError as error:
             raise _recorded_otherwise(step) from error
         if new:
             self._groups[step.number] = len(events)
-            self.rounds[step.number] = round_
-            self.filled[round_] += 1
+            self.batches[step.number] = batch
+            self.filled[batch] += 1
             report.new_steps += 1
         for event in events:
             report.groups[outcome(event)] += 1
             report.failures += len(event.failed)
 
-    def _next_round(self) -> int:
+    def _next_batch(self) -> int:
         state = self.memory.state
-        first = (state.round if state.open is None else state.open.number) + 1
+        first = state.batch(state.last_opened + 1)
         last = max(self.filled, default=0)
         if last < first:
             return first

@@ -9,10 +9,20 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, ShouldStop
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
-from diagevo.errors import OutOfOrderError
+from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
-from diagevo.memory.events import CandidateScored, CauseState, FailureObserved, GroupIngested, RoundCommitted
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseState,
+    FailureObserved,
+    GroupIngested,
+    RoundCommitted,
+    RoundsSuperseded,
+)
 from diagevo.memory.memory import Memory
+
+LAST = 2**31 - 1
+"""No round has a higher number."""
 
 
 class Rounds:
@@ -23,30 +33,43 @@ class Rounds:
         self._last = LastFailures()
         self._read = 0
         """The last round that `_last` has taken in."""
+        self._superseded = memory.state.superseded
 
     def waiting(self) -> Iterator[tuple[int, GroupIngested]]:
-        """Groups of rounds that are not opened yet, with their rounds."""
+        """Groups of rounds that are not opened yet, with their batches."""
         state = self.memory.state
-        after = state.round if state.open is None else state.open.number
-        for recorded in self.memory.log.read(
-            self.memory.run_id, types=["GroupIngested"], rounds=(after + 1, 2**31 - 1)
-        ):
-            event = recorded.event
-            assert isinstance(event, GroupIngested)
-            yield recorded.round, event
+        yield from _groups(self.memory, state.batch(state.last_opened + 1), LAST)
 
     def open_next(self) -> int | None:
         """Open the round that comes next with the groups that wait for it; None where none do, or a round is
         open."""
-        memory = self.memory
-        if memory.state.open is not None:
+        state = self.memory.state
+        if state.open is not None:
             return None
-        number = memory.state.round + 1
-        groups = list(_groups(memory, number))
-        if not groups:
+        number = state.round + 1
+        batch = state.batch(number)
+        groups = [group for _, group in _groups(self.memory, batch, batch)]
+        if not groups and next(self.waiting(), None) is None:
             return None
         self.play(number, groups)
         return number
+
+    def supersede(self, first: int, reason: str) -> RoundsSuperseded:
+        """Let the diagnoses of rounds from `first` on count no more; their groups wait again, to be played as
+        the rounds that follow.
+
+        Raises NotFoundError where `first` does not count, ConfigError where it was not ingested: what
+        `diagevo train` asked after it came of the old diagnoses.
+        """
+        memory = self.memory
+        if memory.played_by_train or next(_groups(memory, 1, LAST), None) is None:
+            raise ConfigError(
+                f"run {memory.run_id} is not made of ingested rollouts: what was asked after round {first}"
+                " followed from its diagnoses",
+                hint=f"begin anew from the round before: diagevo runs fork {memory.run_id}"
+                f" --round {max(first - 1, 0)} NAME",
+            )
+        return memory.supersede(first, reason)
 
     def play(self, number: int, groups: Sequence[GroupIngested]) -> None:
         """Open a round, score its groups as candidates, and observe their failures: one transaction."""
@@ -92,7 +115,8 @@ class Rounds:
         while memory.state.open is not None or self.open_next() is not None:
             assert memory.state.open is not None
             number = memory.state.open.number
-            if next(_groups(memory, number), None) is None:
+            batch = memory.state.batch(number)
+            if next(_groups(memory, batch, LAST), None) is None:
                 raise OutOfOrderError(
                     f"round {number} of run {memory.run_id} is open and was not ingested",
                     hint=f"it is its trainer's to finish: diagevo train --run {memory.run_id} --resume",
@@ -112,7 +136,10 @@ class Rounds:
 
     def _candidates(self, number: int, groups: Sequence[GroupIngested]) -> list[CandidateScored]:
         memory = self.memory
-        self._last.read(memory.log, memory.run_id, (self._read + 1, number - 1))
+        if self._superseded != memory.state.superseded:
+            self._last, self._read = LastFailures(), 0
+            self._superseded = memory.state.superseded
+        self._last.read(memory.log, memory.run_id, memory.state.counted(range(self._read + 1, number)))
         self._read = number - 1
         states: dict[str, CauseState] = {c.cause_id: c.state for c in memory.state.causes.values()}
         unlabelled = [g.reference for g in groups if g.reference and g.answer is None]
@@ -157,8 +184,9 @@ class Rounds:
         )
 
 
-def _groups(memory: Memory, number: int) -> Iterator[GroupIngested]:
-    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(number, number)):
+def _groups(memory: Memory, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
+    """The groups of these batches, in order, with their batches."""
+    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(first, last)):
         event = recorded.event
         assert isinstance(event, GroupIngested)
-        yield event
+        yield recorded.round, event

@@ -264,7 +264,7 @@ class RoundCallback(TrainerCallback):
         """Steps of one block of `steps` make a round, none that is open or committed."""
         last, round_ = self._last_recorded()
         state = self.memory.state
-        first = (state.round if state.open is None else state.open.number) + 1
+        first = state.batch(state.last_opened + 1)
         return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
 
     def _close(self, args: Any, step: int) -> None:

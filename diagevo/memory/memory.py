@@ -40,6 +40,7 @@ from diagevo.memory.events import (
     PhaseMeasured,
     RoundCommitted,
     RoundOpened,
+    RoundsSuperseded,
     RunConfigured,
     SimilarCause,
     StageAbandoned,
@@ -65,6 +66,7 @@ from diagevo.memory.state.opened import (
     undiagnosed,
 )
 from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.superseded import played_again
 from diagevo.memory.writer import Item, RunWriter
 
 
@@ -272,6 +274,11 @@ class Memory:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {self.state.round} are committed")
         if round == 0:
             return self._before(1)[0] if self.state.round or self.state.open else self.state.copy()
+        if not self.log.known([self._run.id_of("RoundCommitted", "", round)]):
+            raise NotFoundError(
+                f"round {round} of run {self.run_id} was never committed",
+                hint=f"superseded while it was open, by round {played_again(self.state.superseded)[round]}",
+            )
         return projection.load(self.log, self.run_id, round=round)
 
     def _before(self, round: int) -> tuple[MemoryState, RoundOpened]:
@@ -290,6 +297,26 @@ class Memory:
             projection.write(connection, self.state, closed, now())
             self._run.keep_head()
             self._run.after.append(self._embedding.similarity.committed)
+            return event
+
+    def supersede(self, first: int, reason: str) -> RoundsSuperseded:
+        """Let rounds from `first` on count no more, the open one too: back to the memory that `first` was
+        opened with. They stay in the log, ids and numbers go on. What they played is played again by whoever
+        calls this (`ingest.rounds.Rounds.supersede`)."""
+        with self.atomic() as _, self.database.write() as connection:
+            counted = [one.round for one in self.state.began]
+            if first not in counted:
+                again = played_again(self.state.superseded).get(first)
+                raise NotFoundError(
+                    f"run {self.run_id} has no round {first}"
+                    if again is None
+                    else f"round {first} of run {self.run_id} is superseded by round {again}",
+                    hint=f"rounds that count: {', '.join(map(str, counted)) or 'none'}",
+                )
+            event = decide.superseding(*self._before(first), first, self.state.last_opened, reason)
+            self._run.append([Item(event, round=event.last)])
+            projection.write_memory(connection, self.state)
+            self._embedding.similarity.reset()
             return event
 
     def evaluated(self, event: CheckpointEvaluated, round: int) -> None:

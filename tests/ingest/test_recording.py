@@ -161,7 +161,7 @@ def test_weights_follow_equation_2_over_the_prompts_of_a_file(memory: Memory) ->
     record(memory, step(1, a="+--", d="+-"))
     diagnose(memory, {"a": "sign", "d": "carry"})
     last = LastFailures()
-    last.read(memory.log, memory.run_id, (1, 1))
+    last.read(memory.log, memory.run_id, [1])
     found, unreached = weights(memory.schedule(2), last, [(1, "a"), (2, "d"), (3, "new")])
     assert [(w.cause, w.weight) for w in found] == [
         ("c1", Fraction(5, 9)),

@@ -11,7 +11,7 @@ from diagevo.equations.states import Tally
 from diagevo.memory.events.decode import UNREADABLE
 from diagevo.memory.log.tables import SnapshotRow, table
 from diagevo.memory.state import projection
-from diagevo.memory.state.model import Cause, MemoryState, Node, Round
+from diagevo.memory.state.model import Began, Cause, MemoryState, Node, Round
 from tests.memory.play import first_round, opened
 
 
@@ -28,6 +28,7 @@ def _state() -> MemoryState:
     state.causes, state.nodes = causes, {"n1": Node("n1", 1, "add", tuple(causes))}
     state.absorbed, state.refused = {"n2": ("n1", "sum")}, {"n1.n3": "f" * 64}
     state.next_cause, state.next_node = 13, 4
+    state.began, state.superseded = (Began(3, "a" * 64, 1),), ((1, 2),)
     state.votes, state.policy = ({"c1": Tally(2, 18, 12)}, {}), "d" * 64
     return state
 

@@ -14,6 +14,7 @@ from diagevo.memory.events import (
     GroupIngested,
     RoundCommitted,
     RoundOpened,
+    RoundsSuperseded,
     RunConfigured,
     StageAbandoned,
 )
@@ -26,6 +27,7 @@ from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state.configured import Configured, configured
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import load
+from diagevo.memory.state.superseded import played_again
 
 E = TypeVar("E", bound=Event)
 
@@ -96,9 +98,30 @@ class History:
         self.database.close()
 
     @cached_property
-    def commits(self) -> tuple[Commit, ...]:
-        """Every committed round, in order."""
+    def every_commit(self) -> tuple[Commit, ...]:
+        """Every committed round, in order, superseded ones too."""
         return tuple(Commit(r.round, r, expect(r, RoundCommitted)) for r in self.events(RoundCommitted))
+
+    @cached_property
+    def commits(self) -> tuple[Commit, ...]:
+        """Every committed round that counts, in order."""
+        gone = self.superseded()
+        return tuple(commit for commit in self.every_commit if commit.round not in gone)
+
+    @cached_property
+    def supersedings(self) -> tuple[tuple[Recorded, RoundsSuperseded], ...]:
+        """Where rounds were superseded, in order."""
+        return tuple((r, expect(r, RoundsSuperseded)) for r in self.events(RoundsSuperseded))
+
+    def superseded(self, as_of: AsOf | None = None) -> dict[int, int]:
+        """Of each round that counts no more, then or now, the round that plays its groups again."""
+        return played_again(
+            [
+                (event.first, event.last)
+                for recorded, event in self.supersedings
+                if as_of is None or recorded.position <= as_of.position
+            ]
+        )
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -114,7 +137,22 @@ class History:
         last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
         if last is None:
             raise NotFoundError(f"run {self.run_id} has no events", hint="see the runs: diagevo runs list")
-        return AsOf(self.commits[-1].round if self.commits else 0, last.position, last.sequence)
+        return AsOf(self._round_by(last.position), last.position, last.sequence)
+
+    @property
+    def settled(self) -> AsOf:
+        """Where the schedule of the next round stands: after the last commit or superseding, and the
+        configurations since."""
+        number = self._round_by(self.end.position)
+        closed = next((r for r, event in self.supersedings if event.last == number), None)
+        if closed is None:
+            return self.after(number)
+        return self._configured(AsOf(number, closed.position, closed.sequence), self._opened(number + 1))
+
+    def _round_by(self, position: int) -> int:
+        """The last round that was committed or superseded by then."""
+        commits = (c.round for c in self.every_commit if c.recorded.position <= position)
+        return max([0, *commits, *(e.last for r, e in self.supersedings if r.position <= position)])
 
     @cached_property
     def abandoned(self) -> "Abandoned":
@@ -147,32 +185,42 @@ class History:
             raise NotFoundError(
                 f"run {self.run_id} has no event up to position {at}", hint="list them: diagevo memory log"
             )
-        done = [c.round for c in self.commits if c.recorded.position <= at]
-        return AsOf(done[-1] if done else 0, at, last.sequence)
+        return AsOf(self._round_by(at), at, last.sequence)
 
     def commit(self, round: int) -> Commit:
         """The commit of a round. Raises NotFoundError and says which rounds there are."""
-        for commit in self.commits:
+        for commit in self.every_commit:
             if commit.round == round:
                 return commit
-        last = self.commits[-1].round if self.commits else 0
+        last = self.every_commit[-1].round if self.every_commit else 0
+        if round in (again := self.superseded()):
+            raise NotFoundError(
+                f"round {round} of run {self.run_id} was superseded while it was open",
+                hint=f"its groups are those of round {again[round]}",
+            )
         known = f"rounds 1 to {last} are" if last > 1 else "round 1 is" if last else "no round is"
         raise NotFoundError(f"round {round} of run {self.run_id} is not committed", hint=f"{known} committed")
 
     def after(self, round: int) -> AsOf:
         """After the commit of a round, and after the configurations that followed it before the next round
         was opened: a fork's next round is drawn with the fork's settings. 0: before the first round."""
-        following = self.find(RoundOpened, round + 1, "")
-        before = None if following is None else following[0]
+        before = next((r for r, event in self.supersedings if event.last == round), self._opened(round + 1))
         if round == 0:
             return self.end if before is None else AsOf(0, before.position - 1, before.sequence - 1)
-        commit = self.commit(round).as_of
+        return self._configured(self.commit(round).as_of, before)
+
+    def _opened(self, round: int) -> Recorded | None:
+        found = self.find(RoundOpened, round, "")
+        return None if found is None else found[0]
+
+    def _configured(self, point: AsOf, before: Recorded | None) -> AsOf:
+        """The point, after the configurations that followed it."""
         anew = [
             c
             for c in self.configurations
-            if c.position > commit.position and (before is None or c.position < before.position)
+            if c.position > point.position and (before is None or c.position < before.position)
         ]
-        return AsOf(round, anew[-1].position, anew[-1].sequence) if anew else commit
+        return AsOf(point.round, anew[-1].position, anew[-1].sequence) if anew else point
 
     def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
         """The memory at that point, for reading: the last one that was asked for is kept. Without `snapshots`

@@ -115,6 +115,28 @@ class SuppliedCause(Value):
     state: CauseState
 
 
+class RestoredCause(Value):
+    """A cause as it stood before the rounds that were superseded."""
+
+    cause_id: str
+    description: str
+    node_id: str
+    state: CauseState
+    frequency: int
+    created_round: int
+    failure_id: str
+    promotion: str | None
+    """event_id of its last promotion."""
+
+
+class RestoredNode(Value):
+    """A skill node as it stood before the rounds that were superseded, with its causes in order."""
+
+    node_id: str
+    label: str
+    causes: list[str]
+
+
 class SimilarCause(Value):
     """A stored cause, with its cosine to a description."""
 
@@ -521,6 +543,30 @@ class RoundCommitted(Event):
 
     def key(self) -> str:
         return ""
+
+
+class RoundsSuperseded(Event):
+    """The diagnoses of rounds `first` to `last` count no more; their groups are played again as the rounds
+    that follow. Carries the memory that round `first` was opened with."""
+
+    type: Literal["RoundsSuperseded"] = "RoundsSuperseded"
+    first: int
+    last: int
+    """The last round that was opened; it need not have been committed."""
+    reason: str
+    failures: int
+    reference_round: int | None
+    reference_failures: int | None
+    epsilon: Ratio
+    causes: list[RestoredCause]
+    nodes: list[RestoredNode]
+    absorbed: dict[str, tuple[str, str]]
+    """Merged nodes: the survivor, and the label they had."""
+    refused: dict[str, str]
+    """Pairs of nodes that were judged to be two, with a fingerprint of their contents."""
+
+    def key(self) -> str:
+        return f"{self.first}.{self.last}"
 
 
 class CheckpointEvaluated(Event):

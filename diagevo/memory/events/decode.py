@@ -37,6 +37,7 @@ UNREAD = {
         "attention",
         "findings",
     },
+    "RoundsSuperseded": {"reason"},
     "CheckpointEvaluated": {"conditions", "metrics", "questions", "checkpoint"},
 }
 """Fields that the fold never looks at: what `memory.state` does not know, an audit reads from the log."""

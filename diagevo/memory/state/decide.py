@@ -14,11 +14,15 @@ from diagevo.memory.events import (
     Event,
     NodeAssigned,
     NodeCreated,
+    RestoredCause,
+    RestoredNode,
     RoundCommitted,
     RoundOpened,
+    RoundsSuperseded,
     Weight,
+    number_of,
 )
-from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.model import Cause, MemoryState, Node
 
 
 def opening(state: MemoryState, seed: int, told: Fraction | None = None) -> RoundOpened:
@@ -137,3 +141,60 @@ def commitment(state: MemoryState, told: Fraction | None = None) -> RoundCommitt
             1 for f in now.failures if f not in now.diagnoses or now.diagnoses[f].verdict == "unresolved"
         ),
     )
+
+
+def superseding(
+    before: MemoryState, opened: RoundOpened, first: int, last: int, reason: str
+) -> RoundsSuperseded:
+    """Rounds `first` to `last` count no more: back to the memory `before`, in which `first` was `opened`."""
+    return RoundsSuperseded(
+        first=first,
+        last=last,
+        reason=reason,
+        failures=before.failures,
+        reference_round=before.reference_round,
+        reference_failures=before.reference_failures,
+        epsilon=opened.epsilon,
+        causes=[
+            RestoredCause(
+                cause_id=c.cause_id,
+                description=c.description,
+                node_id=c.node_id,
+                state=c.state,
+                frequency=c.frequency,
+                created_round=c.created_round,
+                failure_id=c.failure_id,
+                promotion=c.promotion,
+            )
+            for c in before.causes.values()
+        ],
+        nodes=[
+            RestoredNode(node_id=n.node_id, label=n.label, causes=list(n.causes))
+            for n in before.nodes.values()
+        ],
+        absorbed=before.absorbed,
+        refused=before.refused,
+    )
+
+
+def restored(event: RoundsSuperseded) -> MemoryState:
+    """The memory that it restores, and nothing else of a state."""
+    memory = MemoryState("")
+    for c in event.causes:
+        memory.causes[c.cause_id] = Cause(
+            cause_id=c.cause_id,
+            number=number_of(c.cause_id),
+            description=c.description,
+            node_id=c.node_id,
+            state=c.state,
+            frequency=c.frequency,
+            created_round=c.created_round,
+            failure_id=c.failure_id,
+            promotion=c.promotion,
+        )
+    for n in event.nodes:
+        memory.nodes[n.node_id] = Node(n.node_id, number_of(n.node_id), n.label, tuple(n.causes))
+    memory.absorbed, memory.refused = dict(event.absorbed), dict(event.refused)
+    memory.failures, memory.epsilon = event.failures, Fraction(event.epsilon)
+    memory.reference_round, memory.reference_failures = event.reference_round, event.reference_failures
+    return memory

@@ -18,6 +18,7 @@ from diagevo.memory.events import (
     PhaseMeasured,
     RoundCommitted,
     RoundOpened,
+    RoundsSuperseded,
     RunConfigured,
     StageAbandoned,
     StageCompleted,
@@ -27,7 +28,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.effects import require, unsettled
-from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node, Round, Stage
+from diagevo.memory.state.model import Began, Cause, KnownCause, MemoryState, Node, Round, Stage
 from diagevo.memory.state.scoring import judging, refuse_ungrouped
 
 __all__ = [
@@ -151,6 +152,7 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         f"ε is {event.epsilon}, committed was {expected.epsilon}",
     )
     state.epsilon = told
+    state.began = (*state.began, Began(fact.round, state.memory, len(state.votes)))
     state.open = Round(
         fact.round,
         state.epsilon,
@@ -160,6 +162,29 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
         state.nodes.copy(),
         judging=judging(state.config or {}),
     )
+
+
+def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
+    event = fact.event
+    last = state.last_opened
+    require(fact.round == event.last == last, f"round {last} is the last one")
+    began = next((one for one in state.began if one.round == event.first), None)
+    if began is None:
+        raise InconsistentError(f"round {event.first} was never opened, or is superseded already")
+    restored = decide.restored(event)
+    require(
+        restored.memory == began.memory, f"it does not restore the memory that round {event.first} began with"
+    )
+    state.causes, state.nodes = restored.causes, restored.nodes
+    state.absorbed, state.refused = restored.absorbed, restored.refused
+    state.failures = restored.failures
+    state.reference_round, state.reference_failures = restored.reference_round, restored.reference_failures
+    ours = next_epsilon(state.settings, state.failures, state.reference_failures)
+    state.epsilon = restored.epsilon if ours is None else ours
+    state.votes = state.votes[: began.votes]
+    state.began = tuple(one for one in state.began if one.round < event.first)
+    state.superseded = (*state.superseded, (event.first, last))
+    state.round, state.open = last, None
 
 
 def _told(epsilon: str) -> Fraction:
@@ -267,6 +292,6 @@ IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact[Any]], None]] = handlers(
 """What an event does while a round is open."""
 
 BETWEEN_ROUNDS: dict[str, Callable[[MemoryState, Fact[Any]], None]] = handlers(
-    _configured, _opened, _measured, _ingested
+    _configured, _opened, _measured, _ingested, _superseded
 )
-"""What an event does while none is open."""
+"""What an event does that belongs to no open round; some only while none is open."""

@@ -5,7 +5,7 @@ Values are frozen and replaced, so that copying a state copies only its dictiona
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from diagevo.memory.events import CauseState, Mode
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.schedule import PAPER, Schedule
 from diagevo.memory.state.scoring import Judging, judging
+from diagevo.memory.state.superseded import batch_of
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
 
@@ -114,6 +115,16 @@ class Assigned(msgspec.Struct, frozen=True, gc=False):
     new_label: str | None
 
 
+class Began(msgspec.Struct, frozen=True, gc=False):
+    """What a round began with."""
+
+    round: int
+    memory: str
+    """Its fingerprint (`MemoryState.memory`)."""
+    votes: int
+    """How many `MemoryState.votes` there were."""
+
+
 @dataclass(slots=True)
 class Round:
     """The round under way. Everything here is forgotten at its commit; the log keeps it."""
@@ -166,7 +177,7 @@ class MemoryState:
     configurations: int = 0
     settings: Settings = field(default_factory=lambda: settings_of({}))
     round: int = 0
-    """The last committed round."""
+    """The last round that was committed, or superseded while it was open."""
     failures: int = 0
     """F of that round."""
     reference_round: int | None = None
@@ -186,6 +197,10 @@ class MemoryState:
     """Under a policy of one's own, P_t(e) of every committed round: it may ask for them."""
     policy: str | None = None
     """Digest of that policy's source."""
+    began: tuple[Began, ...] = ()
+    """The opened rounds that count, in order: whatever supersedes one must restore what it began with."""
+    superseded: tuple[tuple[int, int], ...] = ()
+    """First and last of the rounds that were superseded, in order (`superseded.py`)."""
 
     def copy(self) -> "MemoryState":
         copied = MemoryState(*(getattr(self, f.name) for f in fields(MemoryState)))
@@ -264,6 +279,30 @@ class MemoryState:
         )
         return hashlib.sha256(_json.encode(content)).hexdigest()
 
+    @property
+    def memory(self) -> str:
+        """A fingerprint of all that a superseding restores: equal exactly where the memories are."""
+        return fingerprint_of(
+            self.causes.values(),
+            self.nodes.values(),
+            self.absorbed,
+            self.refused,
+            (self.failures, self.reference_round, self.reference_failures, self.epsilon),
+        )
+
+    @property
+    def last_opened(self) -> int:
+        """The round that was opened last: the open one, else the last that was committed or superseded."""
+        return self.round if self.open is None else self.open.number
+
+    def batch(self, round: int) -> int:
+        """The number under which the groups of a round were ingested (`superseded.py`)."""
+        return batch_of(self.superseded, round)
+
+    def counted(self, rounds: Iterable[int]) -> list[int]:
+        """Those of the rounds that were not superseded."""
+        return [n for n in rounds if not any(first <= n <= last for first, last in self.superseded)]
+
     def pair(self, a: str, b: str) -> tuple[str, str]:
         """Two nodes, the lower number first."""
         return (a, b) if self.nodes[a].number < self.nodes[b].number else (b, a)
@@ -272,6 +311,18 @@ class MemoryState:
         """Of the contents of two nodes: labels and members."""
         content = [(n.label, n.causes) for n in (self.nodes[a], self.nodes[b])]
         return hashlib.sha256(_json.encode(content)).hexdigest()
+
+
+def fingerprint_of(
+    causes: Iterable[Cause],
+    nodes: Iterable[Node],
+    absorbed: Mapping[str, tuple[str, str]],
+    refused: Mapping[str, str],
+    figures: tuple[int, int | None, int | None, Fraction],
+) -> str:
+    """SHA-256 over a memory between rounds. `figures`: F, the round of F₁, F₁, ε."""
+    content = ([*causes], [*nodes], absorbed, refused, figures)
+    return hashlib.sha256(_json.encode(content)).hexdigest()
 
 
 def _scheduled(causes: Mapping[str, Cause], nodes: Mapping[str, Node]) -> tuple[ScheduledCause, ...]:

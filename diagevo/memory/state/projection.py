@@ -18,7 +18,7 @@ from diagevo.memory.state.model import MemoryState, Round
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
-VERSION = 3
+VERSION = 4
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 
@@ -91,20 +91,24 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
 
 def write(connection: Connection, state: MemoryState, closed: Round, committed_at: str) -> None:
     """Projection rows and snapshot of a commit that `state` has just made; `closed` is its round."""
-    run_id = state.run_id
-    for projection in (CAUSE, NODE):
-        connection.execute(delete(projection).where(projection.c.run_id == run_id))
+    write_memory(connection, state)
     for projection in (HISTORY, ROUND, SNAPSHOT):
         connection.execute(
-            delete(projection).where(projection.c.run_id == run_id, projection.c.round == closed.number)
+            delete(projection).where(projection.c.run_id == state.run_id, projection.c.round == closed.number)
         )
     for target, rows in (
-        (CAUSE, cause_rows(state)),
-        (NODE, node_rows(state)),
         (HISTORY, history_rows(state)),
         (ROUND, [round_row(state, closed, committed_at)]),
         (SNAPSHOT, [snapshot_row(state)]),
     ):
+        if rows:
+            connection.execute(insert(target), rows)
+
+
+def write_memory(connection: Connection, state: MemoryState) -> None:
+    """The causes and nodes as they are now, after a commit or a superseding."""
+    for target, rows in ((CAUSE, cause_rows(state)), (NODE, node_rows(state))):
+        connection.execute(delete(target).where(target.c.run_id == state.run_id))
         if rows:
             connection.execute(insert(target), rows)
 

@@ -71,4 +71,6 @@ def rebuild_projections(history: History) -> int:
             if fact.type == "RoundCommitted" and closed is not None:
                 projection.write(connection, state, closed, times[state.round])
                 rounds += 1
+            elif fact.type == "RoundsSuperseded":
+                projection.write_memory(connection, state)
     return rounds

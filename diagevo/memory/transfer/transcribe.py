@@ -65,7 +65,7 @@ class Transcript:
         for recorded in source:
             new_id = event_id(self.run_id, recorded.round, recorded.type, recorded.event.key())
             payload = recorded.payload
-            if recorded.type == "CauseReactivated":
+            if recorded.type in ("CauseReactivated", "RoundsSuperseded"):
                 payload = self._renamed(payload)
             causation = None if recorded.causation_id is None else self._new_id(recorded.causation_id)
             self._ids[recorded.event_id] = new_id
@@ -88,7 +88,7 @@ class Transcript:
                     hash="",
                 )
             )
-            if recorded.type == "RoundCommitted":
+            if recorded.type in ("RoundCommitted", "RoundsSuperseded"):
                 self._ids.clear()
 
     def append(self, event: Event, round: int) -> None:
@@ -120,7 +120,9 @@ class Transcript:
 
     def _renamed(self, payload: str) -> str:
         values = msgspec.json.decode(payload)
-        values["promotion"] = self._new_id(values["promotion"])
+        for naming in values.get("causes", [values]):
+            if naming["promotion"] is not None:
+                naming["promotion"] = self._new_id(naming["promotion"])
         return _canonical.encode(values).decode()
 
     def _write(self, r: Recorded) -> None:
@@ -141,6 +143,8 @@ class Transcript:
         if r.type == "RoundCommitted" and closed is not None:
             projection.write(self.connection, self.state, closed, r.recorded_at)
             self.heads.append(self._end)
+        elif r.type == "RoundsSuperseded":
+            projection.write_memory(self.connection, self.state)
 
     def _flush(self) -> None:
         if self._rows:
