@@ -95,6 +95,7 @@ def show(
             _show_one(call, history, as_of, ref)
             return
         memory = describe(history.state(as_of))
+        _say_superseded(call, history, round)
     causes = chosen(memory.causes, wanted)
     title = memory_text.headline(history.run_id, memory)
     if len(causes) < len(memory.causes):
@@ -107,6 +108,12 @@ def show(
         render.document(call, memory, f"{title}\n\n{memory_text.tree(memory, screen.width())}")
         return
     print_rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes), title=title)
+
+
+def _say_superseded(call: Call, history: "History", round: int | None) -> None:
+    again = history.superseded().get(round or 0)
+    if again is not None:
+        render.say(call, f"round {round} is superseded by round {again}: what it says counts no more")
 
 
 def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
@@ -134,13 +141,16 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
             render.document(call, failure, text, **place)
         case "cause":
             cause = describe(history.state(as_of)).cause(found.id)
-            assert cause is not None
+            if cause is None:
+                raise _superseded(found.id)
             render.document(call, cause, memory_text.cause_text(cause, as_of.round, columns), **place)
         case "node":
             memory = describe(history.state(as_of))
             node = next((n for n in memory.skill_nodes if n.id == found.id), None)
             if node is None:
                 survivor = why_node(history, found.id, as_of).merged_into
+                if survivor is None:
+                    raise _superseded(found.id)
                 raise NotFoundError(
                     f"node {found.id} was merged into {survivor}",
                     hint=f"its story: diagevo memory why {found.id}",
@@ -151,6 +161,12 @@ def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
             render.document(call, node, memory_text.node_line(node) + "\n")
             render.text(call, "")
             print_rows(call, memory_text.CAUSES, memory_text.rows_under(node, memory))
+
+
+def _superseded(id_: str) -> NotFoundError:
+    return NotFoundError(
+        f"{id_} was made in a round that is superseded", hint=f"its story: diagevo memory why {id_}"
+    )
 
 
 @options.command(
@@ -188,6 +204,7 @@ def replay(
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
+        _say_superseded(call, history, round)
         if step:
             chosen = round or as_of.round
             if at is not None and (inside := history.state(as_of).open) is not None:

@@ -20,7 +20,7 @@ from ..screens.ingested import print_pass_rates
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
+    from diagevo.memory.audit.runs import PhaseLine, RoundLine, RunLine, RunStory
     from diagevo.memory.events import RunConfigured
 
 FIGURES = (
@@ -43,7 +43,7 @@ RUNS = (
 )
 OUTCOMES = (
     Column("run_id", "run"),
-    Column("rounds", "after round", "right"),
+    Column("last_round", "after round", "right"),
     Column("mean_at_k", "mean@k", "right"),
     Column("greedy", align="right"),
     Column("labels_true", "labels true", "right"),
@@ -171,8 +171,11 @@ def show(call: Call, run: Run = None) -> None:
         if call.json:
             return
         line = story.line
-        if story.rounds:
-            rounds = [row_of(line) | {"invalid": _invalid(line.invalid)} for line in story.rounds]
+        if story.rounds or story.superseded:
+            lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
+            rounds = [
+                row_of(each) | {"invalid": _invalid(each.invalid), "round": _round(each)} for each in lines
+            ]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
             for columns, values in ((ROUNDS, rounds), *own):
@@ -183,6 +186,11 @@ def show(call: Call, run: Run = None) -> None:
         if story.phases:
             render.text(call, "")
             print_rows(call, PHASES, [_phase(line) for line in story.phases])
+
+
+def _round(line: "RoundLine") -> int | str:
+    again = line.superseded_by
+    return line.round if again is None else f"{line.round}, superseded by {again}"
 
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:

@@ -118,7 +118,7 @@ def _subject(type_: str, p: dict[str, Any]) -> str:
             return " ".join(p["nodes"])
         case "NodesMerged":
             return p["survivor"]
-        case "RunConfigured" | "RoundOpened" | "RoundCommitted":
+        case "RunConfigured" | "RoundOpened" | "RoundCommitted" | "RoundsSuperseded":
             return ""
         case "CheckpointEvaluated":
             return p["role"]
@@ -186,6 +186,12 @@ def _says(type_: str, p: dict[str, Any]) -> str:
                 f"F = {p['failures']}, ε next = {p['epsilon_next']}, {p['active']} Active, "
                 f"{p['mastered']} Mastered, {count(p['nodes'], 'node')}"
             )
+        case "RoundsSuperseded":
+            rounds = (
+                f"round {p['first']}" if p["first"] == p["last"] else f"rounds {p['first']} to {p['last']}"
+            )
+            back = f"back to F = {p['failures']}, {count(len(p['causes']), 'cause')}"
+            return f"{rounds} superseded, {back}: {p['reason']}"
         case "CheckpointEvaluated":
             return f"{p['benchmark']}: " + ", ".join(f"{k} {v:.3f}" for k, v in sorted(p["metrics"].items()))
     return ""

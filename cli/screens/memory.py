@@ -114,6 +114,9 @@ def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
 def headline(run: str, memory: "Rebuilt") -> str:
     """One line: where the memory stands."""
     where = f"after round {memory.round}" if memory.round else "before the first commit"
+    if (first := memory.superseded) is not None:
+        gone = f"round {first} is" if first == memory.round else f"rounds {first} to {memory.round} are"
+        where = f"before round {memory.round + 1} ({gone} superseded)"
     if memory.open_round is not None:
         where = f"inside round {memory.open_round}"
     t = sub((memory.open_round or memory.round) + 1)

@@ -45,7 +45,7 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
         yield Sentence(f"{at_once}/{total}", text, f"{run}/log/CauseReactivated.html")
     truths = [(line.round, line.labels_true) for line in rounds if line.labels_true is not None]
     if not truths and story.line.labels_true is not None:
-        truths = [(story.line.rounds, story.line.labels_true)]
+        truths = [(story.line.last_round, story.line.labels_true)]
     if truths:
         (first, begin), (last, end) = truths[0], truths[-1]
         text = f"Labels of the kept questions are true in {end:.1%} of round {last}"

@@ -129,7 +129,7 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 def live(history: History, site: Site) -> Page:
     line = next(line for line in list_runs(site.database, site.folder) if line.run_id == history.run_id)
-    last = next(round_lines(history, line.rounds), None) if line.rounds else None
+    last = next(round_lines(history, line.last_round), None) if line.last_round else None
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]
     data = {"line": line, "committed": last, "reactivated": reactivated}

@@ -41,6 +41,7 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
         "number": wanted,
         "ingested": history.ingested is not None and not history.steered,
         "line": line,
+        "superseded_by": history.superseded().get(wanted),
         "schedule": schedule,
         "shown_schedule": SHOWN_SCHEDULE,
         "rows": [(one, texts.get(one.question)) for one in shown],

@@ -58,6 +58,8 @@ def _cause(
     failures are not in them."""
     hidden = max(0, len(story.turns) - len(blocks))
     state = story.state.upper() if story.how != "reactivated" else "REACTIVATED"
+    if story.state == "superseded":
+        state = "SUPERSEDED"
     since = f"{state} {'since' if story.how == 'created' else 'in'} round {story.since}"
     title, node = f"{story.cause_id}  {story.description}", f"in {story.node_id}  {story.node_label}"
     lines = [*(line for block in blocks for line in block), *_effect(story)]
@@ -80,7 +82,15 @@ def _cause(
 
 def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
     """The line of a turn, with so many of its failures below it."""
-    from diagevo.memory.audit.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
+    from diagevo.memory.audit.turns import (
+        Counted,
+        Created,
+        Merged,
+        Promoted,
+        Reactivated,
+        Sampled,
+        Superseded,
+    )
 
     when = f"r{turn.round}"
     match turn:
@@ -117,6 +127,18 @@ def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
             near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
             text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
             yield Line("merged", text, turn.position)
+        case Superseded():
+            rounds = (
+                f"round {turn.first} counts"
+                if turn.first == turn.round
+                else f"rounds {turn.first} to {turn.round} count"
+            )
+            now = (
+                "made there, it is gone"
+                if turn.state == "superseded"
+                else f"again {turn.state.capitalize()}, f = {turn.frequency}"
+            )
+            yield Line("superseded", f"{when}  {rounds} no more: {now}", turn.position)
 
 
 def _ways(turn: "Counted | Reactivated") -> str:

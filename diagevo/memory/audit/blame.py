@@ -13,6 +13,7 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    RoundsSuperseded,
 )
 from diagevo.memory.events.records import Recorded
 
@@ -86,6 +87,10 @@ def _cause(history: History, cause_id: str, as_of: AsOf) -> list[Blame]:
                 found.set("frequency", change.frequency, by, f"{event.failure_id} by {event.via}")
             case CauseMatched():
                 pass  # its reactivation comes next, and sets both
+            case RoundsSuperseded() as event:
+                note = f"back to before round {event.first}"
+                found.set("state", change.state, by, note)
+                found.set("frequency", change.frequency, by, note)
     walked = nodes(history, as_of)
     made, node = walked.created[origin]
     found.set("label", node.label, made)

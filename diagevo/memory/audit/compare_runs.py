@@ -209,13 +209,13 @@ def _rounds(history: History, as_of: AsOf) -> dict[int, tuple[int, int]]:
     """The positions (after, until) of each round, the open one included."""
     after = 0
     spans: dict[int, tuple[int, int]] = {}
-    for commit in history.commits:
+    for commit in history.every_commit:
         if commit.recorded.position > as_of.position:
             break
         spans[commit.round] = after, commit.recorded.position
         after = commit.recorded.position
     if as_of.position > after:
-        spans[len(spans) + 1] = after, as_of.position
+        spans[max(spans, default=0) + 1] = after, as_of.position
     return spans
 
 

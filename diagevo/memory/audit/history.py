@@ -105,8 +105,16 @@ class History:
     @cached_property
     def commits(self) -> tuple[Commit, ...]:
         """Every committed round that counts, in order."""
-        gone = self.superseded()
-        return tuple(commit for commit in self.every_commit if commit.round not in gone)
+        return tuple(self.counted())
+
+    def counted(self, as_of: AsOf | None = None) -> list[Commit]:
+        """Every round that was committed by then, or is now, and counted then."""
+        gone = self.superseded(as_of)
+        return [
+            commit
+            for commit in self.every_commit
+            if commit.round not in gone and (as_of is None or commit.recorded.position <= as_of.position)
+        ]
 
     @cached_property
     def supersedings(self) -> tuple[tuple[Recorded, RoundsSuperseded], ...]:
@@ -137,19 +145,19 @@ class History:
         last = next(self.log.read(self.run_id, newest_first=True, limit=1), None)
         if last is None:
             raise NotFoundError(f"run {self.run_id} has no events", hint="see the runs: diagevo runs list")
-        return AsOf(self._round_by(last.position), last.position, last.sequence)
+        return AsOf(self.round_by(last.position), last.position, last.sequence)
 
     @property
     def settled(self) -> AsOf:
         """Where the schedule of the next round stands: after the last commit or superseding, and the
         configurations since."""
-        number = self._round_by(self.end.position)
+        number = self.round_by(self.end.position)
         closed = next((r for r, event in self.supersedings if event.last == number), None)
         if closed is None:
             return self.after(number)
         return self._configured(AsOf(number, closed.position, closed.sequence), self._opened(number + 1))
 
-    def _round_by(self, position: int) -> int:
+    def round_by(self, position: int) -> int:
         """The last round that was committed or superseded by then."""
         commits = (c.round for c in self.every_commit if c.recorded.position <= position)
         return max([0, *commits, *(e.last for r, e in self.supersedings if r.position <= position)])
@@ -185,7 +193,7 @@ class History:
             raise NotFoundError(
                 f"run {self.run_id} has no event up to position {at}", hint="list them: diagevo memory log"
             )
-        return AsOf(self._round_by(at), at, last.sequence)
+        return AsOf(self.round_by(at), at, last.sequence)
 
     def commit(self, round: int) -> Commit:
         """The commit of a round. Raises NotFoundError and says which rounds there are."""

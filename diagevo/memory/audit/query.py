@@ -7,7 +7,9 @@ from diagevo.memory.audit.answer import PERSON, Answer, Limits
 from diagevo.memory.log.database import Database
 
 VIEWS: dict[str, str] = {
-    "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state",
+    "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state;"
+    " superseded_at, where it counts no more",
+    "v_superseded": "a superseding a row: rounds first to last count no more since, and why",
     "v_cause": "a cause a row, as of the last commit, with its node",
     "v_node": "a skill node a row; an absorbed one names its survivor",
     "v_cause_history": "a cause and round a row: state, frequency and p after that commit",

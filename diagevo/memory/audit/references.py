@@ -92,24 +92,28 @@ def observation(history: History, failure: Reference, as_of: AsOf) -> tuple[Reco
 
 def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...]) -> Reference:
     named: list[tuple[Reference, str]] = []
+    gone = history.superseded(as_of)  # what they made may have been made again, in the same words
     if "cause" in wanted:
-        named += [(Reference("cause", i), d) for i, (d, _) in causes(history, as_of).items()]
+        made = causes(history, as_of).items()
+        named += [(Reference("cause", i), words) for i, (words, round_) in made if round_ not in gone]
     if "node" in wanted:
-        named += [(Reference("node", i), label) for i, label in nodes(history, as_of).items()]
+        found = walked(history, as_of)
+        living = [(i, label) for i, label in found.labels.items() if found.created[i][0].round not in gone]
+        named += [(Reference("node", i), label) for i, label in living]
     piece = text.casefold()
-    found = [(reference, words) for reference, words in named if piece and piece in words.casefold()]
-    exact = [(reference, words) for reference, words in found if words.casefold() == piece]
-    found = exact if len(exact) == 1 else found
-    if len(found) == 1:
-        return found[0][0]
-    if not found:
+    fitting = [(reference, words) for reference, words in named if piece and piece in words.casefold()]
+    exact = [(reference, words) for reference, words in fitting if words.casefold() == piece]
+    fitting = exact if len(exact) == 1 else fitting
+    if len(fitting) == 1:
+        return fitting[0][0]
+    if not fitting:
         raise NotFoundError(
             f'nothing is named or described by "{text}" in run {history.run_id}',
             hint="give an id (c42, n7, r3.q318, r3.q318.a5) or a piece of a description: diagevo memory show",
         )
-    lines = [f"{reference.id}  {words}" for reference, words in found[:_LISTED]]
-    if len(found) > _LISTED:
-        lines.append(f"and {len(found) - _LISTED} more")
+    lines = [f"{reference.id}  {words}" for reference, words in fitting[:_LISTED]]
+    if len(fitting) > _LISTED:
+        lines.append(f"and {len(fitting) - _LISTED} more")
     raise ConfigError(
-        f'"{text}" fits {len(found)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
+        f'"{text}" fits {len(fitting)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
     )

@@ -53,6 +53,8 @@ class Rebuilt:
 
     round: int
     open_round: int | None
+    superseded: int | None
+    """Where rounds were superseded last: the first of them, of which `round` is the last."""
     events: int
     """Events folded: the run's sequence at that point."""
     failures: int
@@ -136,6 +138,9 @@ def describe(state: MemoryState) -> Rebuilt:
     return Rebuilt(
         round=state.round,
         open_round=state.open.number if state.open else None,
+        superseded=next(
+            (first for first, last in state.superseded if state.open is None and last == state.round), None
+        ),
         events=state.sequence,
         failures=failures,
         reference_round=reference_round,
@@ -242,6 +247,7 @@ _STEPS = frozenset(
         "CauseCreated",
         "NodesMerged",
         "RoundCommitted",
+        "RoundsSuperseded",
         "RunConfigured",
     }
 )
@@ -253,7 +259,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
     for fact in history.log.facts(history.run_id, until=as_of.sequence):
         if fact.round != round or fact.type not in _STEPS:
             advance(state, fact)
-            if fact.round > round:
+            if fact.type == "RoundOpened" and fact.round > round:
                 return
             continue
         event: Any = fact.event  # a light struct: its type is the tag's
@@ -266,6 +272,11 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
                 subject, after = f"round {round}", f"ε = {state.epsilon}"
             case "RoundCommitted":
                 subject, after = f"round {round}", f"ε = {state.epsilon}"
+            case "RoundsSuperseded":
+                subject = (
+                    f"round {event.first}" if event.first == round else f"rounds {event.first} to {round}"
+                )
+                after = f"as before round {event.first}"
             case "RunConfigured":
                 subject, after = "configuration", f"ε = {state.epsilon}"
             case "CauseMatched" if before == after:
@@ -283,7 +294,7 @@ def _subject(type_: str, event: Any) -> str:
             return event.node_id
         case "NodesMerged":
             return event.survivor
-        case "RoundOpened" | "RoundCommitted" | "RunConfigured":
+        case "RoundOpened" | "RoundCommitted" | "RoundsSuperseded" | "RunConfigured":
             return ""
         case _:
             return event.cause_id
@@ -300,7 +311,7 @@ def _shown(state: MemoryState, subject: str) -> str:
 
 def compare_with_commit(history: History, memory: Rebuilt, as_of: AsOf) -> list[str]:
     """Where the figures rebuilt from events differ from the round's commit and from its projection rows."""
-    if not memory.round or memory.open_round is not None:
+    if not memory.round or memory.open_round is not None or memory.superseded is not None:
         return []
     commit = history.commit(memory.round).event
     rebuilt = {

@@ -27,7 +27,9 @@ class RunLine:
 
     run_id: str
     rounds: int
-    """Rounds committed."""
+    """Rounds committed that count."""
+    last_round: int
+    """The last of them; 0 where there is none."""
     open_round: int | None
     stage: str | None
     """The stage under way in the open round."""
@@ -71,10 +73,16 @@ def list_runs(database: Database, root: Path | None = None) -> list[RunLine]:
 def _line(history: History) -> RunLine:
     database, run_id, log = history.database, history.run_id, history.log
     last = next(log.read(run_id, newest_first=True, limit=1))
-    commit = next(log.read(run_id, types=["RoundCommitted"], newest_first=True, limit=1), None)
+    counted = history.commits
+    commit = counted[-1].recorded if counted else None
+    gone = history.superseded()
     opened = next(log.read(run_id, types=["RoundOpened"], newest_first=True, limit=1), None)
     event = None if commit is None else expect(commit, RoundCommitted)
-    running = opened is not None and (commit is None or opened.position > commit.position)
+    running = (
+        opened is not None
+        and opened.round not in gone
+        and (commit is None or opened.position > commit.position)
+    )
     configurations = [one.event for one in history.configurations]
     configuration = configurations[-1] if configurations else None
     bundle = log.imported(run_id)
@@ -84,7 +92,8 @@ def _line(history: History) -> RunLine:
         began = connection.execute(select(RUN.c.created_at).where(RUN.c.run_id == run_id)).scalar_one()
     return RunLine(
         run_id=run_id,
-        rounds=number,
+        rounds=len(counted),
+        last_round=number,
         open_round=opened.round if opened is not None and running else None,
         stage=_stage(log, run_id, opened.round) if opened is not None and running else None,
         events=last.sequence,
@@ -164,6 +173,8 @@ class RoundLine:
     """Of another trainer; what of them passed its own check."""
     passes: int
     pass_rate: float | None
+    superseded_by: int | None
+    """The round that plays its groups again, where it counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,9 @@ class RunStory:
     before: dict[str, float]
     """What validation measured before the first round."""
     rounds: tuple[RoundLine, ...]
+    """That count."""
+    superseded: tuple[RoundLine, ...]
+    """That count no more."""
     phases: tuple[PhaseLine, ...]
     pass_rates: PassRates | None
     """Of a run of another trainer's rollouts."""
@@ -194,12 +208,14 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
     and failure."""
     with history.database.view():
         configuration = history.configuration()
+        lines = list(round_lines(history, counted=counted, superseded=True))
         return RunStory(
             _line(history),
             configuration.model_copy(update={"config": redacted(configuration.config)}),
             sum(1 for _ in history.events(RunConfigured)),
             dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
-            tuple(round_lines(history, counted=counted)),
+            tuple(line for line in lines if line.superseded_by is None),
+            tuple(line for line in lines if line.superseded_by is not None),
             tuple(phase_lines(history)),
             pass_rates(history) if counted else None,
         )
@@ -211,8 +227,12 @@ def phase_lines(history: History) -> Iterator[PhaseLine]:
         yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))
 
 
-def round_lines(history: History, round: int | None = None, *, counted: bool = True) -> Iterator[RoundLine]:
-    """The committed rounds, or one, from the projection that each commit wrote."""
+def round_lines(
+    history: History, round: int | None = None, *, counted: bool = True, superseded: bool = False
+) -> Iterator[RoundLine]:
+    """The committed rounds that count, or one round, from the projection that each commit wrote; with
+    `superseded` those too that count no more."""
+    again = history.superseded()
     query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
     if round is not None:
         query = query.where(ROUND.c.round == round)
@@ -220,6 +240,8 @@ def round_lines(history: History, round: int | None = None, *, counted: bool = T
         rows = connection.execute(query).all()
     of_round = measured(history, round, candidates=counted)
     for r in rows:
+        if r.round in again and round is None and not superseded:
+            continue
         found = of_round.get(r.round, Measured())
         yield RoundLine(
             round=r.round,
@@ -251,4 +273,5 @@ def round_lines(history: History, round: int | None = None, *, counted: bool = T
             rollouts=found.rollouts,
             passes=found.passes,
             pass_rate=found.pass_rate,
+            superseded_by=again.get(r.round),
         )

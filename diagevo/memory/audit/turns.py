@@ -5,9 +5,10 @@ from fractions import Fraction
 from typing import Literal
 
 from diagevo.memory.audit.failures import Asked, FailureStory
-from diagevo.memory.events import CandidateVerdict, CauseState, Mode
+from diagevo.memory.audit.timeline.causes import Standing
+from diagevo.memory.events import CandidateVerdict, Mode
 
-TURNS = ("created", "promoted", "reactivated", "merged", "sampled")
+TURNS = ("created", "promoted", "reactivated", "merged", "sampled", "superseded")
 """The kinds of turn that `--event` chooses from; `counted` is told where none is chosen."""
 
 
@@ -136,7 +137,19 @@ class Sampled:
     event: Literal["sampled"] = "sampled"
 
 
-Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """Rounds `first` to `round` count no more; the cause is again as it was before them."""
+
+    round: int
+    position: int
+    first: int
+    state: Standing
+    frequency: int
+    event: Literal["superseded"] = "superseded"
+
+
+Turn = Created | Promoted | Counted | Reactivated | Merged | Sampled | Superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +172,7 @@ class CauseStory:
     description: str
     node_id: str
     node_label: str
-    state: CauseState
+    state: Standing
     frequency: int
     since: int
     """Round of the last change of state."""

@@ -30,6 +30,7 @@ from diagevo.memory.audit.turns import (
     Promoted,
     Reactivated,
     Sampled,
+    Superseded,
     Turn,
     Vote,
 )
@@ -39,6 +40,7 @@ from diagevo.memory.events import (
     CauseMatched,
     CausePromoted,
     CauseReactivated,
+    RoundsSuperseded,
 )
 from diagevo.memory.events.decode import reader
 from diagevo.memory.events.records import Recorded, event_id
@@ -128,6 +130,13 @@ class _Reader:
                     since, how = recorded.round, "reactivated"
                     self.matches.reactivation = recorded, event
                     self.matches.frequency = change.frequency
+                case RoundsSuperseded() as event:
+                    self._close_matches(0)
+                    self.turns.append(
+                        Superseded(
+                            recorded.round, recorded.position, event.first, change.state, change.frequency
+                        )
+                    )
         assert created is not None
         assert last is not None
         self._close_matches(0)
@@ -135,7 +144,7 @@ class _Reader:
         self.turns += merges
         self.turns += self._counted()
         self.turns += self._sampled()
-        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged)
+        order = (Sampled, Promoted, Created, Counted, Reactivated, Merged, Superseded)
         self.turns.sort(key=lambda turn: (turn.round, order.index(type(turn))))
         return CauseStory(
             cause_id=self.cause_id,
@@ -144,7 +153,7 @@ class _Reader:
             node_label=label,
             state=last.state,
             frequency=last.frequency,
-            since=since,
+            since=since if last.state != "superseded" else last.recorded.round,
             how=how,
             turns=tuple(self.turns),
             effect=self._effect(),
@@ -261,7 +270,7 @@ class _Reader:
 
     def _effect(self) -> Effect | None:
         """On the schedule of the round after the last commit, if the cause was counted by then."""
-        done = [c for c in self.history.commits if c.recorded.position <= self.as_of.position]
+        done = self.history.counted(self.as_of)
         if not done or done[-1].round < min(
             turn.round for turn in self.turns if not isinstance(turn, Sampled)
         ):
@@ -278,7 +287,7 @@ class _Reader:
             reference -= cause.frequency
         again = Again(self.history.log, self.history.run_id)
         return Effect(
-            number + 1,
+            self.history.round_by(self.as_of.position) + 1,
             state.epsilon,
             self._epsilon(again, state, without, reference),
             probability(cause.frequency, commit.failures),

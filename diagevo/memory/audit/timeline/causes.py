@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from typing import Literal
 
 from sqlalchemy import select
 
-from diagevo.equations.states import Tally, counted, tallied
+from diagevo.equations.states import Tally, tallied
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import (
     CandidateScored,
@@ -15,11 +17,15 @@ from diagevo.memory.events import (
     CausePromoted,
     CauseReactivated,
     CauseState,
+    RoundsSuperseded,
 )
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.log import EVENT
 
-Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated
+Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated | RoundsSuperseded
+
+Standing = CauseState | Literal["superseded"]
+"""Superseded: it was made in a round that counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,31 +34,39 @@ class Change:
 
     recorded: Recorded
     event: Changing
-    state: CauseState
+    state: Standing
     frequency: int
 
 
-def changes(history: History, as_of: AsOf, cause_id: str | None = None) -> Iterator[Change]:
-    """What happened to one cause, or to all of them, in order."""
-    standing: dict[str, tuple[CauseState, int]] = {}
+def changes(history: History, as_of: AsOf, cause_id: str) -> Iterator[Change]:
+    """What happened to a cause, in order."""
     kinds = (CauseCreated, CausePromoted, CauseMatched, CauseReactivated)
-    for recorded in history.events(*kinds, as_of=as_of, cause_id=cause_id):
+    gone = [recorded for recorded, _ in history.supersedings if recorded.position <= as_of.position]
+    own = history.events(*kinds, as_of=as_of, cause_id=cause_id)
+    state: Standing = "superseded"
+    frequency = 0
+    for recorded in merge(own, gone, key=lambda one: one.position):
         event = recorded.event
         match event:
             case CauseCreated():
-                now: tuple[CauseState, int] = ("active", 1)
+                state, frequency = "active", 1
             case CausePromoted():
-                now = ("mastered", 0)
-            case CauseMatched():
-                now = standing[event.cause_id]
-                if now[0] == "active":  # a Mastered one is Active again with the event that comes next
-                    now = counted(*now, 1)
-            case CauseReactivated():
-                now = counted(*standing[event.cause_id], 1)
+                state, frequency = "mastered", 0
+            case CauseMatched() if state == "mastered":
+                pass  # it is Active again with the event that comes next
+            case CauseMatched() | CauseReactivated():
+                state, frequency = "active", frequency + 1
+            case RoundsSuperseded():
+                before = next((c for c in event.causes if c.cause_id == cause_id), None)
+                back: tuple[Standing, int] = (
+                    ("superseded", 0) if before is None else (before.state, before.frequency)
+                )
+                if back == (state, frequency):
+                    continue
+                state, frequency = back
             case _:
                 continue
-        standing[event.cause_id] = now
-        yield Change(recorded, event, *now)
+        yield Change(recorded, event, state, frequency)
 
 
 @dataclass(slots=True)
@@ -65,7 +79,7 @@ class Life:
 
 
 def lives(history: History, as_of: AsOf) -> dict[str, Life]:
-    """Of every cause created by then."""
+    """Of every cause created by then, in rounds that counted then."""
     found: dict[str, Life] = {}
     query = (
         select(EVENT.c.type, EVENT.c.round, EVENT.c.cause_id)
@@ -77,7 +91,10 @@ def lives(history: History, as_of: AsOf) -> dict[str, Life]:
         .order_by(EVENT.c.position)
     )
     with history.database.read() as connection:
+        gone = history.superseded(as_of)
         for kind, number, cause_id in connection.execute(query):
+            if number in gone:
+                continue
             life = found.setdefault(cause_id, Life())
             match kind:
                 case "CauseCreated":

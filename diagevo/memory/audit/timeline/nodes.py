@@ -25,7 +25,7 @@ Judgement = tuple[Recorded, NodePairJudged]
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Every node created up to a point, merged ones included."""
+    """Every node created up to a point, merged and superseded ones included."""
 
     created: dict[str, Created] = field(default_factory=dict[str, Created])
     merges: list[Merge] = field(default_factory=list[Merge])
@@ -52,8 +52,9 @@ class Nodes:
 
 
 def nodes(history: History, as_of: AsOf, *, about: str | None = None) -> Nodes:
-    """One pass over the events of nodes; with `about` also every judgement on that one."""
-    found = Nodes()
+    """One pass over the events of nodes; with `about` also every judgement on that one. What superseded
+    rounds merged is two again."""
+    found, gone = Nodes(), history.superseded(as_of)
     pending: dict[frozenset[str], NodePairJudged] = {}
     for recorded in history.events(NodeCreated, NodePairJudged, NodesMerged, as_of=as_of):
         match recorded.event:
@@ -66,6 +67,8 @@ def nodes(history: History, as_of: AsOf, *, about: str | None = None) -> Nodes:
                 if about in event.nodes:
                     found.judged.append((recorded, event))
             case NodesMerged() as event:
+                if recorded.round in gone:
+                    continue
                 judged = pending.pop(frozenset((event.survivor, event.absorbed)), None)
                 found.labels[event.survivor] = event.label
                 found.merges.append(Merge(recorded, event.survivor, event.absorbed, event.label, judged))

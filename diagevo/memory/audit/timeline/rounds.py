@@ -64,6 +64,9 @@ def _played(history: History, recorded: Recorded, schedule: RoundOpened) -> Play
 def epsilon_after(history: History, round: int, failures: int, reference: int | None) -> Fraction:
     """ε that the round after a committed one is drawn with: of its schedule, or of the one that it would get.
     The commit's own ε, unless the run was configured anew since."""
+    gone = history.superseded()
+    if round in gone and round + 1 not in gone:  # what follows was drawn from another memory
+        return Fraction(history.commit(round).event.epsilon_next)
     found = history.find(RoundOpened, round + 1, "")
     if found is not None:
         return Fraction(found[1].epsilon)
@@ -153,8 +156,8 @@ class Observed:
 
 
 def observations(history: History, as_of: AsOf) -> list[Observed]:
-    """Every committed round by then, in order. What a run has by the hundred thousand, its votes and matches,
-    is counted a round at a time and never held."""
+    """Every committed round that counted then, in order. What a run has by the hundred thousand, its votes
+    and matches, is counted a round at a time and never held."""
     found: list[Observed] = []
     now: Observed | None = None
     created: set[str] = set()
@@ -165,7 +168,10 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
     )
     asked = Prepared(history.database, votes, ["run", "round"])
     types = ["RoundOpened", "CauseCreated", "RoundCommitted"]
+    gone = history.superseded(as_of)
     for recorded in history.log.read(history.run_id, types=types, until=as_of.position):
+        if recorded.round in gone:
+            continue
         if recorded.type == "RoundOpened":
             configured = history.in_force(recorded.position)
             if now is not None:
