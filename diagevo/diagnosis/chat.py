@@ -3,7 +3,7 @@ peculiarities."""
 
 import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from diagevo.config.models import DiagnosticianRole
 from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
 from diagevo.diagnosis.replies import LONGEST_REPLY
 from diagevo.errors import AGAIN, ServiceError, StoppedSafely
-from diagevo.memory.log.artifacts import Artifacts, Reply
+from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
 from diagevo.texts import storable
@@ -97,13 +97,17 @@ class Chat:
         self._refusals = 0
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
 
-    def ask(
-        self, kind: str, messages: Sequence[Message], schema: Mapping[str, Any], *, asked: int = 1
-    ) -> Asked:
-        """Ask, or find the stored reply. `asked` above 1 makes the question another one, to be asked again.
+    def recalled(self, messages: Sequence[Message], *, asked: int = 1) -> Asked | None:
+        """The stored reply alone, where there is one; it counts once it is used (`count_stored`)."""
+        request = digest_of(self._question(messages, asked))
+        reply = self._artifacts.recall_reply(self._role.model, request)
+        return None if reply is None else Asked(request, reply)
 
-        Raises ServiceError, StoppedSafely.
-        """
+    def count_stored(self, kind: str, replies: int) -> None:
+        with self._lock:
+            self.usage[kind].stored += replies
+
+    def _question(self, messages: Sequence[Message], asked: int) -> str:
         question: dict[str, Any] = {
             "messages": list(messages),
             "max_tokens": self._role.max_tokens,
@@ -111,8 +115,23 @@ class Chat:
         }
         if asked > 1:
             question["asked"] = asked
-        text = _encode(question).decode()
-        request = self._artifacts.put(text)
+        return _encode(question).decode()
+
+    def ask(
+        self,
+        kind: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
+        *,
+        asked: int = 1,
+        usable: Callable[[str], bool] = lambda _: True,
+    ) -> Asked:
+        """Ask, or find the stored reply, if it is `usable`. `asked` above 1 makes the question another one,
+        to be asked again.
+
+        Raises ServiceError, StoppedSafely.
+        """
+        request = self._artifacts.put(self._question(messages, asked))
         mine = None
         with self._lock:
             if (future := self._open.get(request)) is None:
@@ -123,7 +142,7 @@ class Chat:
                 self.usage[kind].stored += 1
             return Asked(request, reply)
         try:
-            mine.set_result(self._answer(kind, request, messages, schema))
+            mine.set_result(self._answer(kind, request, messages, schema, usable))
         except BaseException as error:
             mine.set_exception(error)
             raise
@@ -133,10 +152,15 @@ class Chat:
         return Asked(request, mine.result())
 
     def _answer(
-        self, kind: str, request: str, messages: Sequence[Message], schema: Mapping[str, Any]
+        self,
+        kind: str,
+        request: str,
+        messages: Sequence[Message],
+        schema: Mapping[str, Any],
+        usable: Callable[[str], bool],
     ) -> Reply | None:
         stored = self._artifacts.recall_reply(self._role.model, request)
-        if stored is not None:
+        if stored is not None and usable(stored.text):
             with self._lock:
                 self.usage[kind].stored += 1
             return stored
@@ -154,7 +178,7 @@ class Chat:
                     hint="check the role's model and max_tokens, and diagnosis.trajectory_characters",
                 ) from None
             return None
-        self._artifacts.remember_reply(self._role.model, request, reply)
+        self._artifacts.remember_reply(self._role.model, request, reply, instead=stored is not None)
         self._budget.add_tokens(reply.input_tokens + reply.output_tokens)
         with self._lock:
             self._refusals = 0

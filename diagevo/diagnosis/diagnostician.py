@@ -28,6 +28,7 @@ __all__ = [
     "NodeCandidate",
     "NodeContents",
     "PairJudgement",
+    "Unread",
 ]
 
 
@@ -51,15 +52,24 @@ class FailurePair:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A reply that could not be read, and why."""
+
+    reply: str
+    complaint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Extraction:
     """Answer of Prompt 1. `cause_id` belongs to `recurrence`, `description` to `new_cause`; else both are
-    None."""
+    None. `unread`: of an unresolved one, the last reply that came."""
 
     verdict: DiagnosisVerdict
     cause_id: str | None = None
     description: str | None = None
     flags: tuple[str, ...] = ()
     call: Call | None = None
+    unread: Unread | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class DuplicateJudgement:
     duplicate: bool
     cause_id: str | None = None
     call: Call | None = None
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Literal, Protocol, Self, runtime_checkable
 
 from diagevo.config.models import DiagnosisConfig
-from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair
+from diagevo.diagnosis.diagnostician import Diagnostician, Extraction, FailurePair, Unread
+from diagevo.diagnosis.legibility import PROBED, Legibility
 from diagevo.errors import AGAIN, StoppedSafely
 from diagevo.memory.events import FailureDiagnosed, FailureObserved, SuppliedCause
 from diagevo.memory.memory import Memory
@@ -36,6 +37,7 @@ class Progress:
     total: int
 
 
+_Verdict = tuple[FailureDiagnosed, Unread | None]
 OnProgress = Callable[[Progress], None]
 ShouldStop = Callable[[], bool]
 
@@ -71,6 +73,7 @@ class Diagnoser:
         settings: DiagnosisConfig,
         *,
         on_progress: OnProgress | None = None,
+        legibility: Legibility | None = None,
     ) -> None:
         self._memory = memory
         self._diagnostician = diagnostician
@@ -80,8 +83,12 @@ class Diagnoser:
             max(1, min(settings.workers, diagnostician.workers)), thread_name_prefix="diagnosis"
         )
         self._changed = threading.Condition()
-        self._queue: deque[Future[FailureDiagnosed]] = deque()
+        self._legibility = legibility or Legibility()
+        self._waiting: deque[FailureObserved] = deque()
+        """Not asked about before a reply was read."""
+        self._queue: deque[Future[_Verdict]] = deque()
         self._submitted: set[tuple[str, int]] = set()
+        self._probed = 0
         self._recording = False
         self._unrecorded = 0
         self._recorded_at = 0.0
@@ -119,7 +126,18 @@ class Diagnoser:
             fresh = [failure for key, failure in named.items() if key not in self._submitted]
             self._submitted.update(named)
             self._texts.expect(fresh)
-            futures = [self._pool.submit(self._diagnose, failure) for failure in fresh]
+            self._waiting.extend(fresh)
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask about what waits: three failures, and the others once a reply was read."""
+        with self._changed:
+            room = len(self._waiting) if self._legibility.understood else PROBED - self._probed
+            if self._error is not None:
+                room = 0
+            asked = [self._waiting.popleft() for _ in range(min(room, len(self._waiting)))]
+            self._probed += len(asked)
+            futures = [self._pool.submit(self._diagnose, failure) for failure in asked]
             self._queue.extend(futures)
             if self._queue and self._busy_since is None:
                 self._busy_since = time.monotonic()
@@ -132,15 +150,17 @@ class Diagnoser:
         started = time.monotonic()
         try:
             with self._changed:
-                while (self._queue or self._recording) and self._error is None:
+                while (self._queue or self._waiting or self._recording) and self._error is None:
                     self._changed.wait(STOP_POLL_SECONDS if should_stop else None)
                     if should_stop is not None and should_stop():
+                        left = len(self._queue) + len(self._waiting)
                         raise StoppedSafely(
-                            f"diagnosis stopped with {len(self._queue)} failures to go; replies are kept",
+                            f"diagnosis stopped with {left} failures to go; replies are kept",
                             hint=AGAIN,
                         )
             if self._error is not None:
                 raise self._error
+            self._keep(self._legibility.rest())
         except BaseException:
             self.cancel()
             raise
@@ -156,17 +176,18 @@ class Diagnoser:
             self._diagnostician.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _diagnose(self, failure: FailureObserved) -> FailureDiagnosed:
+    def _diagnose(self, failure: FailureObserved) -> "_Verdict":
         if self._refusal is not None:
             raise self._refusal
         try:
             pair = self._texts.pair(failure)
-            return diagnosed(failure, pair, self._diagnostician.extract(pair))
+            extraction = self._diagnostician.extract(pair)
+            return diagnosed(failure, pair, extraction), extraction.unread
         except BaseException as error:
             self._refusal = self._refusal or error
             raise
 
-    def _record(self, _: "Future[FailureDiagnosed]") -> None:
+    def _record(self, _: "Future[_Verdict]") -> None:
         """Append the answered head of the queue. One thread at a time does it, for all that came
         meanwhile."""
         with self._changed:
@@ -177,19 +198,26 @@ class Diagnoser:
             self._recording = True
         try:
             while answered := self._answered():
-                batch = still_wanted(self._memory, answered)
-                self._memory.diagnosed(batch)
-                self.recorded += len(batch)
-                self.verdicts.update(event.verdict for event in batch)
-                if self._on_progress is not None:
-                    self._on_progress(Progress("extraction", self.recorded, len(self._submitted)))
+                ready, error = self._legibility.sift(answered)
+                self._keep(ready)
+                if error is not None:
+                    raise error
+                self._ask()
         except BaseException as error:
             self._fail(error)
 
-    def _answered(self) -> list[FailureDiagnosed]:
+    def _keep(self, events: Sequence[FailureDiagnosed]) -> None:
+        batch = still_wanted(self._memory, events)
+        self._memory.diagnosed(batch)
+        self.recorded += len(batch)
+        self.verdicts.update(event.verdict for event in batch)
+        if self._on_progress is not None and batch:
+            self._on_progress(Progress("extraction", self.recorded, len(self._submitted)))
+
+    def _answered(self) -> "list[_Verdict]":
         """Take the answered head of the queue; where there is none, recording ends in the same locked
         step."""
-        batch: list[FailureDiagnosed] = []
+        batch: list[_Verdict] = []
         with self._changed:
             while self._error is None and self._queue and self._queue[0].done():
                 future = self._queue.popleft()
@@ -201,7 +229,7 @@ class Diagnoser:
                 batch.append(future.result())
             self._unrecorded -= len(batch)
             self._recorded_at = time.monotonic()
-            if not self._queue and self._busy_since is not None:
+            if not self._queue and not self._waiting and self._busy_since is not None:
                 self.busy += self._recorded_at - self._busy_since
                 self._busy_since = None
             if not batch:

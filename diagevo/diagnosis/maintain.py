@@ -15,6 +15,7 @@ from diagevo.diagnosis.consolidation import consolidate
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.diagnosis.extraction import Diagnoser, OnProgress, ShouldStop
+from diagevo.diagnosis.legibility import Legibility
 from diagevo.diagnosis.settlement import settle
 from diagevo.memory.memory import Memory
 
@@ -48,13 +49,15 @@ def maintain(
     *,
     should_stop: ShouldStop | None = None,
     ask_again: bool = False,
+    legibility: Legibility | None = None,
 ) -> MaintenanceReport:
     """Diagnose what is undiagnosed, settle what is unsettled, merge nodes.
 
     `ask_again` puts the unresolved failures of the round to the diagnostician once more, past stored replies.
     Call it when the `solver` stage is complete, after a `Diagnoser` that ran beside it was drained. Raises
-    ServiceError where a service is gone, StoppedSafely where a budget is spent or `should_stop` says so,
-    ConfigError where the run's vectors are another embedder's (a run that named none takes any).
+    ServiceError where a service is gone or cannot be read (`legibility`), StoppedSafely where a budget is
+    spent or `should_stop` says so, ConfigError where the run's vectors are another embedder's (a run that
+    named none takes any).
     """
     if memory.names_embedder:
         memory.check_embedder(identity(embedder))
@@ -67,7 +70,9 @@ def maintain(
         report.seconds[phase] = now - clock
         clock = now
 
-    with Diagnoser(memory, diagnostician, settings, on_progress=on_progress) as diagnoser:
+    with Diagnoser(
+        memory, diagnostician, settings, on_progress=on_progress, legibility=legibility
+    ) as diagnoser:
         diagnoser.submit(memory.undiagnosed(again=ask_again))
         diagnoser.drain(should_stop)
     report.verdicts = diagnoser.verdicts

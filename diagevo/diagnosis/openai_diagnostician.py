@@ -3,13 +3,14 @@
 A reply that cannot be used is shown its error and asked again, at most `settings.retries` times; then the
 verdict is the defined one: Prompt 1 unresolved, Prompt 2 not a duplicate, Prompt 3 a new node labelled by the
 cause itself, Prompt 4 no merge. Every reply is stored by model and request when it arrives, and found there
-instead of asked.
+instead of asked; one that cannot be read is never used again.
 
 Flags on a verdict: `length` (a phrase outside 10 to 20 words, accepted), `unknown_id` (an id that was not
 supplied, then no match), `both_given` (an id and a description; the id wins), `unreadable` (no usable reply),
 `refused` (the service would not take the request).
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,8 +26,10 @@ from diagevo.diagnosis.diagnostician import (
     NodeAssignment,
     NodeContents,
     PairJudgement,
+    Unread,
 )
 from diagevo.diagnosis.endpoint import Backoff, Endpoint
+from diagevo.diagnosis.legibility import IN_A_ROW, unreadable
 from diagevo.diagnosis.prompts import Decision, DiagnosisPrompts
 from diagevo.diagnosis.replies import (
     AssignmentReply,
@@ -64,6 +67,7 @@ class _Tried(Generic[T]):
     value: T | None
     flag: str
     call: Call
+    unread: Unread | None = None
 
 
 class OpenAIDiagnostician:
@@ -89,6 +93,9 @@ class OpenAIDiagnostician:
         self._chat = Chat(
             self._endpoint, role, artifacts, budget or Budget(settings.max_calls, settings.max_tokens)
         )
+        self._lock = threading.Lock()
+        self._unread = 0
+        """Decisions after extraction, in a row, that nobody could read."""
         self.name = role.model
         self.revision = f"prompts-{self._prompts.revision}"
         self.workers = settings.workers
@@ -115,7 +122,8 @@ class OpenAIDiagnostician:
             "extract", self._prompts.extract(pair), lambda text: read_extraction(text, supplied), pair.asked
         )
         if outcome.value is None:
-            return Extraction("unresolved", flags=(outcome.flag,), call=outcome.call)
+            flags = (outcome.flag,)
+            return Extraction("unresolved", flags=flags, call=outcome.call, unread=outcome.unread)
         return replace(outcome.value, call=outcome.call)
 
     def judge_duplicate(self, description: str, candidates: Sequence[KnownCause]) -> DuplicateJudgement:
@@ -125,7 +133,9 @@ class OpenAIDiagnostician:
             self._prompts.duplicate(description, candidates),
             lambda text: read_duplicate(text, ids),
         )
-        return replace(outcome.value or DuplicateJudgement(False), call=outcome.call)
+        if outcome.value is None:
+            return DuplicateJudgement(False, flags=(outcome.flag,), call=outcome.call)
+        return replace(outcome.value, call=outcome.call)
 
     def assign_node(self, description: str, shortlist: Sequence[NodeCandidate]) -> NodeAssignment:
         ids = [node.node_id for node in shortlist]
@@ -145,28 +155,73 @@ class OpenAIDiagnostician:
     def _decide(
         self, decision: Decision, messages: list[Message], read: Callable[[str], Reading[T]], asked: int = 1
     ) -> _Tried[T]:
-        """Ask until a reply is right, or the tries are used up; then the best that was said, or nothing.
+        """What stored replies say, as far as they can be read; else what the service says."""
+
+        def stored(messages: list[Message]) -> Asked | None:
+            return self._chat.recalled(messages, asked=asked)
+
+        def said(messages: list[Message]) -> Asked:
+            return self._chat.ask(
+                decision,
+                messages,
+                _SCHEMAS[decision],
+                asked=asked,
+                usable=lambda text: read(text).value is not None,
+            )
+
+        found = self._tried(decision, messages, read, stored)
+        if found is not None and found.value is not None:
+            self._chat.count_stored(decision, found.call.tries)
+        else:
+            found = self._tried(decision, messages, read, said)
+        assert found is not None
+        if decision != "extract":  # whose replies are looked at before they are recorded
+            self._notice(found)
+        return found
+
+    def _tried(
+        self,
+        decision: Decision,
+        messages: list[Message],
+        read: Callable[[str], Reading[T]],
+        ask: Callable[[list[Message]], Asked | None],
+    ) -> _Tried[T] | None:
+        """Ask until a reply is right, or the tries are used up; then the best that was said, or nothing. None
+        where `ask` has no answer.
 
         A soft complaint is shown once, and what it was about is better than what any other complaint was
         about.
         """
         best: Reading[T] | None = None
         call: Call | None = None
+        unread: Unread | None = None
         soft_shown = False
         for tries in range(1, self._settings.retries + 2):
-            answer = self._chat.ask(decision, messages, _SCHEMAS[decision], asked=asked)
+            answer = ask(messages)
+            if answer is None:
+                return None
             call = self._call(decision, answer, tries, call)
             if answer.reply is None:
-                return _Tried(best.value if best else None, "refused", call)
+                return _Tried(best.value if best else None, "refused", call, unread)
             reading = read(answer.reply.text)
             if reading.complaint is None or (reading.soft and soft_shown):
                 return _Tried(reading.value, "", call)
             soft_shown |= reading.soft
             if reading.value is not None and (best is None or reading.soft or not best.soft):
                 best = reading
+            unread = Unread(answer.reply.text, reading.complaint)
             messages = [*messages, *self._prompts.retry(answer.reply.text, reading.complaint)]
         assert call is not None
-        return _Tried(best.value if best else None, "unreadable", call)
+        return _Tried(best.value if best else None, "unreadable", call, unread)
+
+    def _notice(self, tried: _Tried[Any]) -> None:
+        """Raise ServiceError where too many replies in a row could not be read."""
+        with self._lock:
+            self._unread = 0 if tried.value is not None else self._unread + 1
+            if self._unread < IN_A_ROW:
+                return
+            self._unread = 0
+        raise unreadable(f"{IN_A_ROW} replies in a row", tried.unread)
 
     def _call(self, decision: Decision, answer: Asked, tries: int, before: Call | None) -> Call:
         """The last request (it holds the earlier replies) and reply, with the tokens of all tries."""

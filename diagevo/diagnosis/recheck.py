@@ -84,7 +84,7 @@ class Unrecorded(Artifacts):
     def recall_reply(self, model: str, request: str) -> Reply | None:
         return None
 
-    def remember_reply(self, model: str, request: str, reply: Reply) -> None:
+    def remember_reply(self, model: str, request: str, reply: Reply, *, instead: bool = False) -> None:
         return None
 
 

@@ -7,6 +7,7 @@ from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, ShouldStop
+from diagevo.diagnosis.legibility import Legibility
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
@@ -111,7 +112,7 @@ class Rounds:
         raises.
         """
         committed: list[RoundCommitted] = []
-        memory = self.memory
+        memory, legibility = self.memory, Legibility(whole=True)
         while memory.state.open is not None or self.open_next() is not None:
             assert memory.state.open is not None
             number = memory.state.open.number
@@ -129,6 +130,7 @@ class Rounds:
                 memory_settings,
                 on_progress,
                 should_stop=should_stop,
+                legibility=legibility,
             )
             committed.append(memory.commit())
             on_commit(number, committed[-1])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Executable, select
+from sqlalchemy import Executable, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, insert_missing
@@ -126,8 +126,8 @@ class Artifacts:
             row = connection.execute(query.order_by(REPLY.c.model == models[-1]).limit(1)).one_or_none()
         return None if row is None else Reply(self.get(row.text), row.input_tokens, row.output_tokens)
 
-    def remember_reply(self, model: str, request: str, reply: Reply) -> None:
-        """Keep a reply; the first one to a request stays."""
+    def remember_reply(self, model: str, request: str, reply: Reply, *, instead: bool = False) -> None:
+        """Keep a reply; the first one to a request stays, unless this one comes `instead`."""
         row = {
             "model": model,
             "request": request,
@@ -136,4 +136,6 @@ class Artifacts:
             "output_tokens": reply.output_tokens,
         }
         with self._database.write() as connection:
+            if instead:
+                connection.execute(delete(REPLY).where(REPLY.c.model == model, REPLY.c.request == request))
             connection.execute(self._remember, row)
