@@ -112,7 +112,7 @@ memory = _group(
     | _of("memory_whatif", "what-if")
     | _of("memory_verify", "verify heads")
     | _of("memory_bundle", "query export import rebuild")
-    | _of("diagnosis", "recheck calibrate"),
+    | _of("diagnosis", "calibrate"),
 )
 view = _group(
     "view", "Look at runs in the browser; without a command: serve.", _of("view", "serve export"), _Served

@@ -1,16 +1,17 @@
-"""`diagevo diagnose`: ask the diagnostician for what waits in an ingested run."""
+"""`diagevo diagnose`: ask the diagnostician for what waits in an ingested run, or once more."""
 
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.errors import ConfigError, StoppedSafely
+from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
 from .. import listing, options
+from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
 from ..options import Call
 from ..render import console as render
@@ -20,6 +21,7 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.diagnosis.chat import Usage
     from diagevo.diagnosis.diagnostician import Diagnostician
     from diagevo.diagnosis.extraction import Progress
     from diagevo.ingest.cost import Cost
@@ -42,40 +44,155 @@ ROUNDS = (
     "diagnose",
     reads=options.CONFIGURATION,
     rows=True,
-    example="""diagevo diagnose --run math --plan
-diagevo diagnose --run math --max-calls 5000
-diagevo diagnose --run math --set roles.diagnostician.base_url=http://127.0.0.1:8000/v1""",
+    example="""diagevo diagnose --run math --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1
+diagevo diagnose --run math --plan
+diagevo diagnose --run math --again --round 3 --model gpt-5.2
+diagevo diagnose --run math --again --dry-run --sample 50""",
 )
 def diagnose(
     call: Call,
     *,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="M", help="The served model that is asked; kept.")
+    ] = None,
+    base_url: Annotated[
+        str | None,
+        typer.Option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint, to /v1; kept."),
+    ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Only say what it would cost.")] = False,
     max_calls: Annotated[
         int | None,
         typer.Option("--max-calls", metavar="N", min=1, help="Stop safely after N calls; again goes on."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Once more what was diagnosed: it is superseded, never deleted.")
+    ] = False,
+    round: Annotated[
+        int | None,
+        typer.Option(
+            "--round", metavar="N", min=1, help="--again: from round N on; with a dry run round N alone."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="--again: ask about a sample, compare, and write nothing.")
+    ] = False,
+    sample: Annotated[
+        int | None,
+        typer.Option("--sample", metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]"),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="--dry-run: the same seed, the same decisions. [default: 0]")
+    ] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="--dry-run: exit 1 where an answer differs.")
+    ] = False,
 ) -> None:
     """Diagnose the ingested rounds that wait, one after the other, and commit each.
 
     Says first what it will cost. Interrupted or capped, the same command goes on: what is answered is not
-    asked again.
+    asked again. The key is read from the variable that roles.diagnostician.api_key_env names.
     """
+    _fits(
+        again=again,
+        dry_run=dry_run,
+        round=round,
+        given=(sample, seed, exit_code or None),
+        max_calls=max_calls,
+        plan=plan,
+    )
+    said = _said(model, base_url)
+    call = replace(call, settings=(*call.settings, *said))
+    if dry_run:
+        from .diagnose_compared import compare
+
+        compare(
+            call, sample=20 if sample is None else sample, seed=seed or 0, round=round, exit_code=exit_code
+        )
+        return
     from diagevo.ingest.cost import cost
     from diagevo.memory.opening import open_memory
 
     with opened(call) as history:
         run, config = history.run_id, config_of(call, history)
     with open_memory(call.database, run, create=False) as memory:
-        found = cost(memory, config)
+        if memory.played_by_train and (said or again):
+            raise ConfigError(
+                f"run {run} is played by diagevo train: its rounds are its own",
+                hint=f"begin anew from one of its rounds: diagevo runs fork {run} --round N NAME",
+            )
+        check_rules(config, run, played=memory.played_by_train)
         if plan:
+            found = cost(memory, config)
             print_rows(call, tuple(map(Column, asdict(found))), [asdict(found)], run=run)
             return
+        if said:
+            _keep(memory, said)
+        asked = _diagnostician(memory, config, max_calls)
+        if again:
+            _supersede(call, memory, asked, round)
+        found = cost(memory, config)
         render.say(call, _told(run, found))
-        rows = _diagnose(call, memory, config, found, max_calls) if found.rounds else []
+        rows = _diagnose(call, memory, config, asked) if found.rounds else []
         as_of = (memory.state.round, memory.state.position)
     print_rows(call, ROUNDS, rows, run=run, as_of=as_of)
     if rows:
         render.say(call, f"the causes: diagevo memory show --run {run}")
+
+
+def _fits(
+    *,
+    again: bool,
+    dry_run: bool,
+    round: int | None,
+    given: tuple[object, ...],
+    max_calls: int | None,
+    plan: bool,
+) -> None:
+    """Raise ConfigError for options that go with another one that is not there."""
+    if not again and (dry_run or round is not None):
+        raise ConfigError(
+            "--round and --dry-run are about what was diagnosed before", hint="add --again, or leave them out"
+        )
+    if not dry_run and any(value is not None for value in given):
+        raise ConfigError(
+            "--sample, --seed and --exit-code are about a comparison", hint="add --dry-run, or leave them out"
+        )
+    if dry_run and max_calls is not None:
+        raise ConfigError("a dry run asks for its --sample alone", hint="leave --max-calls out")
+    if again and plan:
+        raise ConfigError("--plan tells of what waits, and --again of what does not", hint="leave one out")
+
+
+def _said(model: str | None, base_url: str | None) -> tuple[str, ...]:
+    """What --model and --base-url mean, as --set would say it."""
+    given = {"model": model, "base_url": base_url}
+    words = tuple(f"roles.diagnostician.{name}={value}" for name, value in given.items() if value is not None)
+    return ("roles.diagnostician.engine=openai", *words) if words else ()
+
+
+def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
+    """Record them, so that the same command without them goes on."""
+    from diagevo.config.sources import from_settings
+
+    stored: Mapping[str, Any] = memory.state.config or {}
+    memory.reconfigure(from_settings(said).nested(stored))
+
+
+def _supersede(call: Call, memory: "Memory", asked: "Diagnostician", first: int | None) -> None:
+    """Let rounds from `first` on be diagnosed once more, if the diagnostician can be read at all."""
+    from diagevo.ingest.rounds import Rounds
+
+    counted = [began.round for began in memory.state.began]
+    first = first or next(iter(counted), None)
+    if first is None:
+        return
+    rounds = Rounds(memory)
+    if first in counted:
+        rounds.probe(first, asked)
+    event = rounds.supersede(first, f"diagnosed again by {asked.name}")
+    which = f"round {first} counts" if event.last == first else f"rounds {first} to {event.last} count"
+    back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
+    render.say(call, f"{memory.run_id}: {which} no more, back to {back}; asked once more")
 
 
 def _told(run: str, found: "Cost") -> str:
@@ -90,14 +207,10 @@ def _told(run: str, found: "Cost") -> str:
     )
 
 
-def _diagnose(
-    call: Call, memory: "Memory", config: "Config", found: "Cost", max_calls: int | None
-) -> list[dict[str, Any]]:
+def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostician") -> list[dict[str, Any]]:
     from diagevo.diagnosis.embedder import embedder_for, identity
     from diagevo.ingest.rounds import Rounds
 
-    if max_calls is not None and not found.model:
-        raise ConfigError(f"{found.diagnostician} makes no calls to cap", hint="leave --max-calls out")
     embedder = embedder_for(config.roles.embedder)
     memory.check_embedder(identity(embedder))
     rows: list[dict[str, Any]] = []
@@ -113,10 +226,11 @@ def _diagnose(
         if call.verbose:
             render.say(call, f"{done.phase}: {done.done} of {done.total}")
 
+    again = f"go on with: diagevo diagnose --run {memory.run_id}"
     with stopped_by_signals(stop):
         try:
             Rounds(memory).diagnose(
-                _diagnostician(memory, config, max_calls),
+                asked,
                 embedder,
                 config.diagnosis,
                 config.memory,
@@ -125,26 +239,37 @@ def _diagnose(
                 on_commit=committed,
             )
         except StoppedSafely as stopped:
-            again = f"diagevo diagnose --run {memory.run_id}"
-            raise StoppedSafely(stopped.message, hint=f"go on with: {again}") from stopped
+            raise StoppedSafely(stopped.message, hint=again) from stopped
+        except ServiceError as error:
+            raise ServiceError(
+                error.message, hint=f"{error.hint}; {again}" if error.hint else again
+            ) from error
+        finally:
+            _say_stored(call, getattr(asked, "usage", {}))
     return rows
+
+
+def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
+    stored = sum(kind.earlier for kind in usage.values())
+    if stored:
+        calls = sum(kind.calls for kind in usage.values())
+        render.say(
+            call, f"{count(stored, 'reply', 'replies')} came from stored ones, {calls} from the service"
+        )
 
 
 def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) -> "Diagnostician":
     """The configured one; replies are kept, so that nothing is asked twice."""
-    role, settings = config.roles.diagnostician, config.diagnosis
-    if role.engine != "openai":
-        from diagevo.arithmetic.diagnostician import by_rules
-
-        return by_rules(role.engine, config.seed)
-    from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+    if (engine := config.roles.diagnostician.engine) != "openai":
+        if max_calls is not None:
+            raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
+        return diagnostician_of(config, memory.artifacts)
     from diagevo.diagnosis.spending import budget_of, spent
 
+    settings = config.diagnosis
     if max_calls is not None:
         calls = sum(kind.calls for kind in spent(memory.log, memory.run_id).values())
         most = min(calls + max_calls, settings.max_calls or calls + max_calls)
         settings = settings.model_copy(update={"max_calls": most})
     budget = budget_of(memory.log, memory.run_id, settings)
-    own = config.prompts is not None and config.prompts != "builtin:arithmetic"
-    prompts = Path(str(config.prompts)).expanduser() if own else None
-    return OpenAIDiagnostician(role, settings, memory.artifacts, prompts, budget=budget)
+    return diagnostician_of(config, memory.artifacts, settings=settings, budget=budget)

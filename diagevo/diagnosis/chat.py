@@ -36,6 +36,8 @@ class Usage:
     """Answered by the service."""
     stored: int = 0
     """Answered by a stored reply."""
+    earlier: int = 0
+    """Of these, by one that was stored before this process asked."""
     refused: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -95,6 +97,8 @@ class Chat:
         self._structured_works = role.structured_output == "on"
         self._parameters: dict[str, Any] = {"max_tokens": role.max_tokens, "temperature": 0}
         self._refusals = 0
+        self._answered: set[str] = set()
+        """Requests that the service answered in this process."""
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
 
     def recalled(self, messages: Sequence[Message], *, asked: int = 1) -> Asked | None:
@@ -103,9 +107,11 @@ class Chat:
         reply = self._artifacts.recall_reply(self._role.model, request)
         return None if reply is None else Asked(request, reply)
 
-    def count_stored(self, kind: str, replies: int) -> None:
+    def count_stored(self, kind: str, requests: Sequence[str]) -> None:
+        """Count these requests as answered by their stored replies."""
         with self._lock:
-            self.usage[kind].stored += replies
+            self.usage[kind].stored += len(requests)
+            self.usage[kind].earlier += sum(request not in self._answered for request in requests)
 
     def _question(self, messages: Sequence[Message], asked: int) -> str:
         question: dict[str, Any] = {
@@ -161,8 +167,7 @@ class Chat:
     ) -> Reply | None:
         stored = self._artifacts.recall_reply(self._role.model, request)
         if stored is not None and usable(stored.text):
-            with self._lock:
-                self.usage[kind].stored += 1
+            self.count_stored(kind, [request])
             return stored
         self._budget.take()
         try:
@@ -181,6 +186,7 @@ class Chat:
         self._artifacts.remember_reply(self._role.model, request, reply, instead=stored is not None)
         self._budget.add_tokens(reply.input_tokens + reply.output_tokens)
         with self._lock:
+            self._answered.add(request)
             self._refusals = 0
             usage = self.usage[kind]
             usage.calls += 1

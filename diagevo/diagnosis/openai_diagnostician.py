@@ -157,8 +157,12 @@ class OpenAIDiagnostician:
     ) -> _Tried[T]:
         """What stored replies say, as far as they can be read; else what the service says."""
 
+        requests: list[str] = []
+
         def stored(messages: list[Message]) -> Asked | None:
-            return self._chat.recalled(messages, asked=asked)
+            found = self._chat.recalled(messages, asked=asked)
+            requests.extend([] if found is None else [found.request])
+            return found
 
         def said(messages: list[Message]) -> Asked:
             return self._chat.ask(
@@ -171,7 +175,7 @@ class OpenAIDiagnostician:
 
         found = self._tried(decision, messages, read, stored)
         if found is not None and found.value is not None:
-            self._chat.count_stored(decision, found.call.tries)
+            self._chat.count_stored(decision, requests)
         else:
             found = self._tried(decision, messages, read, said)
         assert found is not None

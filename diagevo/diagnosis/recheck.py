@@ -19,6 +19,7 @@ from diagevo.diagnosis.diagnostician import (
     NodeCandidate,
     NodeContents,
 )
+from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.equations.policy import next_epsilon
 from diagevo.memory.audit.history import History
@@ -35,6 +36,8 @@ from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
+
+_UNREADABLE = "its replies could not be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,9 @@ def recheck(
 
     Build a language-model diagnostician over `Unrecorded` artifacts, or it finds its own stored replies.
     """
-    last = history.commits[-1].round if history.commits else 0
-    rounds = (1, last) if round is None else (history.commit(round).round,) * 2
+    rounds = [c.round for c in history.commits] if round is None else [history.commit(round).round]
     by_kind: defaultdict[str, list[Recorded]] = defaultdict(list)
-    for number in range(rounds[0], rounds[1] + 1):
+    for number in rounds:
         for recorded in _decisions(history, number):
             by_kind[recorded.type].append(recorded)
     rng = random.Random(f"recheck {seed}")
@@ -178,7 +180,8 @@ class _Asker:
         answer = self._diagnostician.extract(self._pair(recorded.round, event, state))
         counted = event.verdict in ("recurrence", "new_cause")
         counts = answer.verdict in ("recurrence", "new_cause")
-        same = (event.verdict, event.cause_id) == (answer.verdict, answer.cause_id)
+        read = UNREAD.isdisjoint(answer.flags)
+        same = read and (event.verdict, event.cause_id) == (answer.verdict, answer.cause_id)
         change = int(counts) - int(counted)
         effect = ""
         if not same:
@@ -187,6 +190,7 @@ class _Asker:
         now = f"{answer.verdict} {answer.cause_id or answer.description or ''}".strip()
         if not counts and not counted:
             effect = ""
+        effect = effect if read else _UNREADABLE
         return self._recheck(
             state, recorded, event.failure_id, (was, now), agrees=same, effect=effect, change=change
         )
@@ -200,7 +204,7 @@ class _Asker:
         answer = self._diagnostician.judge_duplicate(description, shown)
         was, now = event.cause_id or "a new cause", answer.cause_id or "a new cause"
         effect = "" if was == now else f"the failure goes to {now}"
-        return self._recheck(state, recorded, event.failure_id, (was, now), effect=effect)
+        return self._compared(state, recorded, event.failure_id, (was, now), effect, answer.flags)
 
     def _assign(self, recorded: Recorded, event: NodeAssigned, state: MemoryState) -> Recheck:
         description = self._description(recorded.round, event.failure_id)
@@ -208,7 +212,7 @@ class _Asker:
         answer = self._diagnostician.assign_node(description, shortlist)
         was, now = event.node_id or "a new node", answer.node_id or "a new node"
         effect = "" if was == now else f"the cause goes to {now}: other partners to stitch with"
-        return self._recheck(state, recorded, event.failure_id, (was, now), effect=effect)
+        return self._compared(state, recorded, event.failure_id, (was, now), effect, answer.flags)
 
     def _merge(self, recorded: Recorded, event: NodePairJudged, state: MemoryState) -> Recheck:
         a, b = (self._contents(state, node_id) for node_id in event.nodes)
@@ -219,7 +223,23 @@ class _Asker:
             if was == now
             else f"{event.nodes[0]} and {event.nodes[1]} are {now}: other partners to stitch with"
         )
-        return self._recheck(state, recorded, " ".join(event.nodes), (was, now), effect=effect)
+        return self._compared(state, recorded, " ".join(event.nodes), (was, now), effect, answer.flags)
+
+    def _compared(
+        self,
+        state: MemoryState,
+        recorded: Recorded,
+        subject: str,
+        answers: tuple[str, str],
+        effect: str,
+        flags: Sequence[str],
+    ) -> Recheck:
+        """Of a decision with a defined answer where no reply can be read: then it agrees with nothing."""
+        if UNREAD.isdisjoint(flags):
+            return self._recheck(state, recorded, subject, answers, effect=effect)
+        return self._recheck(
+            state, recorded, subject, (answers[0], "unreadable"), agrees=False, effect=_UNREADABLE
+        )
 
     def _recheck(
         self,

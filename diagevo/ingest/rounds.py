@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
-from diagevo.diagnosis.diagnostician import Diagnostician
+from diagevo.diagnosis.diagnostician import Diagnostician, FailurePair
 from diagevo.diagnosis.embedder import Embedder
-from diagevo.diagnosis.extraction import OnProgress, ShouldStop
-from diagevo.diagnosis.legibility import Legibility
+from diagevo.diagnosis.extraction import OnProgress, ShouldStop, diagnosed
+from diagevo.diagnosis.legibility import PROBED, Legibility
 from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
@@ -54,6 +54,26 @@ class Rounds:
             return None
         self.play(number, groups)
         return number
+
+    def probe(self, first: int, diagnostician: Diagnostician) -> None:
+        """Ask about three failures of round `first`, as if nothing were known: a diagnostician that nobody
+        can read raises ServiceError before anything is superseded. Its replies are kept."""
+        memory = self.memory
+        read = memory.log.read(memory.run_id, types=["FailureObserved"], rounds=(first, first), limit=PROBED)
+        observed = [each.event for each in read]
+        legibility = Legibility(whole=True)
+        for failure in observed:
+            assert isinstance(failure, FailureObserved)
+            scored = memory.question(failure.question_id)
+            digests = (scored.question, failure.reference, failure.trajectory)
+            texts = memory.artifacts.get_many(digests)
+            question, agreeing, disagreeing = (texts[digest] for digest in digests)
+            pair = FailurePair(failure.failure_id, question, scored.label or "", agreeing, disagreeing)
+            said = diagnostician.extract(pair)
+            _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
+            if error is not None:
+                raise error
+        legibility.rest()
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
         """Let the diagnoses of rounds from `first` on count no more; their groups wait again, to be played as

@@ -158,6 +158,15 @@ class Memory:
         """The run's configuration: as recorded, or what it was opened with while none is recorded."""
         return self._config if self.state.config is None else self.state.config
 
+    def reconfigure(self, config: Mapping[str, Any]) -> None:
+        """Record a further configuration, where it is another one. While a round is open it may change who is
+        asked and how, not what the round is played with: that raises OutOfOrderError."""
+        with self.atomic():
+            last = configuration(self.log, self.run_id)
+            if config != last.config:
+                changed = {"config": dict(config), "number": last.number + 1}
+                self._run.append([Item(last.model_copy(update=changed))])
+
     @property
     def played_by_train(self) -> bool:
         """Whether `diagevo train` plays the run: its configuration names a challenger."""

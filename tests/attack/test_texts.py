@@ -72,7 +72,7 @@ ELSEWHERE = {
     "init, train, ingest: write": ("init", "train", "ingest"),
     "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads", "ablate compare"),
-    "ask a model as well, or write": ("memory calibrate", "memory recheck", "memory rebuild", "eval run"),
+    "ask a model as well, or write": ("memory calibrate", "memory rebuild", "eval run"),
     "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
     "read below: two runs, drawn questions, plans": (
         "runs diff",

@@ -11,7 +11,7 @@ from diagevo.cli.commands.mcp import LIST, _bounded, server  # pyright: ignore[r
 from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, diagnose_by_rules
 
 pytest.importorskip("mcp", reason="diagevo[mcp] is not installed: the tools are not asked")
 
@@ -23,9 +23,9 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     """TRL's own rollouts of the shipped model, ingested and diagnosed by the world's rules."""
     url = f"sqlite:///{tmp_path_factory.mktemp('mcp')}/diagevo.db"
     ingested = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "verl", "--steps-per-round", "2"]
-    for arguments in (ingested, ["diagnose", "--run", "verl"]):
-        result = invoke(*arguments, "--db", url)
-        assert result.exit_code == 0, result.output
+    result = invoke(*ingested, "--db", url)
+    assert result.exit_code == 0, result.output
+    diagnose_by_rules(url, "verl")
     return url
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, diagnose_by_rules
 
 SKILL = (Path(__file__).parents[2] / "docs" / "skill.md").read_text(encoding="utf-8")
 COMMANDS = [line.removeprefix("$ diagevo ") for line in SKILL.splitlines() if line.startswith("$ diagevo ")]
@@ -16,8 +16,8 @@ COMMANDS = [line.removeprefix("$ diagevo ") for line in SKILL.splitlines() if li
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('skill')}/diagevo.db"
     ingested = ["ingest", "verl", DATA / "verl" / "with_uid", "--run", "verl", "--steps-per-round", "2"]
-    for arguments in (ingested, ["diagnose", "--run", "verl"]):
-        assert invoke(*arguments, "--db", url).exit_code == 0
+    assert invoke(*ingested, "--db", url).exit_code == 0
+    diagnose_by_rules(url, "verl")
     return url
 
 

@@ -87,7 +87,7 @@ def ask(home: Path, *arguments: str) -> Result:
 @pytest.mark.parametrize(
     "command",
     [
-        ["memory", "recheck"],
+        ["diagnose", "--again", "--dry-run"],
         ["memory", "calibrate"],
         ["memory", "rebuild", "--embedder"],
         ["runs", "fork", "--round", "1"],
@@ -109,7 +109,7 @@ def test_every_command_that_would_ask_refuses_first(
 
 
 def test_half_of_it_said_again_is_not_enough(mine: Path, listening: tuple[str, list[str]]) -> None:
-    result = ask(mine, "memory", "recheck", "--set", f"{URL}={listening[0]}")
+    result = ask(mine, "diagnose", "--again", "--dry-run", "--set", f"{URL}={listening[0]}")
     assert result.exit_code == 2
     assert f"you say it too: {VARIABLE} ('MY_DOOR')" in result.stderr
     assert listening[1] == []
@@ -132,7 +132,7 @@ def test_what_the_user_says_again_is_used(
     else:
         monkeypatch.setenv("DIAGEVO_ROLES__DIAGNOSTICIAN__BASE_URL", listening[0])
         monkeypatch.setenv("DIAGEVO_ROLES__DIAGNOSTICIAN__API_KEY_ENV", "MY_DOOR")
-    result = ask(mine, "memory", "recheck", "--sample", "1", *given)
+    result = ask(mine, "diagnose", "--again", "--dry-run", "--sample", "1", *given)
     assert result.exit_code == 6, result.output
     assert "refused the key" in result.stderr
     assert set(listening[1]) == {f"Bearer {KEY}"}
@@ -141,7 +141,7 @@ def test_what_the_user_says_again_is_used(
 def test_the_users_own_server_stands_in_for_theirs(mine: Path, listening: tuple[str, list[str]]) -> None:
     """The run names one that nobody listens at; asked is the one that the user names."""
     other = [f"--set={URL}={listening[0]}", f"--set={VARIABLE}=NO_SUCH_KEY"]
-    result = ask(mine, "memory", "recheck", "--sample", "1", *other)
+    result = ask(mine, "diagnose", "--again", "--dry-run", "--sample", "1", *other)
     assert result.exit_code == 6
     assert set(listening[1]) == {"Bearer none"}
 

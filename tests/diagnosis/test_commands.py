@@ -1,4 +1,4 @@
-"""`diagevo memory calibrate` and `recheck`, through the program's entry point."""
+"""`diagevo memory calibrate` and `diagnose --again --dry-run`, through the program's entry point."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_calibrate_proposes_from_the_runs_own_pairs(home: Path):
 
 
 @pytest.mark.slow
-def test_recheck_asks_the_diagnostician_that_the_options_name(home: Path):
+def test_a_dry_run_asks_the_diagnostician_that_the_options_name(home: Path):
     with Server(lambda request, before: Answer(SLIP)) as server:
         options = [
             "--set",
@@ -69,10 +69,12 @@ def test_recheck_asks_the_diagnostician_that_the_options_name(home: Path):
             "--set",
             "diagnosis.retries=0",
         ]
-        found = invoke("memory", "recheck", *options, env={"DIAGEVO_HOME": str(home)})
+        found = invoke("diagnose", "--again", "--dry-run", *options, env={"DIAGEVO_HOME": str(home)})
         asked = len(server.requests)
-        data = invoke("memory", "recheck", "--json", *options, env={"DIAGEVO_HOME": str(home)})
-        negative = invoke("memory", "recheck", "--exit-code", *options, env={"DIAGEVO_HOME": str(home)})
+        data = invoke("diagnose", "--again", "--dry-run", "--json", *options, env={"DIAGEVO_HOME": str(home)})
+        negative = invoke(
+            "diagnose", "--again", "--dry-run", "--exit-code", *options, env={"DIAGEVO_HOME": str(home)}
+        )
     assert found.exit_code == 0, found.output
     assert asked == 8  # 4 extractions, 2 duplicates, 2 nodes
     assert (
@@ -88,7 +90,7 @@ def test_recheck_asks_the_diagnostician_that_the_options_name(home: Path):
     assert negative.exit_code == 1
 
 
-def test_recheck_of_a_round_that_is_not_committed_says_which_are(home: Path):
-    found = invoke("memory", "recheck", "--round", "7", env={"DIAGEVO_HOME": str(home)})
+def test_a_dry_run_of_a_round_that_is_not_committed_says_which_are(home: Path):
+    found = invoke("diagnose", "--again", "--dry-run", "--round", "7", env={"DIAGEVO_HOME": str(home)})
     assert found.exit_code == 3
     assert "round 7 of run a is not committed" in found.stderr

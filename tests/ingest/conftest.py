@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import IngestConfig
+from diagevo.arithmetic.diagnostician import by_rules
+from diagevo.config.models import Config, IngestConfig
+from diagevo.diagnosis.embedder import embedder_for
 from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
+from diagevo.memory.opening import open_memory
 from tests.memory.play import opened
 
 DATA = Path(__file__).parent / "data"
@@ -41,3 +45,12 @@ def step(number: int, **groups: str) -> Step:
             for sample, sign in enumerate(signs)
         ],
     )
+
+
+def diagnose_by_rules(url: str, run: str) -> None:
+    """For rollouts of the world's own model: its rules name the causes, which the command leaves to a
+    language model where a run was not played there."""
+    with open_memory(url, run, create=False) as memory:
+        config = Config.model_validate(memory.state.config)
+        asked, embedder = by_rules("rules:arithmetic", config.seed), embedder_for(config.roles.embedder)
+        Rounds(memory).diagnose(asked, embedder, config.diagnosis, config.memory)

@@ -10,7 +10,7 @@ import pytest
 from diagevo.memory.audit import frames
 from diagevo.memory.audit.history import open_history
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, diagnose_by_rules
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +18,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """verl's files, diagnosed: three rounds of two steps."""
     home = tmp_path_factory.mktemp("home")
     arguments = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "v", "--steps-per-round", "2"]
-    for command in (arguments, ["diagnose", "--run", "v"]):
-        assert invoke(*command, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    assert invoke(*arguments, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "v")
     return home
 
 

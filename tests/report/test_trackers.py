@@ -18,7 +18,7 @@ from diagevo.memory.opening import open_memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import clean_environment, invoke, run
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory_audit.played import CONFIG, play
 from tests.report.conftest import validated
 
@@ -112,7 +112,7 @@ def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(tmp_path
     assert invoke("ingest", "verl", verl, "--run", "v", "--steps-per-round", "3", env=env).exit_code == 0
     empty = invoke("runs", "export", "v", "--to", "mlflow", env=env)
     assert (empty.exit_code, "no committed round yet" in empty.stderr) == (3, True)
-    assert invoke("diagnose", "--run", "v", env=env).exit_code == 0
+    diagnose_by_rules(f"sqlite:///{tmp_path / 'diagevo.db'}", "v")
     first = invoke("runs", "export", "--to", "mlflow", "--json", env=env)
     rows = json.loads(first.stdout)["data"]
     assert [row["round"] for row in rows] == [1, 2]

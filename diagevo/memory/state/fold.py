@@ -123,9 +123,16 @@ def _ingested(state: MemoryState, fact: Fact[GroupIngested]) -> None:
 
 
 def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
-    _between(state)
     event = fact.event
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
+    if state.open is not None:  # who is asked may change; what the round is played with may not
+        own = event.models.get("policy")
+        embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
+        same = (settings_of(event.config), embedder) == (state.settings, state.embedder)
+        if not same or state.policy != (None if own is None else own.revision):
+            _between(state)
+        state.config, state.configurations = event.config, event.number
+        return
     state.config = event.config
     state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
     state.configurations = event.number

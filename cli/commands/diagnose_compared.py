@@ -1,0 +1,66 @@
+"""`diagevo diagnose --again --dry-run`: recorded decisions asked about again and compared."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from diagevo.shown import percent
+
+from ..diagnosticians import check_rules, diagnostician_of
+from ..opening import config_of, opened
+from ..options import Call
+from ..render.rows import print_rows
+from ..render.table import Column
+
+if TYPE_CHECKING:
+    from diagevo.diagnosis.recheck import Recheck
+
+COMPARED = (
+    Column("decision"),
+    Column("subject"),
+    Column("recorded"),
+    Column("answered"),
+    Column("effect"),
+    Column("failures", "F", align="right"),
+    Column("failures_then", "F then", align="right"),
+    Column("epsilon", "ε", align="right"),
+    Column("epsilon_then", "ε then", align="right"),
+)
+"""What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
+
+
+def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code: bool) -> None:
+    """Say what each disagreement would do to F and ε. A language model is really asked, and its replies are
+    not kept."""
+    from diagevo.diagnosis.extraction import Cancellable
+    from diagevo.diagnosis.recheck import Unrecorded, recheck
+    from diagevo.memory.log.artifacts import Artifacts
+
+    with opened(call) as history:
+        config = config_of(call, history)
+        ingested = next(history.log.read(history.run_id, types=["GroupIngested"], limit=1), None)
+        check_rules(config, history.run_id, played=ingested is None)
+        asked = diagnostician_of(config, Unrecorded(Artifacts(history.database)))
+        try:
+            found = recheck(history, asked, sample=sample, seed=seed, round=round)
+        finally:
+            if isinstance(asked, Cancellable):
+                asked.cancel()
+    differing = [line for line in found if not line.agrees]
+    shown = differing if call.format in ("table", "md") else found
+    title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
+    print_rows(call, COMPARED, shown, run=history.run_id, title=title)
+    if exit_code and differing:
+        raise typer.Exit(1)
+
+
+def _summary(found: "list[Recheck]") -> str:
+    """extract 19 of 20 (95%), duplicate 18 of 20 (90%), …"""
+    from diagevo.diagnosis.recheck import agreement
+
+    parts = [
+        f"{line.decision} {line.agreed} of {line.asked} ({percent(line.agreed / line.asked)})"
+        for line in agreement(found)
+        if line.asked
+    ]
+    return f"agrees on {', '.join(parts)}" if parts else "there is no decision to ask about"
