@@ -354,7 +354,7 @@ def _services(config: Config) -> Iterator[Check]:
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
     """Ask the endpoint for its models: it costs nothing. Through a proxy where a run asks through it."""
-    from diagevo.sampling.bounded import httpx, outside
+    from diagevo.sampling.bounded import httpx, outside, redirected
 
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:
@@ -362,6 +362,8 @@ def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         fix = f"start the server, or correct roles.{name}.base_url"
         return Check(name, "missing", f"{url} does not answer: {error}", fix)
+    if (elsewhere := redirected(url, reply)) is not None:
+        return Check(name, "missing", elsewhere.message, elsewhere.hint or "")
     if reply.status_code in (401, 403):
         return Check(name, "missing", f"{url} refuses the key", f"export {variable}=…")
     return Check(name, "ok", f"{url} answers")

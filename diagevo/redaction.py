@@ -7,7 +7,9 @@ A false alarm hides a word of a message; a miss publishes a key. So what is doub
 import json
 import os
 import re
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -166,9 +168,24 @@ def unkeyed(text: str) -> str:
 def _found_known(text: str) -> Iterator[tuple[int, int]]:
     for value in _known():
         edge = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 16 else "{}"
-        for form in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1]}:
+        for form in {value, quote(value, safe=""), quote_plus(value), json.dumps(value)[1:-1], value[::-1]}:
             for known in re.finditer(edge.format(re.escape(form)), text):
                 yield known.span()
+        for form in _in_base64(value):
+            for known in re.finditer(re.escape(form), text):
+                yield known.span()
+
+
+@lru_cache(maxsize=64)
+def _in_base64(value: str) -> frozenset[str]:
+    """What the value looks like in base64, wherever it begins in what was encoded: the characters that it
+    alone decides, in both alphabets."""
+    forms: set[str] = set()
+    for before in range(3):
+        content = b"\0" * before + value.encode(errors="surrogateescape")
+        first, last = -(-before * 8 // 6), len(content) * 8 // 6
+        forms |= {encode(content).decode()[first:last] for encode in (b64encode, urlsafe_b64encode)}
+    return frozenset(forms)
 
 
 def _known() -> set[str]:

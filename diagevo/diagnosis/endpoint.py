@@ -173,6 +173,10 @@ class Endpoint:
 
     def _raise_if_final(self, error: "APIStatusError") -> None:
         """Raise where asking again is no use."""
+        from diagevo.sampling.bounded import redirected
+
+        if (elsewhere := redirected(self.where, error.response)) is not None:
+            raise elsewhere from None
         status, said = error.status_code, _said(error)
         if status in (401, 403):
             raise ServiceError(

@@ -1,5 +1,6 @@
 """The one place that makes a client of an OpenAI-compatible service, its answers within bounds: no endless
-body, no slow drip, no compressed one that unfolds."""
+body, no slow drip, no compressed one that unfolds. What is sent goes to base_url and nowhere else: a
+redirection is not followed."""
 
 import socket
 import time
@@ -10,7 +11,9 @@ from urllib.parse import urlsplit
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from diagevo.redaction import remember
+from diagevo.errors import ServiceError
+from diagevo.redaction import masked, remember
+from diagevo.texts import visible
 
 _packages = [of.__module__.partition(".")[0] for of in DefaultAsyncHttpxClient.__mro__]
 httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
@@ -71,6 +74,7 @@ def async_client(
         event_hooks={"response": [hook]},
         limits=limits,
         transport=watched,
+        follow_redirects=False,
     )
     return AsyncOpenAI(
         base_url=base_url, api_key=_key(key), timeout=seconds, max_retries=retries, http_client=http
@@ -86,6 +90,18 @@ def _watched() -> list[tuple[int, int, int]]:
 def outside(base_url: str | None) -> bool:
     """Whether a proxy of the environment may stand between: it cannot reach this machine's loopback."""
     return base_url is None or urlsplit(base_url).hostname not in ("127.0.0.1", "localhost", "::1")
+
+
+def redirected(where: str, response: Any) -> ServiceError | None:
+    """The error of an answer that points elsewhere, and names the place; None of any other."""
+    if not 300 <= response.status_code < 400:
+        return None
+    there = visible(masked(response.headers.get("location", "")), one_line=True)[:200] or "nowhere"
+    return ServiceError(
+        f"{where} answered {response.status_code} and points to {there}, which is not followed: nothing was"
+        " sent there",
+        hint="if that is the service you mean, write its URL as base_url",
+    )
 
 
 def _key(key: str | None) -> str:

@@ -147,6 +147,8 @@ class OpenAISampler:
     ) -> list[Completion]:
         from openai import APIConnectionError, APIStatusError, OpenAIError
 
+        from diagevo.sampling.bounded import redirected
+
         fields: dict[str, Any] = {
             "model": self._model,
             "messages": [message | {"content": storable(message["content"])} for message in prompt],
@@ -168,6 +170,8 @@ class OpenAISampler:
                 hint="Is the server running, and is base_url right? It ends in /v1 on most servers.",
             ) from error
         except APIStatusError as error:
+            if (elsewhere := redirected(self._url, error.response)) is not None:
+                raise elsewhere from error
             kind = ServiceError if error.status_code >= 500 else RefusedError
             raise kind(
                 f"{self._url} refused a request for {self._model}: {error.status_code}"

@@ -3,6 +3,7 @@
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
@@ -10,8 +11,17 @@ from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError, fill
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 
 SERVED_NAME = "policy"
+
+
+class _Unfollowed(urllib.request.HTTPRedirectHandler):
+    def http_error_302(self, req: Any, fp: Any, code: int, msg: str, headers: Any) -> None:
+        """Nowhere else: the answer is an error."""
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
+
 # Not through the proxy that a cluster's environment may name: the server is on this machine, or beside it.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _Unfollowed)
 
 
 def is_healthy(url: str) -> bool:

@@ -3,6 +3,7 @@ nothing that is kept."""
 
 import json
 import threading
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -132,3 +133,28 @@ def test_a_judges_reply_is_kept_without_the_key(tmp_path: Path) -> None:
         kept = [bytes(c).decode() for (c,) in connection.exec_driver_sql("SELECT content FROM artifact")]
     database.close()
     assert kept == ["Yes. You said Bearer ***; the password: is 3"]
+
+
+def in_base64(sent: str) -> list[str]:
+    """The header, the key, and the key behind one and two characters, in both alphabets; and backwards."""
+    whole = [sent, KEY, f"a{KEY}", f"ab:{KEY}?>~"]
+    forms = [encode(text.encode()).decode() for text in whole for encode in (b64encode, urlsafe_b64encode)]
+    return [*forms, KEY[::-1]]
+
+
+def test_a_key_that_is_echoed_in_base64_or_backwards_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(sent: str) -> Any:
+        message = {"role": "assistant", "content": "\n".join(in_base64(sent))}
+        return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+    with echoing(200, answer) as url:
+        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
+        got = endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint.close()
+    lines = reply_of(got).text.splitlines()
+    assert len(lines) == 9
+    for line in lines:
+        assert "***" in line, line
+        # "Bearer " before it and a few characters after it are nobody's secret; six of the key would be 8.
+        assert len(line.replace("***", "")) <= 16, line
+    assert key_from("MY_DOOR") == KEY
