@@ -108,8 +108,8 @@ def ingest(
         if report.steps:
             session.open_next(full=False)
         found = _found(session, report)
-        as_of = session.where
-    render.document(call, found, _text(call.run, report, found), run=call.run, as_of=as_of)
+        as_of, served = session.where, session.served
+    render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
     for name in report.cut:
         render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
 
@@ -129,7 +129,8 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
     )
 
 
-def _text(run: str, report: "Recorded", found: Ingested) -> str:
+def _text(run: str, report: "Recorded", found: Ingested, *, served: bool) -> str:
+    who = "" if served else " --model M --base-url URL"
     groups = report.groups
     lines = [
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
@@ -143,7 +144,7 @@ def _text(run: str, report: "Recorded", found: Ingested) -> str:
     if found.open_round is not None:
         behind = f", {found.rounds_waiting} more behind it" if found.rounds_waiting else ""
         lines.append(
-            f"round {found.open_round} waits for its diagnosis{behind}: diagevo diagnose --run {run}"
+            f"round {found.open_round} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}"
         )
     return "\n".join(lines) + "\n"
 
@@ -220,6 +221,12 @@ class _Session:
         state = self.memory.state
         if self.recorder.filled[state.batch(state.round + 1)] >= enough:
             Rounds(self.memory).open_next()
+
+    @property
+    def served(self) -> bool:
+        """Whether the run's configuration names a language model that diagnoses."""
+        stored = (self._memory.state.config if self._memory is not None else None) or {}
+        return stored.get("roles", {}).get("diagnostician", {}).get("engine") == "openai"
 
     @property
     def where(self) -> tuple[int, int] | None:

@@ -98,7 +98,7 @@ class Chat:
         self._parameters: dict[str, Any] = {"max_tokens": role.max_tokens, "temperature": 0}
         self._refusals = 0
         self._answered: set[str] = set()
-        """Requests that the service answered in this process."""
+        """Requests of this process that have an answer."""
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
 
     def recalled(self, messages: Sequence[Message], *, asked: int = 1) -> Asked | None:
@@ -112,6 +112,7 @@ class Chat:
         with self._lock:
             self.usage[kind].stored += len(requests)
             self.usage[kind].earlier += sum(request not in self._answered for request in requests)
+            self._answered.update(requests)
 
     def _question(self, messages: Sequence[Message], asked: int) -> str:
         question: dict[str, Any] = {

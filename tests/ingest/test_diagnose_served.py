@@ -150,3 +150,179 @@ def test_a_service_that_refuses_ends_the_command_and_loses_nothing(home: Path) -
         assert "401" in refused.stderr
         assert diagnose(home, server).returncode == 0
         assert sorted(server.seen.values()) == [1] * 11 + [2]
+
+
+WRONG = '{"cause": "<b>bold</b>", "confidence": 0.9}'
+
+
+def told(home: Path, *words: str) -> list[dict[str, Any]]:
+    shown = invoke(*words, "--run", "own", "--json", env={"DIAGEVO_HOME": str(home)})
+    assert shown.exit_code == 0, shown.stderr
+    return json.loads(shown.stdout)["data"]
+
+
+def events(home: Path, type_: str) -> int:
+    [row] = told(home, "memory", "query", f"SELECT count(*) AS n FROM v_event WHERE type = '{type_}'")
+    return row["n"]
+
+
+def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_server_is_asked(
+    home: Path,
+) -> None:
+    """Three failures, each with two retries: nine requests, nothing recorded. Then all twelve are asked."""
+    with Server(lambda request, before: Answer(WRONG)) as server:
+        done = diagnose(home, server)
+        assert (done.returncode, len(server.requests)) == (6, 9), done.stderr
+        assert "the first 3 replies of the diagnostician could not be read" in done.stderr
+        assert "matched_cause_id" in done.stderr
+        assert '{"cause": "<b>bold</b>", "confidence": 0.9}' in done.stderr
+        assert "go on with: diagevo diagnose --run own" in done.stderr
+        assert (events(home, "FailureDiagnosed"), events(home, "RoundCommitted")) == (0, 0)
+        server.requests.clear()
+        server.behave = lambda request, before: Answer(SLIP)
+        mended = diagnose(home, server, "--json")
+        assert (mended.returncode, len(server.requests)) == (0, 12), mended.stderr
+    [row] = json.loads(mended.stdout)["data"]
+    assert (row["round"], row["undiagnosed"]) == (1, 0)
+    assert "came from stored ones" not in mended.stderr
+
+
+def test_ten_in_a_row_end_it_later_too_and_are_asked_again(home: Path) -> None:
+    """The first two of twelve are read; the other ten cannot be."""
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        return Answer(SLIP if len(server.seen) <= 2 else "I think it is a slip.")
+
+    with Server(behave) as server:
+        done = diagnose(home, server, "--set", "diagnosis.retries=0")
+        assert (done.returncode, len(server.requests)) == (6, 12), done.stderr
+        assert "10 replies in a row of the diagnostician could not be read" in done.stderr
+        assert (events(home, "FailureDiagnosed"), events(home, "RoundCommitted")) == (2, 0)
+        server.behave = lambda request, before: Answer(SLIP)
+        assert diagnose(home, server, "--set", "diagnosis.retries=0").returncode == 0
+        assert len(server.requests) == 22
+
+
+def test_a_reply_here_and_there_that_cannot_be_read_is_unresolved(home: Path) -> None:
+    """The second of every three: 4 of 12 are unresolved, and the round is committed."""
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        return Answer("hm" if len(server.seen) % 3 == 2 else SLIP)
+
+    with Server(behave) as server:
+        done = diagnose(home, server, "--json", "--set", "diagnosis.retries=0")
+    assert done.returncode == 0, done.stderr
+    [row] = json.loads(done.stdout)["data"]
+    assert row["undiagnosed"] == 4
+
+
+def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
+    """The same rollouts as another run: what could not be read is asked for, what could is not."""
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        return Answer("hm" if len(server.seen) % 3 == 2 and not before else SLIP)
+
+    env = {"DIAGEVO_HOME": str(home)}
+    assert invoke("ingest", "jsonl", home / "own.jsonl", "--run", "other", env=env).exit_code == 0
+    with Server(behave) as server:
+        assert diagnose(home, server, "--set", "diagnosis.retries=0").returncode == 0
+        assert len(server.requests) == 12
+        done = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "other")
+        assert (done.returncode, len(server.requests)) == (0, 16), done.stderr
+    assert "8 replies came from stored ones, 4 from the service" in done.stderr
+
+
+def test_two_options_name_the_server_once(home: Path) -> None:
+    """README, "With a training that you have", to the letter."""
+    env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*STARTED, "diagnose", "--run", "own", *words],
+            env=env,
+            cwd=home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    refused = run()
+    assert refused.returncode == 2
+    assert "rules:arithmetic names causes of questions of its own world" in refused.stderr
+    assert "diagevo diagnose --run own --model M --base-url URL" in refused.stderr
+    assert run("--set", "roles.diagnostician.engine=rules:arithmetic").returncode == 2
+    assert events(home, "FailureDiagnosed") == 0
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        first = run("--model", "mine", "--base-url", server.url, "--max-calls", "5")
+        assert (first.returncode, len(server.requests)) == (75, 5), first.stderr
+        again = run()
+        assert (again.returncode, len(server.requests)) == (0, 12), again.stderr
+    assert {request["model"] for request in server.requests} == {"mine"}
+    assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+
+
+def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
+    """Twelve slips become twelve failures of one cause; asked of the first model a third time, all its
+    replies are stored ones."""
+
+    def better(request: dict[str, Any], before: int) -> Answer:
+        kind = request["response_format"]["json_schema"]["name"]
+        replies = {
+            "extract": NEW,
+            "duplicate": '{"duplicate": true, "matched_cause_id": "c1"}',
+            "assign": '{"create_new_node": true, "new_node_label": "checks of the domain of each candidate '
+            'solution against the equation", "assigned_node": null}',
+        }
+        return Answer(replies[kind])
+
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        assert diagnose(home, server).returncode == 0
+        server.behave = lambda request, before: Answer("<html>")
+        unread = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other")
+        assert unread.returncode == 6
+        assert events(home, "RoundsSuperseded") == 0
+        server.behave = better
+        done = diagnose(home, server, "--again", "--set", "roles.diagnostician.model=other", "--json")
+        assert done.returncode == 0, done.stderr
+        [row] = json.loads(done.stdout)["data"]
+        assert (row["round"], row["failures"], row["active"]) == (2, 12, 1)
+        assert "round 1 counts no more" in done.stderr
+        before = len(server.requests)
+        third = diagnose(home, server, "--again", "--round", "2", "--json")
+        assert (third.returncode, len(server.requests)) == (0, before), third.stderr
+        assert "12 replies came from stored ones, 0 from the service" in third.stderr
+        assert json.loads(third.stdout)["data"][0]["round"] == 3
+        gone = diagnose(home, server, "--again", "--round", "1")
+        assert gone.returncode == 3
+        assert "round 1 of run own is superseded by round 2" in gone.stderr
+    assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    assert [line["round"] for line in told(home, "memory", "query", "SELECT round FROM v_round")] == [1, 2, 3]
+
+
+def test_a_dry_run_writes_nothing_and_unreadable_agrees_with_nothing(home: Path) -> None:
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        assert diagnose(home, server).returncode == 0
+        before = events(home, "FailureDiagnosed")
+        same = diagnose(home, server, "--again", "--dry-run", "--sample", "5")
+        assert "extract 5 of 5 (100.0%)" in same.stdout + same.stderr
+        server.behave = lambda request, before: Answer("hm")
+        other = diagnose(home, server, "--again", "--dry-run", "--sample", "5", "--exit-code")
+        assert other.returncode == 1
+        assert "extract 0 of 5 (0.0%)" in other.stdout + other.stderr
+    assert (events(home, "FailureDiagnosed"), events(home, "RoundsSuperseded")) == (before, 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--round", "1"], "add --again"),
+        (["--dry-run"], "add --again"),
+        (["--again", "--sample", "3"], "add --dry-run"),
+        (["--again", "--plan"], "leave one out"),
+        (["--again", "--dry-run", "--max-calls", "3"], "leave --max-calls out"),
+    ],
+)
+def test_options_that_say_nothing_alone_are_refused(home: Path, words: list[str], said: str) -> None:
+    done = invoke("diagnose", "--run", "own", *words, env={"DIAGEVO_HOME": str(home)})
+    assert done.exit_code == 2
+    assert said in done.stderr

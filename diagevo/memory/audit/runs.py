@@ -210,14 +210,14 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
         configuration = history.configuration()
         lines = list(round_lines(history, counted=counted, superseded=True))
         return RunStory(
-            _line(history),
-            configuration.model_copy(update={"config": redacted(configuration.config)}),
-            sum(1 for _ in history.events(RunConfigured)),
-            dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
-            tuple(line for line in lines if line.superseded_by is None),
-            tuple(line for line in lines if line.superseded_by is not None),
-            tuple(phase_lines(history)),
-            pass_rates(history) if counted else None,
+            line=_line(history),
+            configuration=configuration.model_copy(update={"config": redacted(configuration.config)}),
+            configurations=sum(1 for _ in history.events(RunConfigured)),
+            before=dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
+            rounds=tuple(line for line in lines if line.superseded_by is None),
+            superseded=tuple(line for line in lines if line.superseded_by is not None),
+            phases=tuple(phase_lines(history)),
+            pass_rates=pass_rates(history) if counted else None,
         )
 
 
