@@ -137,25 +137,21 @@ def test_the_diagnosticians_service_is_given_up(how: str) -> None:
 
 @pytest.mark.parametrize("how", [*BAD, "a slow drip"])
 def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tmp_path: Path) -> None:
-    """Every failure waits, where the service is given up, or is unresolved, where it speaks and says nothing;
-    nothing is counted, and a right server finishes the round."""
+    """Every failure waits, where the service is given up or says nothing that can be read; nothing is recorded,
+    and a right server finishes the round."""
     bad, settings = BAD.get(how, drip), DiagnosisConfig(workers=2)
     with open_memory(tmp_path) as memory:
         play(memory, 1, [Question(["wrong", "wrong again"]), Question(["wrong too"])])
         with serving(bad) as url, closing(_diagnostician(url, memory, 5 if how in BAD else 0.5)) as asked:
-            if "wrong type" in how:
-                report = maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
-                assert report.verdicts == {"unresolved": 3}
-            else:
-                with pytest.raises(ServiceError) as error:
-                    maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
-                assert error.value.exit_code == 6
-                assert len(memory.undiagnosed()) == 3
+            with pytest.raises(ServiceError) as error:
+                maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
+            assert error.value.exit_code == 6
+            assert len(memory.undiagnosed()) == 3
         assert memory.state.causes == {}
         slip = json.dumps({"matched_cause_id": None, "error_cause": None})
         said = json.dumps({"choices": [{"message": {"content": slip}, "finish_reason": "stop"}]})
         with serving(body(said.encode())) as url, closing(_diagnostician(url, memory, 30)) as asked:
-            maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig(), ask_again=True)
+            maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
         memory.commit()
         assert (memory.state.round, memory.state.causes) == (1, {})
 

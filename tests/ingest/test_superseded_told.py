@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from typer.testing import Result
 
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import History, open_history
