@@ -137,7 +137,7 @@ def test_the_diagnosticians_service_is_given_up(how: str) -> None:
 
 @pytest.mark.parametrize("how", [*BAD, "a slow drip"])
 def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tmp_path: Path) -> None:
-    """Every failure waits, where the service is given up or says nothing that can be read; nothing is recorded,
+    """Every failure waits, where the service is given up or says nothing readable; nothing is recorded,
     and a right server finishes the round."""
     bad, settings = BAD.get(how, drip), DiagnosisConfig(workers=2)
     with open_memory(tmp_path) as memory:
