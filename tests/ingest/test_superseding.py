@@ -15,6 +15,7 @@ from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
     Embedder,
+    FailureObserved,
     Model,
     RoundsSuperseded,
     RunConfigured,

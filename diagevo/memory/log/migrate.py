@@ -11,7 +11,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
 from diagevo.private import private_file, private_folder
 
-HEAD = "0011"
+HEAD = "0012"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 
