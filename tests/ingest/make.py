@@ -1,21 +1,31 @@
 """Makes the rollout files in `data/` again, with the trainers' own writers: `make rollouts`.
 
-`trl` trains the shipped model for six steps with TRL's GRPOTrainer and `log_completions`. `verl` hands the
-same rollouts to the writers of verl's two trainers. Their modules want ray and a GPU stack when they are
-imported, so the writers' code is taken out of the installed files and run as it stands.
+    python -m tests.ingest.make trl
+    python -m tests.ingest.make verl INSTALLED
+    python -m tests.ingest.make nemo-rl CHECKOUT
+    python -m tests.ingest.make prime-rl CHECKOUT VERIFIERS
+
+`trl` trains the shipped model for six steps with TRL's GRPOTrainer and `log_completions`: once plainly, once
+with an evaluation every other step, once with `logging_steps=3`. `verl` hands the same rollouts to the writers
+of verl's two trainers, and made-up sessions of several outputs to the newer one. Their modules want ray and a
+GPU stack when they are imported, so the writers' code is taken out of the installed files and run as it
+stands. NeMo-RL (made with commit 7ea279a) and prime-rl (559b447, with verifiers a60a606) are checkouts of their
+repositories; prime-rl wants an environment with the dependencies of verifiers.
 """
 
-import ast
 import json
 import os
 import shutil
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy
 import polars
+
+from tests.ingest.writers.taken import Truth, taken
 
 DATA = Path(__file__).parent / "data"
 QUESTIONS = DATA / "questions.json"
@@ -30,15 +40,15 @@ def correct(completions: list[Any], answer: list[str], **_: Any) -> list[float |
     return [float(extract_boxed(text) == right) for text, right in zip(texts, answer, strict=True)]
 
 
-def questions() -> list[dict[str, Any]]:
+def questions(start: int = 0) -> list[dict[str, Any]]:
     """Held-out questions of the arithmetic world, spread over its families."""
     from diagevo.arithmetic import held_out
 
-    chosen = held_out()[:: len(held_out()) // PROMPTS][:PROMPTS]
+    chosen = held_out()[start :: len(held_out()) // PROMPTS][:PROMPTS]
     return [{"prompt": [{"role": "user", "content": q}], "answer": answer} for q, answer in chosen]
 
 
-def trl(folder: Path) -> None:
+def trl(folder: Path, truth: Truth | None = None, **more: Any) -> None:
     from datasets import Dataset
     from transformers import set_seed
     from trl.trainer.grpo_config import GRPOConfig
@@ -47,40 +57,49 @@ def trl(folder: Path) -> None:
     from diagevo.arithmetic import WEIGHTS
 
     set_seed(0)
-    args = GRPOConfig(
-        output_dir=str(folder),
-        max_steps=STEPS,
-        num_generations=GROUP,
-        per_device_train_batch_size=PROMPTS // 2 * GROUP,
-        max_completion_length=64,
-        learning_rate=1e-5,
-        logging_steps=1,
-        log_completions=True,
-        num_completions_to_print=0,
-        report_to="none",
-        save_strategy="no",
-        use_cpu=True,
-        bf16=False,
-        disable_tqdm=True,
-    )
+    settings: dict[str, Any] = {
+        "max_steps": STEPS,
+        "num_generations": GROUP,
+        "per_device_train_batch_size": PROMPTS // 2 * GROUP,
+        "max_completion_length": 64,
+        "learning_rate": 1e-5,
+        "logging_steps": 1,
+        "log_completions": True,
+        "num_completions_to_print": 0,
+        "report_to": "none",
+        "save_strategy": "no",
+        "use_cpu": True,
+        "bf16": False,
+        "disable_tqdm": True,
+    }
+    args = GRPOConfig(output_dir=str(folder), **settings | more)
+    asked = questions()
+
+    def kept(completions: list[Any], answer: list[str], prompts: list[Any], **_: Any) -> list[float | None]:
+        """`correct`, and what is true of each batch: the step it is played in, or 0 for an evaluation."""
+        rewards = correct(completions, answer)
+        step = trainer.state.global_step + 1 if trainer.model.training else 0
+        call = len(truth.groups) if truth else 0
+        for prompt, completion, reward in zip(prompts, completions, rewards, strict=True):
+            if truth is not None and reward is not None:
+                text = prompt[0]["content"]
+                truth.add(f"{step} {call} {text}", step, text, [completion[0]["content"]], reward)
+        return rewards
+
+    kept.__name__ = "correct"
     trainer = GRPOTrainer(
-        str(WEIGHTS), reward_funcs=correct, args=args, train_dataset=Dataset.from_list(questions())
+        str(WEIGHTS),
+        reward_funcs=kept,
+        args=args,
+        train_dataset=Dataset.from_list(asked),
+        eval_dataset=Dataset.from_list(questions(1)[: PROMPTS // 2]) if "eval_strategy" in more else None,
     )
     trainer.train()
 
 
 def writer(file: Path) -> Any:
     """verl's `_write_generations` from one of its files."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    [function] = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and node.name == "_write_generations"
-    ]
-    function.decorator_list = []
-    names: dict[str, Any] = {"json": json, "os": os, "np": numpy}
-    exec(compile(ast.Module([function], []), str(file), "exec"), names)
-    return names["_write_generations"]
+    return taken(file, "_write_generations", {"json": json, "os": os, "np": numpy})
 
 
 def verl(installed: Path, rollouts: Path, folder: Path) -> None:
@@ -108,15 +127,44 @@ def verl(installed: Path, rollouts: Path, folder: Path) -> None:
         newer(inputs, outputs, truths, scores, {"uid": uids}, folder / "with_uid", step)
 
 
-def main(trainer: str, installed: str = "") -> None:
-    if trainer == "verl":
-        verl(Path(installed), DATA / "trl", DATA / "verl")
-        return
-    QUESTIONS.write_text(json.dumps(questions(), indent=1) + "\n", encoding="utf-8")
+def main(trainer: str, *paths: str) -> None:
+    given = [Path(path).absolute() for path in paths]
+    match trainer:
+        case "verl":
+            from tests.ingest.writers import verl_v1
+
+            verl(given[0], DATA / "trl", DATA / "verl")
+            verl_v1.main(given[0], fresh("verl_v1"))
+        case "nemo-rl":
+            from tests.ingest.writers import nemo_rl
+
+            sys.path.insert(0, str(given[0]))
+            nemo_rl.main(given[0], fresh("nemo_rl"), "7ea279a")
+        case "prime-rl":
+            from tests.ingest.writers import prime_rl
+
+            prime_rl.main(*given, fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
+        case _:
+            QUESTIONS.write_text(json.dumps(questions(), indent=1) + "\n", encoding="utf-8")
+            played("trl")
+            played("trl_evaluated", eval_strategy="steps", eval_steps=2)
+            played("trl_sparse", logging_steps=3)
+
+
+def fresh(name: str) -> Path:
+    shutil.rmtree(DATA / name, ignore_errors=True)
+    (DATA / name).mkdir()
+    return DATA / name
+
+
+def played(name: str, **more: Any) -> None:
+    """A short training, and what is true of it."""
+    truth = Truth()
     with tempfile.TemporaryDirectory() as work:
-        trl(Path(work))
-        shutil.rmtree(DATA / "trl", ignore_errors=True)
-        shutil.copytree(Path(work) / "completions", DATA / "trl")
+        trl(Path(work), truth, **more)
+        folder = fresh(name)
+        shutil.copytree(Path(work) / "completions", folder, dirs_exist_ok=True)
+    truth.write(folder, f"TRL {version('trl')}")
 
 
 if __name__ == "__main__":
