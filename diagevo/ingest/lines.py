@@ -1,9 +1,10 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
 import json
+import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,6 +13,7 @@ from diagevo.errors import ConfigError
 _A_ROW = "write a rollout a line, each an object in { }, or name the format that it is"
 Wait = Callable[[], bool]
 """Waits for more of a file; False: nobody wants to wait any longer."""
+T = TypeVar("T")
 
 LONGEST = 256 * 2**20
 """Bytes of a line. No rollout is longer; what is, is another file."""
@@ -21,12 +23,42 @@ class CutLine(Exception):
     """The file ends inside a line."""
 
 
-def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each line's object with its number. With `wait`, the end of the file is waited at.
+def regular(file: Path) -> None:
+    """Raises ConfigError for what is no file: a folder, a link to nothing, a pipe that nobody writes to."""
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}", hint="remove it, or name the files") from error
+    if not stat.S_ISREG(mode):
+        raise ConfigError(f"{file} is not a regular file", hint="remove it, or name the files")
 
-    Raises ConfigError, with file and line, for what is no JSON object, and CutLine where the file ends inside
+
+def rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each line's object with its number. Raises as `typed` does."""
+    yield from typed(file, dict[str, Any])
+
+
+def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tuple[int, T]]:
+    """Each line as a value of this type, with its number. With `wait`, the end of the file is waited at.
+
+    Raises ConfigError, with file and line, for what is no such value, and CutLine where the file ends inside
     a line and nobody waits.
     """
+    decoder = msgspec.json.Decoder(type_)
+    for number, _, line in raw(file, wait):
+        yield number, decoded(file, number, line, decoder)
+
+
+def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]]:
+    """Each line that is not empty, with its number and where it begins. Raises as `typed` does."""
+    regular(file)
+    try:
+        yield from _raw(file, wait)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error}", hint="is it a file that you may read?") from error
+
+
+def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
     number = 0
     with file.open("rb") as stream:
         while True:
@@ -45,29 +77,52 @@ def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, 
                 return
             number += 1
             if line.strip():
-                yield number, _object(file, number, line)
+                yield number, start, line
 
 
-def _decoded(line: bytes) -> Any:
+def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """A line's value. Raises ConfigError, with file and line."""
+    place = f"{file}, line {number}"
     try:
-        return msgspec.json.decode(line)
-    except msgspec.DecodeError:
-        return json.loads(line)  # Python's writer leaves NaN, which is no JSON
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+    except (msgspec.DecodeError, RecursionError):
+        pass  # Python's writer leaves NaN, which is no JSON
+    try:
+        value = _loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{place} is no JSON: {error}", hint=_A_ROW) from error
+    try:
+        return msgspec.convert(value, decoder.type)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+
+
+def _loads(line: bytes) -> Any:
+    value = json.loads(line)
+    json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text
+    return value
+
+
+def _fields(line: bytes) -> str:
+    try:
+        row = _loads(line)
+    except (ValueError, RecursionError):
+        return _A_ROW
+    if not isinstance(row, dict):
+        return _A_ROW
+    known = ", ".join(sorted(row))[:200] or "none"
+    return f"its fields: {known}; name the reward with --reward FIELD, or the format that wrote it"
 
 
 def _is_object(line: bytes) -> bool:
     """Whether this is a whole object: what a last line without its newline must be."""
     try:
-        return isinstance(_decoded(line), dict)
+        return isinstance(msgspec.json.decode(line), dict)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return isinstance(_loads(line), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _object(file: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        row = _decoded(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}, line {number} is no JSON: {error}", hint=_A_ROW) from error
-    if not isinstance(row, dict):
-        raise ConfigError(f"{file}, line {number} is no JSON object, but a {type(row).__name__}", hint=_A_ROW)
-    return row

@@ -1,0 +1,93 @@
+"""Messages as text, with the tools that were called. What they say is data, whatever it says."""
+
+import json
+from typing import Any
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats.rows import ANOTHER
+
+
+class Part(msgspec.Struct):
+    """A part of a message: text, or a picture that is not shown."""
+
+    text: str | None = None
+
+
+class Function(msgspec.Struct):
+    """What a call names in OpenAI's form."""
+
+    name: str | None = None
+    arguments: Any = None
+
+
+class ToolCall(msgspec.Struct):
+    """A tool with its arguments, in OpenAI's form or flat."""
+
+    name: str | None = None
+    arguments: Any = None
+    function: Function | None = None
+
+
+class Message(msgspec.Struct):
+    """One message of a conversation. Of a tool's answer, `name` is the tool."""
+
+    role: str | None = None
+    content: str | list[str | Part | None] | None = None
+    reasoning_content: str | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall | None] | None = None
+
+
+def messages(value: Any) -> str:
+    """A prompt or completion as text: itself, the content of its only message, or each under its role.
+
+    Raises ConfigError for what is neither.
+    """
+    if isinstance(value, str):
+        return value
+    try:
+        found = msgspec.convert(value, list[Message])
+    except (msgspec.ValidationError, RecursionError) as error:
+        said = f"neither a text nor messages: {str(value)[:80]}"
+        raise ConfigError(said, hint=ANOTHER) from error
+    return written(found)
+
+
+def written(found: list[Message]) -> str:
+    """The messages, each under its role; of a single one its content."""
+    if len(found) == 1:
+        return _content(found[0])
+    return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in found)
+
+
+def _speaker(message: Message) -> str:
+    role = message.role or ""
+    return f"{role} {_line(message.name)}" if role == "tool" and message.name else role
+
+
+def _content(message: Message) -> str:
+    """Reasoning, text (of a content in parts the text parts) and calls, a line each."""
+    content = message.content
+    if isinstance(content, list):
+        parts = [part if isinstance(part, str) else part.text for part in content if part is not None]
+        content = "\n".join(part for part in parts if part)
+    called = [_call(call) for call in message.tool_calls or [] if call is not None]
+    return "\n".join(text for text in (message.reasoning_content, content, *called) if text)
+
+
+def _call(call: ToolCall) -> str:
+    """A tool's name and its arguments as the model wrote them."""
+    name, arguments = call.name, call.arguments
+    if call.function is not None:
+        name, arguments = call.function.name, call.function.arguments
+    if isinstance(arguments, dict):  # a table has every tool's arguments, null where they are another's
+        arguments = {key: value for key, value in arguments.items() if value is not None}
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return f"[tool call] {_line(name or '')}({_line(text)})"
+
+
+def _line(text: str) -> str:
+    """On one line, so that no name passes for a message."""
+    return " ".join(text.split())

@@ -1,0 +1,70 @@
+"""What the rows of every format share: a reward, an expected answer, and how their types are made."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.texts import json_text
+
+ANOTHER = "name the format that wrote it: verl, trl, nemo-rl, prime-rl or jsonl"
+_One = Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
+Reward = float | bool | None | _One
+"""A number, perhaps in a list of its own."""
+LAST_STEP = 2**63 - 1
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """A rollout of a file, or a turn of one."""
+
+    reward: Reward = None
+
+
+def with_reward(row: type[Row], field: str) -> type[Any]:
+    """The row's type, with its reward in this field. Raises ConfigError where the field is another one."""
+    if field in row.__struct_encode_fields__ and field != "reward":
+        raise ConfigError(f"{field} is no reward", hint="name the field that is: --reward FIELD")
+    return msgspec.defstruct(
+        row.__name__, [("reward", Reward)], bases=(row,), rename={"reward": field}, kw_only=True
+    )
+
+
+def number(value: Reward) -> float | None:
+    """The reward; None where there is none: null, NaN or infinite."""
+    if isinstance(value, list):
+        value = value[0]
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def answer(place: str, value: Any) -> str | None:
+    """An expected answer as text; what is no text is written as JSON, and NaN is a table's word for none."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    try:
+        return json_text(value)
+    except ValueError:
+        return json.dumps(value, ensure_ascii=True)  # NaN or Infinity within
+    except RecursionError as error:
+        raise ConfigError(f"{place}: its answer is nested too deeply", hint=ANOTHER) from error
+
+
+def step_number(file: Path, digits: str) -> int:
+    """The step in a file's name. Raises ConfigError for one that no trainer has reached."""
+    if len(digits) > 19 or int(digits) > LAST_STEP:
+        raise ConfigError(
+            f"{file.name[:40]}… names a step above 2^63 - 1",
+            hint="no trainer has come so far: rename the file, or move it away",
+        )
+    return int(digits)
+
+
+def step_of(number: int, source: str, found: Sequence[Rollout | None]) -> Step:
+    scored = [rollout for rollout in found if rollout is not None]
+    return Step(number, source, scored, len(found) - len(scored))

@@ -1,0 +1,59 @@
+"""verl's `trainer.rollout_data_dir`: a file a step."""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
+from diagevo.ingest.lines import typed
+from diagevo.ingest.rollouts import Rollout, Step
+
+
+class VerlRow(Row):
+    """A rollout, or one output of an agent loop's session."""
+
+    input: str
+    output: str
+    gts: Any = None
+    uid: str | int | None = None
+
+
+_KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
+"""verl's newer trainer names an output {prompt}_{session}_{index}; its older one names none."""
+
+
+def load(file: Path, step: int, *, reward: str | None) -> Step:
+    """The rollouts of a step; of an agent loop a session is one, whatever number of outputs it has."""
+    found: list[tuple[int, VerlRow]] = list(typed(file, with_reward(VerlRow, reward or "score")))
+    keys = [_KEY.fullmatch(row.uid) if isinstance(row.uid, str) else None for _, row in found]
+    if all(keys) and len({row.uid for _, row in found}) == len(found):
+        sessions: dict[tuple[str, str], dict[int, tuple[int, VerlRow]]] = {}
+        for key, line in zip(keys, found, strict=True):
+            assert key is not None
+            sessions.setdefault((key[1], key[2]), {})[int(key[3])] = line
+        rollouts = [
+            _rollout(file, [turns[index] for index in sorted(turns)], uid)
+            for (uid, _), turns in sessions.items()
+        ]
+    else:
+        rollouts = [_rollout(file, [(n, row)], _name(row.uid)) for n, row in found]
+    return step_of(step, file.name, rollouts)
+
+
+def _name(uid: str | int | None) -> str | None:
+    return None if uid is None else str(uid)
+
+
+def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None) -> Rollout | None:
+    """A session's outputs in order, with what came between them: verl credits the last one's score."""
+    (line, first), (_, last) = turns[0], turns[-1]
+    value = number(last.reward)
+    if value is None:
+        return None
+    texts = [first.output]
+    for (_, before), (_, now) in pairwise(turns):
+        texts += [now.input.removeprefix(before.input + before.output).strip(), now.output]
+    response = texts[0] if len(texts) == 1 else "\n\n".join(text for text in texts if text)
+    return Rollout(first.input, response, value, answer(f"{file}, line {line}", first.gts), group)

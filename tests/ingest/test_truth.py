@@ -1,0 +1,77 @@
+"""Each format's files, made by its writer's own code, against what is true of the rollouts (`writers/`)."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.rollouts import Group, grouped
+from tests.ingest.conftest import DATA
+
+WRITERS: dict[str, Format] = {
+    "verl_v1": "verl",
+    "nemo_rl/dynamic": "nemo-rl",
+    "nemo_rl/plain": "nemo-rl",
+    "prime_rl": "prime-rl",
+    "trl": "trl",
+}
+
+
+def truth(folder: Path, played: range = range(1, 2**31)) -> list[dict[str, Any]]:
+    """The groups of these steps; step 0 is in no file."""
+    found = json.loads((folder / "truth.json").read_text(encoding="utf-8"))["groups"]
+    return [group for group in found if group["step"] in played]
+
+
+def groups_read(format: Format, path: Path) -> list[tuple[int, Group]]:
+    steps = read(format, path, on_cut=pytest.fail)
+    return [(step.number, group) for step in steps for group in grouped(step.rollouts)]
+
+
+def is_of(group: Group, response: str, reward: float, texts: list[str]) -> bool:
+    """Whether a response has these texts in this order, and this reward."""
+    place = 0
+    for text in texts:
+        place = response.find(text, place)
+        if place < 0:
+            return False
+        place += len(text)
+    return reward in [r for t, r in zip(group.responses, group.rewards, strict=True) if t == response]
+
+
+def matches(group: Group, true: dict[str, Any]) -> bool:
+    """Whether these are the rollouts of the truth, each with its reward."""
+    if group.prompt != true["prompt"] or Counter(group.rewards) != Counter(
+        each["reward"] for each in true["rollouts"]
+    ):
+        return False
+    left = list(zip(group.responses, group.rewards, strict=True))
+    for each in true["rollouts"]:
+        found = next(
+            (
+                (response, reward)
+                for response, reward in left
+                if reward == each["reward"] and is_of(group, response, reward, each["texts"])
+            ),
+            None,
+        )
+        if found is None:
+            return False
+        left.remove(found)
+    return not left
+
+
+@pytest.mark.parametrize("written", WRITERS)
+def test_every_group_is_read_with_the_rollouts_and_rewards_that_are_true(written: str) -> None:
+    left = truth(DATA / written)
+    found = groups_read(WRITERS[written], DATA / written)
+    assert len(found) == len(left)
+    for step, group in found:
+        true = [t for t in left if t["step"] == step and matches(group, t)]
+        assert true, (step, group)
+        if true[0]["answer"] is not None:
+            assert group.answer == true[0]["answer"]
+        left.remove(true[0])
