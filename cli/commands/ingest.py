@@ -37,7 +37,9 @@ class Ingested:
     unscored: int
     groups: dict[str, int]
     failures: int
+    split: int
     cut: list[str]
+    notes: list[str]
     rounds_waiting: int
     open_round: int | None
 
@@ -99,7 +101,12 @@ def ingest(
     with _Session(call, call.run, asked, stop if follow else None) as session, stopped_by_signals(stop):
         field = session.settings().reward
         steps = read(
-            format, path, reward=field, wait=session.wait if follow else None, on_cut=report.cut.append
+            format,
+            path,
+            reward=field,
+            wait=session.wait if follow else None,
+            on_cut=report.cut.append,
+            on_note=report.notes.append,
         )
         for step in steps:
             session.recorder.record([step], report)
@@ -112,6 +119,8 @@ def ingest(
     render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
     for name in report.cut:
         render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+    for note in report.notes:
+        render.say(call, f"note: {note}")
 
 
 def _found(session: "_Session", report: "Recorded") -> Ingested:
@@ -123,7 +132,9 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
         unscored=report.unscored,
         groups={name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
         failures=report.failures,
+        split=report.split,
         cut=report.cut,
+        notes=report.notes,
         rounds_waiting=waiting,
         open_round=opened,
     )
@@ -141,6 +152,8 @@ def _text(run: str, report: "Recorded", found: Ingested, *, served: bool) -> str
     ]
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
+    if report.split:
+        lines.append(f"  {report.split:>9,}  names that stood by several prompts: a group for each prompt")
     if found.open_round is not None:
         behind = f", {found.rounds_waiting} more behind it" if found.rounds_waiting else ""
         lines.append(

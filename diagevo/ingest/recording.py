@@ -26,8 +26,12 @@ class Recorded:
     groups: Counter[str] = field(default_factory=Counter[str])
     failures: int = 0
     """Rollouts that did not pass, of groups with a contrast: what the diagnostician will be asked about."""
+    split: int = 0
+    """Names of groups that stood by several prompts; each prompt is a group."""
     cut: list[str] = field(default_factory=list[str])
     """Files that end inside a line; their steps are left for the next time."""
+    notes: list[str] = field(default_factory=list[str])
+    """What the files cannot tell."""
 
 
 class Recorder:
@@ -59,6 +63,8 @@ class Recorder:
         report.steps += 1
         report.unscored += step.unscored
         report.rollouts += len(step.rollouts)
+        named = Counter(group.name for group in groups if group.name is not None)
+        report.split += sum(prompts > 1 for prompts in named.values())
         if not groups:
             return
         events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)

@@ -39,17 +39,20 @@ class Group:
     responses: list[str] = field(default_factory=list[str])
     rewards: list[float] = field(default_factory=list[float])
     draw: GroupDraw | None = None
+    name: str | None = None
+    """As the file names it. Groups of one name have different prompts."""
 
 
 def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
-    """Groups in order of first appearance: a trainer may have shuffled its batch."""
-    found: dict[str, Group] = {}
+    """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
+    nothing of another, so a name that stands by several prompts is as many groups."""
+    found: dict[tuple[str | None, str], Group] = {}
     for rollout in rollouts:
         prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
-        name = prompt if rollout.group is None else rollout.group
-        group = found.get(name)
+        group = found.get((rollout.group, prompt))
         if group is None:
-            group = found[name] = Group(prompt, rollout.answer)
+            group = Group(prompt, rollout.answer, name=rollout.group)
+            found[rollout.group, prompt] = group
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)
     return list(found.values())

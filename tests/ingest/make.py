@@ -4,6 +4,7 @@
     python -m tests.ingest.make verl INSTALLED
     python -m tests.ingest.make nemo-rl CHECKOUT
     python -m tests.ingest.make prime-rl CHECKOUT VERIFIERS
+    python -m tests.ingest.make hostile
 
 `trl` trains the shipped model for six steps with TRL's GRPOTrainer and `log_completions`: once plainly, once
 with an evaluation every other step, once with `logging_steps=3`. `verl` hands the same rollouts to the writers
@@ -144,11 +145,36 @@ def main(trainer: str, *paths: str) -> None:
             from tests.ingest.writers import prime_rl
 
             prime_rl.main(*given, fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
+        case "hostile":
+            hostile(fresh("hostile"))
         case _:
             QUESTIONS.write_text(json.dumps(questions(), indent=1) + "\n", encoding="utf-8")
             played("trl")
             played("trl_evaluated", eval_strategy="steps", eval_steps=2)
             played("trl_sparse", logging_steps=3)
+
+
+def hostile(folder: Path) -> None:
+    """Small Parquet files of columns as TRL's that mean gigabytes: a text of a MiB, 2,200 times; a GiB."""
+    import pyarrow
+    from pyarrow import parquet
+
+    once = pyarrow.array([0] * 2200, pyarrow.int32())
+    texts = {
+        "repeated": pyarrow.DictionaryArray.from_arrays(once, pyarrow.array(["a" * 2**20])),
+        "long": pyarrow.array(["a" * 2**30]),
+    }
+    for name, prompts in texts.items():
+        rows = len(prompts)
+        columns = {"completion": ["b"] * rows, "correct": [1.0] * rows, "advantage": [0.0] * rows}
+        parquet.write_table(
+            pyarrow.table({"prompt": prompts} | columns),
+            folder / f"{name}.parquet",
+            compression="brotli",
+            use_dictionary=name == "repeated",
+            write_statistics=False,
+            store_schema=False,
+        )
 
 
 def fresh(name: str) -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.rollouts import Step, grouped
+from diagevo.ingest.formats import Format, messages, prime_rl, read
+from diagevo.ingest.rollouts import Group, Step, grouped
 from tests.ingest.conftest import DATA
 
 
@@ -115,21 +115,21 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("format", "name", "text", "said"),
     [
-        ("verl", "1.jsonl", '{"input":"a","output":"b"}\n', "has no field score"),
-        ("verl", "1.jsonl", '{"input":"a","output":"b","score":"1"}\n', "score is no number"),
-        ("verl", "1.jsonl", '{"output":"b","score":1}\n', "has no text input"),
-        ("verl", "1.jsonl", "[1]\n", "no JSON object"),
+        ("verl", "1.jsonl", '{"input":"a","output":"b"}\n', r"1\.jsonl, line 1: Object missing required field `score`"),
+        ("verl", "1.jsonl", '{"input":"a","output":"b","score":"1"}\n', r"line 1: Expected .*, got `str` - at `\$\.score`"),
+        ("verl", "1.jsonl", '{"output":"b","score":1}\n', "line 1: Object missing required field `input`"),
+        ("verl", "1.jsonl", "[1]\n", "line 1: Expected `object`, got `array`"),
         ("verl", "one.jsonl", "{}\n", "has no rollout file"),
-        ("jsonl", "a.jsonl", '{"prompt":"a","response":"b","reward":1}\n', "no whole number step"),
+        ("jsonl", "a.jsonl", '{"prompt":"a","response":"b","reward":1}\n', "required field `step`"),
         (
             "jsonl",
             "a.jsonl",
             '{"step":true,"prompt":"","response":"","reward":1}\n',
-            "no whole number step",
+            "Expected `int`, got `bool`",
         ),
-        ("jsonl", "a.jsonl", f'{{"step":{2**63},"prompt":"","response":"","reward":1}}\n', "no whole number"),
+        ("jsonl", "a.jsonl", f'{{"step":{2**63},"prompt":"","response":"","reward":1}}\n', "Expected `int` <= 9223"),
         ("nemo-rl", "train_data_step1.jsonl", '{"content":["a"],"rewards":[1]}\n', "no prompt and answer"),
-        ("trl", "completions_00001.parquet", "PAR1....PAR1", "is no Parquet file"),
+        ("trl", "completions_00001.parquet", "PAR1....PAR1", r"00001\.parquet cannot be read as Parquet"),
     ],
 )
 def test_what_is_no_such_file_is_told_with_its_place(
@@ -169,37 +169,19 @@ def test_nemo_rls_groups_are_told_apart_by_their_prompts_tokens(tmp_path: Path) 
     ]
 
 
-def test_prime_rls_episodes_are_read_along_the_last_branch(tmp_path: Path) -> None:
-    def episode(text: str, score: float, *, ok: bool = True) -> str:
-        nodes = [
-            {"message": {"role": "user", "content": "2 + 2?"}, "sampled": False},
-            {
-                "message": {"role": "assistant", "content": "an abandoned branch"},
-                "parent": 0,
-                "sampled": True,
-            },
-            {"message": {"role": "assistant", "content": text}, "parent": 0, "sampled": True},
-        ]
-        trace = {
-            "task": {"data": {"answer": "4"}},
-            "agent": {"trainable": True},
-            "nodes": nodes,
-            "rewards": {"right": {"score": score, "weight": 1.0}},
-        }
-        return json.dumps({"ok": ok, "group": {"id": "g1"}, "traces": [trace]}) + "\n"
+def test_a_group_that_prime_rl_never_trained_on_is_taken_once_it_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups 3 and 6 fail and pass as a whole, so they advance nothing and are in no `effective`."""
+    assert not {"g3", "g6"} & set(known_groups())
+    monkeypatch.setattr(prime_rl, "LATE", 3)
+    late = known_groups()
+    assert (late["g3"].prompt, late["g3"].rewards) == ("Question 3", [0.0] * 4)
+    assert late["g6"].rewards == [1.0] * len(late["g6"].rewards)
 
-    folder = tmp_path / "rollouts" / "step_3" / "train" / "all"
-    folder.mkdir(parents=True)
-    (folder / "traces.jsonl").write_text(episode("4", 1.0) + episode("5", 0.0) + episode("", 0.0, ok=False))
-    [step] = steps("prime-rl", tmp_path)
-    [group] = grouped(step.rollouts)
-    assert (step.number, step.unscored) == (3, 1)
-    assert (group.prompt, group.answer, group.responses, group.rewards) == (
-        "2 + 2?",
-        "4",
-        ["4", "5"],
-        [1.0, 0.0],
-    )
+
+def known_groups() -> dict[str | None, Group]:
+    return {g.name: g for s in steps("prime-rl", DATA / "prime_rl") for g in grouped(s.rollouts)}
 
 
 def verl(step: int, score: str = "1.0") -> str:

@@ -31,15 +31,15 @@ def groups_read(format: Format, path: Path) -> list[tuple[int, Group]]:
     return [(step.number, group) for step in steps for group in grouped(step.rollouts)]
 
 
-def is_of(group: Group, response: str, reward: float, texts: list[str]) -> bool:
-    """Whether a response has these texts in this order, and this reward."""
+def is_of(response: str, texts: list[str]) -> bool:
+    """Whether a response has these texts in this order."""
     place = 0
     for text in texts:
         place = response.find(text, place)
         if place < 0:
             return False
         place += len(text)
-    return reward in [r for t, r in zip(group.responses, group.rewards, strict=True) if t == response]
+    return True
 
 
 def matches(group: Group, true: dict[str, Any]) -> bool:
@@ -54,7 +54,7 @@ def matches(group: Group, true: dict[str, Any]) -> bool:
             (
                 (response, reward)
                 for response, reward in left
-                if reward == each["reward"] and is_of(group, response, reward, each["texts"])
+                if reward == each["reward"] and is_of(response, each["texts"])
             ),
             None,
         )

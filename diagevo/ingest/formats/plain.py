@@ -30,6 +30,9 @@ def read(
     if not files:
         raise ConfigError(f"{path} has no rollout file: expected *.jsonl", hint=ANOTHER)
     type_ = with_reward(PlainRow, reward or "reward")
+    if wait is None:
+        for file in files:
+            _check(file, type_)  # before a step of it is kept
     step, source, found = -1, "", []
     for file in files:
         try:
@@ -49,6 +52,15 @@ def read(
             return  # the step is not whole
     if found:
         yield step_of(step, source, found)
+
+
+def _check(file: Path, type_: type[Any]) -> None:
+    """Raises ConfigError for a line that is no rollout."""
+    try:
+        for _ in typed(file, type_):
+            pass
+    except CutLine:
+        pass
 
 
 def _rollout(place: str, row: PlainRow) -> Rollout | None:

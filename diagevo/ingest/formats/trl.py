@@ -57,6 +57,13 @@ class Reader:
         """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
         _whole(file)
         lines = self._lines(file)
+        try:
+            return self._step(file, step, lines)
+        except ConfigError:
+            self._end()  # what it has still to say is of this file
+            raise
+
+    def _step(self, file: Path, step: int, lines: Iterator[bytes]) -> Step:
         columns = msgspec.json.decode(next(lines), type=Columns)
         type_ = with_reward(TrlRow, self._reward(file, columns))
         decoder = msgspec.json.Decoder(type_)
@@ -106,7 +113,6 @@ class Reader:
                 return
             if line.startswith(b'{"error": '):
                 said = msgspec.json.decode(line, type=Columns).error
-                self._end()
                 raise ConfigError(f"{file} cannot be read as Parquet: {said}", hint=ANOTHER)
             yield line
         self._end()

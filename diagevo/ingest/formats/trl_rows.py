@@ -34,23 +34,20 @@ def answer(name: str) -> Iterator[Any]:
     numbers = [column for column, kind in schema.items() if kind.is_numeric()]
     yield {"columns": list(schema), "numbers": numbers}
     wanted = [column for column in schema if column in TEXTS or column in numbers]
-    total, start = 0, 0
-    while wanted:
-        rows = frame.select(wanted).slice(start, ROWS).collect()
-        if not rows.height:
-            break
-        for row in rows.iter_rows(named=True, buffer_size=1):
-            start += 1
-            try:
-                text = json.dumps(row, default=_text)
-            except (TypeError, ValueError, RecursionError) as error:
-                yield {"error": f"row {start}: {error}"}
-                return
-            total += len(text)
-            if total > LEAST + FACTOR * size:
-                yield {"error": f"its {size:,} bytes hold more than {total:,} bytes of text"}
-                return
-            yield text
+    total, number = 0, 0
+    batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()
+    for row in (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1)):
+        number += 1
+        try:
+            text = json.dumps(row, default=_text)
+        except (TypeError, ValueError, RecursionError) as error:
+            yield {"error": f"row {number}: {error}"}
+            return
+        total += len(text)
+        if total > LEAST + FACTOR * size:
+            yield {"error": f"its {size:,} bytes hold more than {total:,} bytes of text"}
+            return
+        yield text
     yield None
 
 

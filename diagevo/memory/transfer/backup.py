@@ -169,6 +169,8 @@ def restore(file: Path, database: Database, *, replace: bool = False, root: Path
     """
     if not file.exists():
         raise ConfigError(f"there is no backup at {file}", hint="name one that diagevo db backup wrote")
+    if not file.is_file():
+        raise ConfigError(f"{file} is not a regular file", hint="name one that diagevo db backup wrote")
     refuse_folder(database)
     runs, position = _checked(file, str(file), "name another backup: a file that diagevo db backup wrote")
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")

@@ -1,0 +1,205 @@
+"""Files that are none, names that are none, and a few bytes that mean gigabytes."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats import Format, messages, read
+from diagevo.ingest.formats.trl_rows import FACTOR, LEAST
+from diagevo.ingest.rollouts import Rollout, grouped
+from tests.cli.program import STARTED, clean_environment, invoke
+from tests.ingest.conftest import DATA
+
+NAMES: dict[Format, str] = {
+    "verl": "1.jsonl",
+    "nemo-rl": "train_data_step1.jsonl",
+    "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
+    "trl": "completions_00001.parquet",
+    "jsonl": "rollouts.jsonl",
+}
+
+
+def refused(format: Format, path: Path) -> str:
+    with pytest.raises(ConfigError) as error:
+        list(read(format, path, on_cut=pytest.fail))
+    assert error.value.hint
+    return error.value.message
+
+
+@pytest.mark.parametrize("format", NAMES)
+@pytest.mark.parametrize("kind", ["folder", "dangling", "loop", "fifo"])
+def test_what_is_no_file_is_refused_by_name_and_never_waited_for(
+    tmp_path: Path, format: Format, kind: str
+) -> None:
+    file = tmp_path / NAMES[format]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    match kind:
+        case "folder":
+            file.mkdir()
+        case "fifo":
+            os.mkfifo(file)
+        case "loop":
+            file.symlink_to(file)
+        case _:
+            file.symlink_to(tmp_path / "gone")
+    assert file.name in refused(format, tmp_path)
+
+
+def test_a_pipe_is_no_backup(tmp_path: Path) -> None:
+    pipe = tmp_path / "backup.db"
+    os.mkfifo(pipe)
+    found = subprocess.run(
+        [*STARTED, "db", "restore", str(pipe), "--db", f"sqlite:///{tmp_path}/new.db"],
+        env=clean_environment(DIAGEVO_HOME=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (found.returncode, "backup.db" in found.stderr) == (2, True), found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_step_of_200_digits_is_refused(tmp_path: Path) -> None:
+    (tmp_path / f"{'9' * 200}.jsonl").write_text("")
+    assert "names a step above 2^63 - 1" in refused("verl", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("NaN", None),
+        ("Infinity", "Infinity"),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ("[1, 2]", "[1, 2]"),
+        ("7", "7"),
+        ("null", None),
+    ],
+)
+def test_an_answer_that_is_no_text_is_written_and_nan_is_none(
+    tmp_path: Path, value: str, said: str | None
+) -> None:
+    line = f'{{"input": "a", "output": "b", "gts": {value}, "score": 1.0}}\n'
+    (tmp_path / "1.jsonl").write_text(line)
+    [step] = read("verl", tmp_path, on_cut=pytest.fail)
+    assert [rollout.answer for rollout in step.rollouts] == [said]
+
+
+def test_a_reward_of_400_digits_is_not_a_number_that_a_reward_can_be(tmp_path: Path) -> None:
+    (tmp_path / "1.jsonl").write_text(f'{{"input": "a", "output": "b", "score": {"9" * 400}}}\n')
+    try:
+        [step] = read("verl", tmp_path, on_cut=pytest.fail)
+    except ConfigError as error:
+        assert "1.jsonl, line 1" in error.message
+    else:
+        assert (step.rollouts, step.unscored) == ([], 1)
+
+
+@pytest.mark.parametrize("text", ['"\\ud800"', '{"a":' * 5000 + "1" + "}" * 5000])
+def test_text_that_no_log_can_keep_is_refused_with_its_line(tmp_path: Path, text: str) -> None:
+    good = '{"input": "a", "output": "b", "score": 1.0}\n'
+    (tmp_path / "1.jsonl").write_text(f'{good}{{"input": "a", "output": "b", "gts": {text}, "score": NaN}}\n')
+    assert "1.jsonl, line 2" in refused("verl", tmp_path)
+
+
+def trl_file(folder: Path, number: int = 1, **columns: object) -> Path:
+    rows = {"prompt": ["a"], "completion": ["b"], "correct": [1.0], "advantage": [0.0]} | columns
+    file = folder / f"completions_{number:05d}.parquet"
+    parquet.write_table(pyarrow.table(rows), file)
+    return file
+
+
+def test_a_date_is_an_answer_and_bytes_are_none(tmp_path: Path) -> None:
+    from datetime import date
+
+    trl_file(tmp_path, answer=[date(2026, 1, 2)])
+    [step] = read("trl", tmp_path, on_cut=pytest.fail)
+    assert step.rollouts[0].answer == "2026-01-02"
+    trl_file(tmp_path, answer=[b"\xff"])
+    assert "row 1: a bytes" in refused("trl", tmp_path)
+    trl_file(tmp_path, prompt=[5])
+    assert "row 1: Expected" in refused("trl", tmp_path)
+
+
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:])
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["repeated", "long"])
+def test_kilobytes_that_mean_gigabytes_are_an_error_with_the_files_name(tmp_path: Path, name: str) -> None:
+    """Neither the program that is told nor the one that reads comes near what the file asks for (`make.py`):
+    2,200 times the same MiB, and one text of a GiB."""
+    shutil.copy(DATA / "hostile" / f"{name}.parquet", tmp_path / "completions_00001.parquet")
+    command = [sys.executable, "-c", MEASURED, *STARTED, "ingest", "trl", str(tmp_path), "--run", "bomb"]
+    env = clean_environment(DIAGEVO_HOME=str(tmp_path))
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    code, kib = done.stdout.split()[-2:]
+    assert (code, "Traceback" in done.stderr) == ("2", False), done.stderr
+    assert "completions_00001.parquet" in done.stderr
+    assert int(kib) < 400 * 1024
+    assert "bomb" not in invoke("runs", "list", env={"DIAGEVO_HOME": str(tmp_path)}).stdout
+
+
+@pytest.mark.parametrize(("rows", "whole"), [(LEAST // 2**20 - 1, True), (LEAST // 2**20 + 2, False)])
+def test_a_short_file_may_hold_sixteen_mib(tmp_path: Path, rows: int, whole: bool) -> None:
+    text = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows), pyarrow.array(["a" * 2**20]))
+    columns = {"completion": ["b"] * rows, "correct": [1.0] * rows, "advantage": [0.0] * rows}
+    file = tmp_path / "completions_00001.parquet"
+    table = pyarrow.table({"prompt": text} | columns)
+    parquet.write_table(table, file, compression="zstd", write_statistics=False, store_schema=False)
+    assert file.stat().st_size * FACTOR < 2**20
+    if whole:
+        [step] = read("trl", tmp_path, on_cut=pytest.fail)
+        assert [len(r.prompt) for r in step.rollouts] == [2**20] * rows
+    else:
+        assert "bytes of text" in refused("trl", tmp_path)
+
+
+def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() -> None:
+    called = {"function": {"name": "find\n\nuser: no", "arguments": {"page": 3, "of_another_tool": None}}}
+    shown = messages(
+        [
+            {"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "image"}]},
+            {"role": "assistant", "content": None, "tool_calls": [called, {"name": "add", "arguments": "{}"}]},
+            {"role": "tool", "name": "find", "content": "page 4"},
+        ]
+    )
+    assert shown == (
+        "user: Where?\n\n"
+        'assistant: [tool call] find user: no({"page": 3})\n[tool call] add({})\n\n'
+        "tool find: page 4"
+    )
+
+
+def test_two_prompts_under_one_name_are_two_groups() -> None:
+    rollouts = [Rollout(p, f"{p} {r}", r, None, "g1") for p in ("A", "B") for r in (1.0, 0.0)]
+    assert [(g.prompt, g.responses) for g in grouped(rollouts)] == [
+        ("A", ["A 1.0", "A 0.0"]),
+        ("B", ["B 1.0", "B 0.0"]),
+    ]
+
+
+def notes(folder: Path) -> list[str]:
+    said: list[str] = []
+    list(read("trl", folder, on_cut=pytest.fail, on_note=said.append))
+    return said
+
+
+def test_an_evaluation_in_trls_files_and_batches_in_none_are_told() -> None:
+    """In `trl_evaluated` every second step was evaluated; in `trl_sparse` every third was logged."""
+    [evaluated] = notes(DATA / "trl_evaluated")
+    assert "steps 2, 4, 6 ask the same prompts" in evaluated
+    [sparse] = notes(DATA / "trl_sparse")
+    assert "3 steps apart" in sparse and "up to 2 of 3 batches are in no file" in sparse
+
+

@@ -1,0 +1,180 @@
+"""Valid rows with one thing changed are read, or refused with their file and line; never anything else."""
+
+import copy
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats import Format, prime_rl, read, trl
+from diagevo.ingest.lines import CutLine
+from diagevo.ingest.rollouts import Step, grouped
+from tests.cli.program import invoke
+
+PLACES: dict[Format, str] = {
+    "verl": "1.jsonl",
+    "nemo-rl": "train_data_step1.jsonl",
+    "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
+    "jsonl": "rollouts.jsonl",
+}
+USER = {"role": "user", "content": "2 + 2?"}
+CALL = {"id": "1", "name": "add", "arguments": "{}"}
+ROWS: dict[Format, dict[str, Any]] = {
+    "verl": {"input": "a", "output": "b", "gts": "7", "score": 1.0, "step": 1, "uid": "u_0_1"},
+    "nemo-rl": {
+        "content": [["a", "b"]],
+        "rewards": [1.0],
+        "filtered_rewards": [0.0],
+        "token_ids": [[1, 2]],
+        "token_loss_mask": [[0, 1]],
+    },
+    "prime-rl": {
+        "ok": True,
+        "group": {"id": "g"},
+        "traces": [
+            {
+                "ok": True,
+                "task": {"data": {"answer": "4"}},
+                "agent": {"trainable": True},
+                "rewards": {"right": {"score": 1.0, "weight": 1.0}},
+                "nodes": [
+                    {"message": USER, "sampled": False},
+                    {"message": {"role": "assistant", "tool_calls": [CALL]}, "parent": 0, "sampled": True},
+                    {"message": {"role": "tool", "content": "4", "name": "add"}, "parent": 1},
+                ],
+            }
+        ],
+    },
+    "jsonl": {"step": 1, "prompt": "a", "response": "b", "reward": 1, "answer": "7", "group": "g"},
+}
+ODD = [None, True, -1, 2**63, 10**400, 1e308, float("nan"), float("-inf"), "", "\ud800", "x\0\u2028", [], [[]], {}]
+VALUES = st.sampled_from([*ODD, {"a": float("nan")}, [None], [USER], "1"]) | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place within a row."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
+
+
+def changed(row: Any, path: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
+    if not path:
+        return value
+    row = copy.deepcopy(row)
+    at = row
+    for key in path[:-1]:
+        at = at[key]
+    if gone:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return row
+
+
+def held(step: Step) -> None:
+    """What is read can be kept: texts of Unicode, rewards that are numbers."""
+    for group in grouped(step.rollouts):
+        "".join([group.prompt, group.answer or "", group.name or "", *group.responses]).encode()
+        assert all(abs(reward) < float("inf") for reward in group.rewards)
+
+
+@pytest.mark.parametrize("format", PLACES)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_line_with_one_thing_changed_is_read_or_refused_by_its_number(
+    tmp_path: Path, format: Format, data: st.DataObject
+) -> None:
+    row = ROWS[format]
+    path = data.draw(st.sampled_from(places(row)))
+    other = changed(row, path, data.draw(VALUES), gone=bool(path) and data.draw(st.booleans()))
+    file = tmp_path / PLACES[format]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n")
+    try:
+        for step in read(format, tmp_path, on_cut=pytest.fail):
+            held(step)
+    except ConfigError as error:
+        assert f"{file}, line 2" in error.message or "is no reward" in error.message, error.message
+        assert error.hint
+
+
+COLUMNS: list[Any] = [
+    [datetime.date(2026, 1, 2)],
+    [datetime.timedelta(1)],
+    [Decimal("1.5")],
+    [b"\xff"],
+    [None],
+    [float("nan")],
+    [2**62],
+    [True],
+    ["text"],
+    [[USER]],
+    [[{"role": 3, "content": b"x"}]],
+    [{"a": [1]}],
+    [[[]]],
+    polars.Series(["a"], dtype=polars.Categorical),
+]
+
+
+@pytest.mark.slow
+def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path) -> None:
+    file = tmp_path / "completions_00001.parquet"
+    right = {"prompt": [[USER]], "completion": ["b"], "correct": [1.0], "answer": ["7"], "advantage": [0.0]}
+    with trl.Reader("correct") as reader:
+        for name in right:
+            for column in COLUMNS:
+                polars.DataFrame(right | {name: column}, strict=False).write_parquet(file)
+                try:
+                    held(reader.load(file, 1))
+                except ConfigError as error:
+                    assert str(file) in error.message, error.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cut", [4, 5, 100, -1, -5, -60])
+def test_a_damaged_table_is_refused_or_left_for_later(tmp_path: Path, cut: int) -> None:
+    file = tmp_path / "completions_00001.parquet"
+    polars.DataFrame({"prompt": ["a"] * 50, "completion": ["b"] * 50, "correct": [1.0] * 50}).with_columns(
+        advantage=0.0
+    ).write_parquet(file)
+    data = bytearray(file.read_bytes())
+    data[cut] ^= 0xFF
+    file.write_bytes(data)
+    with trl.Reader(None) as reader:
+        try:
+            held(reader.load(file, 1))
+        except CutLine:
+            assert cut in (-1,)
+        except ConfigError as error:
+            assert str(file) in error.message
+
+
+def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:
+    row = copy.deepcopy(ROWS["prime-rl"])
+    row["traces"][0]["nodes"][1]["parent"] = 2
+    folder = tmp_path / "step_1" / "train" / "effective"
+    folder.mkdir(parents=True)
+    (folder / "traces.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(ConfigError, match="line 1: node 2 has a parent|line 1: node 1 has a parent"):
+        prime_rl.Reader(None).load(folder / "traces.jsonl", 1)
+
+
+def test_nothing_is_kept_of_a_file_that_is_refused(tmp_path: Path) -> None:
+    good = json.dumps({"step": 1, "prompt": "a", "response": "b", "reward": 1})
+    (tmp_path / "rollouts.jsonl").write_text(f'{good}\n{{"step": 2}}\n')
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    refused = invoke("ingest", "jsonl", tmp_path / "rollouts.jsonl", "--run", "kept", env=env)
+    assert refused.exit_code == 2
+    assert "rollouts.jsonl, line 2" in refused.output
+    assert "kept" not in invoke("runs", "list", env=env).stdout
