@@ -39,6 +39,7 @@ class Ingested:
     failures: int
     split: int
     cut: list[str]
+    left: list[int]
     notes: list[str]
     rounds_waiting: int
     open_round: int | None
@@ -82,6 +83,13 @@ def ingest(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on while the training writes, until Ctrl-C.")
     ] = False,
+    resumed: Annotated[
+        bool,
+        typer.Option(
+            "--resumed",
+            help="Steps with other rollouts than before: this training went on from a checkpoint.",
+        ),
+    ] = False,
 ) -> None:
     """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
@@ -98,7 +106,10 @@ def ingest(
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked = {name: value for name, value in asked.items() if value is not None}
     report, stop = Recorded(), StopFlag()
-    with _Session(call, call.run, asked, stop if follow else None) as session, stopped_by_signals(stop):
+    with (
+        _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
+        stopped_by_signals(stop),
+    ):
         field = session.settings().reward
         steps = read(
             format,
@@ -119,6 +130,12 @@ def ingest(
     render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
     for name in report.cut:
         render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+    if report.left:
+        render.say(
+            call,
+            f"{count(len(report.left), 'step')} from {report.left[0]} on left out: as before the training was"
+            " resumed, which has not come to them again",
+        )
     for note in report.notes:
         render.say(call, f"note: {note}")
 
@@ -134,6 +151,7 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
         failures=report.failures,
         split=report.split,
         cut=report.cut,
+        left=report.left,
         notes=report.notes,
         rounds_waiting=waiting,
         open_round=opened,
@@ -166,12 +184,15 @@ class _Session:
     """The run that takes the rollouts: opened with the first step, closed while a followed training is waited
     for, so that others may write in between."""
 
-    def __init__(self, call: Call, run: str, asked: dict[str, Any], stop: StopFlag | None) -> None:
+    def __init__(
+        self, call: Call, run: str, asked: dict[str, Any], stop: StopFlag | None, *, resumed: bool
+    ) -> None:
         """`stop`: of a training that is followed, for which another writer is waited."""
         self.call = call
         self.run = run
         self.asked = asked
         self.stop = stop
+        self.resumed = resumed
         self._memory: Memory | None = None
         self._recorder: Recorder | None = None
 
@@ -214,7 +235,9 @@ class _Session:
         from diagevo.ingest.recording import Recorder
 
         if self._recorder is None:
-            self._recorder = Recorder(self.memory, _ingest_settings(self.memory.state.config))
+            self._recorder = Recorder(
+                self.memory, _ingest_settings(self.memory.state.config), resumed=self.resumed
+            )
         return self._recorder
 
     def wait(self) -> bool:

@@ -55,7 +55,9 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
     try:
         yield from _raw(file, wait)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error}", hint="is it a file that you may read?") from error
+        raise ConfigError(
+            f"{file} cannot be read: {error}", hint="is it a file that you may read?"
+        ) from error
 
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from diagevo.config.models import IngestConfig
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
+from diagevo.ingest.attempts import Attempts
+from diagevo.ingest.attempts import groups as groups_of
 from diagevo.ingest.rollouts import Group, Step, grouped
+from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import FailedRollout, GroupIngested
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
@@ -30,6 +33,8 @@ class Recorded:
     """Names of groups that stood by several prompts; each prompt is a group."""
     cut: list[str] = field(default_factory=list[str])
     """Files that end inside a line; their steps are left for the next time."""
+    left: list[int] = field(default_factory=list[int])
+    """Steps that stand as they were before the training was resumed: it has not come to them again."""
     notes: list[str] = field(default_factory=list[str])
     """What the files cannot tell."""
 
@@ -38,18 +43,27 @@ class Recorder:
     """Appends steps to a run, each in the batch that it belongs to: `steps_per_round` steps, then the next.
     A step never goes into a batch that an open or committed round plays."""
 
-    def __init__(self, memory: Memory, settings: IngestConfig) -> None:
+    def __init__(self, memory: Memory, settings: IngestConfig, *, resumed: bool = False) -> None:
+        """`resumed`: a step with other rollouts was written again, by the same training from a checkpoint."""
         self.memory = memory
         self.settings = settings
+        self.resumed = resumed
+        self.attempts = Attempts.of(memory)
         self.batches: dict[int, int] = {}
         """Batch of each step that is recorded: the round that it was first put into."""
         self._groups: Counter[int] = Counter()
         """And how many groups it was recorded with."""
-        for found in memory.log.read(memory.run_id, types=["GroupIngested"]):
-            event = found.event
-            assert isinstance(event, GroupIngested)
-            self.batches[event.step] = found.round
-            self._groups[event.step] += 1
+        self._attempt: dict[int, int] = {}
+        """And in which attempt of the training."""
+        self._void: dict[int, tuple[int, int]] = {}
+        """Of steps that a resumed training has not come to again, the batch and attempt that they had."""
+        for batch, group in groups_of(memory, 0, 2**31 - 1):
+            if self.attempts.stands(group):
+                self.batches[group.step] = batch
+                self._groups[group.step] += 1
+                self._attempt[group.step] = group.attempt
+            else:
+                self._void[group.step] = batch, group.attempt
         self.filled = Counter(self.batches.values())
 
     def record(self, steps: Iterable[Step], report: Recorded) -> None:
@@ -58,7 +72,8 @@ class Recorder:
             self._step(step, report)
 
     def _step(self, step: Step, report: Recorded) -> None:
-        """One step in one transaction. Raises ConflictError where it was recorded with other rollouts."""
+        """One step in one transaction. Raises ConflictError where it was recorded with other rollouts, and no
+        training was resumed."""
         groups = grouped(step.rollouts)
         report.steps += 1
         report.unscored += step.unscored
@@ -68,22 +83,56 @@ class Recorder:
         if not groups:
             return
         events = events_of(self.memory.artifacts, step.number, step.source, groups, self.settings.pass_at)
-        new = step.number not in self.batches
-        batch = self._next_batch() if new else self.batches[step.number]
-        if not new and self._groups[step.number] != len(events):
-            raise _recorded_otherwise(step)
-        try:
-            self.memory.ingested(events, batch)
-        except ConflictError as error:
-            raise _recorded_otherwise(step) from error
-        if new:
-            self._groups[step.number] = len(events)
-            self.batches[step.number] = batch
-            self.filled[batch] += 1
+        known = self._recorded(step.number)
+        if step.number in self.batches:
+            if not _same(known, events):
+                if _grown(known, events):
+                    raise _recorded_otherwise(step, " It has grown since: it is no resumed training's.")
+                if not self.resumed:
+                    raise _recorded_otherwise(step)
+                self._resume(step.number, events)
+                report.new_steps += 1
+        elif known and _same(known, events):
+            report.left.append(step.number)  # the resumed training has not come to it again
+            return
+        else:
+            self._append(events, self._next_batch())
             report.new_steps += 1
         for event in events:
             report.groups[outcome(event)] += 1
             report.failures += len(event.failed)
+
+    def _recorded(self, step: int) -> list[GroupIngested]:
+        """The groups that a step was recorded with last, whether they stand or not."""
+        if step in self.batches:
+            batch, attempt = self.batches[step], self._attempt[step]
+        elif step in self._void:
+            batch, attempt = self._void[step]
+        else:
+            return []
+        found = (group for _, group in groups_of(self.memory, batch, batch))
+        return [group for group in found if (group.step, group.attempt) == (step, attempt)]
+
+    def _append(self, events: Sequence[GroupIngested], batch: int) -> None:
+        step, attempt = events[0].step, self.attempts.last
+        self.memory.ingested([event.model_copy(update={"attempt": attempt}) for event in events], batch)
+        self._groups[step], self._attempt[step] = len(events), attempt
+        self.batches[step] = batch
+        self.filled[batch] += 1
+
+    def _resume(self, step: int, events: Sequence[GroupIngested]) -> None:
+        """The training went back to the checkpoint before this step: what later steps told is void, and
+        rounds that hold one of them are superseded. One transaction."""
+        first, state = self.batches[step], self.memory.state
+        with self.memory.atomic():
+            held = [one.round for one in state.began if state.batch(one.round) >= first]
+            if held:
+                Rounds(self.memory).supersede(min(held), f"the training was resumed before step {step}")
+            self.attempts.began[self.attempts.last + 1] = step
+            for later in [number for number in self.batches if number >= step]:
+                self._void[later] = self.batches.pop(later), self._attempt[later]
+            self.filled = Counter(self.batches.values())
+            self._append(events, first)
 
     def _next_batch(self) -> int:
         state = self.memory.state
@@ -94,11 +143,25 @@ class Recorder:
         return last if self.filled[last] < self.settings.steps_per_round else last + 1
 
 
-def _recorded_otherwise(step: Step) -> ConflictError:
+def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
+    return [group.model_copy(update={"attempt": 1}) for group in known] == list(events)
+
+
+def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
+    """Whether a step has what it had, and more: it was read while it was written."""
+    return len(known) <= len(events) and all(
+        (old.question, old.rewards) == (new.question, new.rewards[: len(old.rewards)])
+        for old, new in zip(known, events, strict=False)
+    )
+
+
+def _recorded_otherwise(step: Step, why: str = "") -> ConflictError:
     return ConflictError(
-        f"step {step.number} of {step.source} is recorded with other rollouts:"
-        " was it still written, or is it another training?",
-        hint="follow a training with --follow; ingest another one as a run of its own: --run NAME",
+        f"step {step.number} of {step.source} is recorded with other rollouts."
+        + (why or " Was the training resumed before it, or is it another one?"),
+        hint="ingest another training as a run of its own: --run NAME; follow one with --follow"
+        if why
+        else "the same training, resumed from a checkpoint: --resumed; another one: --run NAME",
     )
 
 

@@ -1,6 +1,7 @@
 """Rounds from ingested groups: opened with what waits, diagnosed, committed, one after the other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
@@ -12,6 +13,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
+from diagevo.ingest.attempts import Attempts, groups
 from diagevo.memory.events import (
     CandidateScored,
     CauseState,
@@ -39,7 +41,16 @@ class Rounds:
     def waiting(self) -> Iterator[tuple[int, GroupIngested]]:
         """Groups of rounds that are not opened yet, with their batches."""
         state = self.memory.state
-        yield from _groups(self.memory, state.batch(state.last_opened + 1), LAST)
+        yield from self._groups(state.batch(state.last_opened + 1), LAST)
+
+    @cached_property
+    def _attempts(self) -> Attempts:
+        return Attempts.of(self.memory)
+
+    def _groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
+        """The groups of these batches that stand, in order, with their batches."""
+        found = groups(self.memory, first, last)
+        return ((batch, group) for batch, group in found if self._attempts.stands(group))
 
     def open_next(self) -> int | None:
         """Open the round that comes next with the groups that wait for it; None where none do, or a round is
@@ -49,7 +60,7 @@ class Rounds:
             return None
         number = state.round + 1
         batch = state.batch(number)
-        groups = [group for _, group in _groups(self.memory, batch, batch)]
+        groups = [group for _, group in self._groups(batch, batch)]
         if not groups and next(self.waiting(), None) is None:
             return None
         self.play(number, groups)
@@ -83,7 +94,7 @@ class Rounds:
         `diagevo train` asked after it came of the old diagnoses.
         """
         memory = self.memory
-        if memory.played_by_train or next(_groups(memory, 1, LAST), None) is None:
+        if memory.played_by_train or next(self._groups(1, LAST), None) is None:
             raise ConfigError(
                 f"run {memory.run_id} is not made of ingested rollouts: what was asked after round {first}"
                 " followed from its diagnoses",
@@ -137,7 +148,7 @@ class Rounds:
             assert memory.state.open is not None
             number = memory.state.open.number
             batch = memory.state.batch(number)
-            if next(_groups(memory, batch, LAST), None) is None:
+            if next(self._groups(batch, LAST), None) is None:
                 raise OutOfOrderError(
                     f"round {number} of run {memory.run_id} is open and was not ingested",
                     hint=f"it is its trainer's to finish: diagevo train --run {memory.run_id} --resume",
@@ -204,11 +215,3 @@ class Rounds:
             votes_are="rewards",
             drawn_round=drawn,
         )
-
-
-def _groups(memory: Memory, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
-    """The groups of these batches, in order, with their batches."""
-    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(first, last)):
-        event = recorded.event
-        assert isinstance(event, GroupIngested)
-        yield recorded.round, event

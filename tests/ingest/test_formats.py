@@ -115,8 +115,18 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("format", "name", "text", "said"),
     [
-        ("verl", "1.jsonl", '{"input":"a","output":"b"}\n', r"1\.jsonl, line 1: Object missing required field `score`"),
-        ("verl", "1.jsonl", '{"input":"a","output":"b","score":"1"}\n', r"line 1: Expected .*, got `str` - at `\$\.score`"),
+        (
+            "verl",
+            "1.jsonl",
+            '{"input":"a","output":"b"}\n',
+            r"1\.jsonl, line 1: Object missing required field `score`",
+        ),
+        (
+            "verl",
+            "1.jsonl",
+            '{"input":"a","output":"b","score":"1"}\n',
+            r"line 1: Expected .*, got `str` - at `\$\.score`",
+        ),
         ("verl", "1.jsonl", '{"output":"b","score":1}\n', "line 1: Object missing required field `input`"),
         ("verl", "1.jsonl", "[1]\n", "line 1: Expected `object`, got `array`"),
         ("verl", "one.jsonl", "{}\n", "has no rollout file"),
@@ -127,7 +137,12 @@ def test_a_rollout_without_a_reward_is_counted_and_in_no_group(tmp_path: Path) -
             '{"step":true,"prompt":"","response":"","reward":1}\n',
             "Expected `int`, got `bool`",
         ),
-        ("jsonl", "a.jsonl", f'{{"step":{2**63},"prompt":"","response":"","reward":1}}\n', "Expected `int` <= 9223"),
+        (
+            "jsonl",
+            "a.jsonl",
+            f'{{"step":{2**63},"prompt":"","response":"","reward":1}}\n',
+            "Expected `int` <= 9223",
+        ),
         ("nemo-rl", "train_data_step1.jsonl", '{"content":["a"],"rewards":[1]}\n', "no prompt and answer"),
         ("trl", "completions_00001.parquet", "PAR1....PAR1", r"00001\.parquet cannot be read as Parquet"),
     ],

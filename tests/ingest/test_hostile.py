@@ -170,7 +170,11 @@ def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() ->
     shown = messages(
         [
             {"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "image"}]},
-            {"role": "assistant", "content": None, "tool_calls": [called, {"name": "add", "arguments": "{}"}]},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [called, {"name": "add", "arguments": "{}"}],
+            },
             {"role": "tool", "name": "find", "content": "page 4"},
         ]
     )
@@ -201,5 +205,3 @@ def test_an_evaluation_in_trls_files_and_batches_in_none_are_told() -> None:
     assert "steps 2, 4, 6 ask the same prompts" in evaluated
     [sparse] = notes(DATA / "trl_sparse")
     assert "3 steps apart" in sparse and "up to 2 of 3 batches are in no file" in sparse
-
-

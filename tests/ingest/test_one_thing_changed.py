@@ -54,7 +54,22 @@ ROWS: dict[Format, dict[str, Any]] = {
     },
     "jsonl": {"step": 1, "prompt": "a", "response": "b", "reward": 1, "answer": "7", "group": "g"},
 }
-ODD = [None, True, -1, 2**63, 10**400, 1e308, float("nan"), float("-inf"), "", "\ud800", "x\0\u2028", [], [[]], {}]
+ODD = [
+    None,
+    True,
+    -1,
+    2**63,
+    10**400,
+    1e308,
+    float("nan"),
+    float("-inf"),
+    "",
+    "\ud800",
+    "x\0\u2028",
+    [],
+    [[]],
+    {},
+]
 VALUES = st.sampled_from([*ODD, {"a": float("nan")}, [None], [USER], "1"]) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -171,3 +171,58 @@ def test_weights_follow_equation_2_over_the_prompts_of_a_file(memory: Memory) ->
     assert unreached == 0
     [alone], unreached = weights(memory.schedule(2), last, [(1, "new")])
     assert (alone.weight, unreached) == (1, 1)
+
+
+def resume(memory: Memory, *steps: Step) -> Recorded:
+    report = Recorded()
+    Recorder(memory, SETTINGS, resumed=True).record(steps, report)
+    return report
+
+
+def test_a_resumed_training_voids_its_later_steps_and_supersedes_their_rounds(memory: Memory) -> None:
+    """Rounds 1 and 2 hold steps 1 to 4. Resumed before step 3: round 1 stays, steps 3 and 4 are void, and the
+    new step 3 is played as round 3. Step 4 stands on disk as it was, so it is left until it is written."""
+    record(memory, *(step(n, a="+-", b="+-") for n in (1, 2, 3, 4)))
+    diagnose(memory, {"a": "sign", "b": "carry"})
+    with pytest.raises(ConflictError, match="recorded with other") as refused:
+        record(memory, step(3, c="+--"))
+    assert "--resumed" in str(refused.value.hint)
+    report = resume(memory, *(step(n, a="+-", b="+-") for n in (1, 2)), step(3, c="+--"), step(4, a="+-", b="+-"))
+    assert (report.new_steps, report.left) == (1, [4])
+    assert memory.state.superseded == ((2, 2),)
+    waiting = list(Rounds(memory).waiting())
+    assert [(batch, g.step, g.attempt) for batch, g in waiting] == [(2, 3, 2)]
+    again = record(memory, step(3, c="+--"), step(4, d="+-"))
+    assert (again.new_steps, again.left) == (1, [])
+    assert [(b, g.step, g.attempt) for b, g in Rounds(memory).waiting()] == [(2, 3, 2), (2, 4, 2)]
+    asked = diagnose(memory, {"c": "forgets", "d": "forgets"})
+    assert asked.asked["extract"] == 3
+    assert {c.description for c in memory.state.causes.values()} == {"sign", "carry", "forgets"}
+    assert [c.frequency for c in memory.state.causes.values()] == [2, 2, 3]
+
+
+def test_a_round_whose_first_step_stays_is_played_again_with_it(memory: Memory) -> None:
+    """Round 1 holds steps 1 and 2; the training is resumed before step 2."""
+    record(memory, step(1, a="+-"), step(2, b="+-"))
+    diagnose(memory, {"a": "sign", "b": "carry"})
+    resume(memory, step(1, a="+-"), step(2, c="+-"))
+    assert [(b, g.step, g.attempt) for b, g in Rounds(memory).waiting()] == [(1, 1, 1), (1, 2, 2)]
+    diagnose(memory, {"a": "sign", "c": "slip"})
+    assert [c.description for c in memory.state.causes.values()] == ["sign", "slip"]
+
+
+def test_a_step_that_has_only_grown_is_no_resumed_training(memory: Memory) -> None:
+    record(memory, step(1, a="+-"), step(2, b="+-"))
+    before = memory.state.sequence
+    for other in (step(1, a="+--"), step(1, a="+-", b="+-")):
+        with pytest.raises(ConflictError, match="has grown since"):
+            resume(memory, other)
+    assert memory.state.sequence == before
+
+
+def test_a_training_may_be_resumed_before_its_round_is_opened_and_again(memory: Memory) -> None:
+    record(memory, *(step(n, a="+-") for n in (1, 2, 3)))
+    resume(memory, step(2, b="+-"), step(3, b="+-"))
+    resume(memory, step(2, c="--+"))
+    assert memory.state.superseded == ()
+    assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 1), (2, 3)]

@@ -22,9 +22,7 @@ class PlainRow(Row):
     group: str | int | None = None
 
 
-def read(
-    path: Path, reward: str | None, wait: Wait | None, on_cut: Callable[[str], None]
-) -> Iterator[Step]:
+def read(path: Path, reward: str | None, wait: Wait | None, on_cut: Callable[[str], None]) -> Iterator[Step]:
     """Rows in order of their steps. Raises ConfigError, with file and line."""
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     if not files:

@@ -96,7 +96,9 @@ class Reader:
                 hint="say which: --reward COLUMN",
             )
         if self.reward is not None and self.reward not in numbers:
-            raise ConfigError(f"{file} has no reward {self.reward}", hint=f"its numbers: {', '.join(numbers)}")
+            raise ConfigError(
+                f"{file} has no reward {self.reward}", hint=f"its numbers: {', '.join(numbers)}"
+            )
         return self.reward or numbers[0]
 
     def _lines(self, file: Path) -> Iterator[bytes]:

@@ -354,9 +354,12 @@ class GroupIngested(Event):
     """Name of the file."""
     draw: GroupDraw | None = None
     """Where a schedule of this memory drew the prompt."""
+    attempt: int = 1
+    """One more each time that the training was resumed from a checkpoint. The first step of an attempt voids
+    the groups of earlier attempts from that step on."""
 
     def key(self) -> str:
-        return f"{self.step}.{self.group}"
+        return f"{self.step}.{self.group}" + (f".{self.attempt}" if self.attempt > 1 else "")
 
 
 class CausePromoted(Event):

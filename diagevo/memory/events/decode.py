@@ -17,7 +17,7 @@ from diagevo.memory.events.upcast import CURRENT, upcast
 
 UNREAD = {
     "CandidateScored": {"question"},
-    "GroupIngested": {"question", "answer", "source", "draw"},
+    "GroupIngested": {"question", "answer", "source", "draw", "attempt"},
     "DuplicateJudged": {"nearest", "call", "capped"},
     "FailureDiagnosed": {"call", "flags"},
     "NodeAssigned": {"shortlist", "call", "flags"},

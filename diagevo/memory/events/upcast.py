@@ -41,7 +41,7 @@ UPCASTERS: dict[tuple[str, int], Upcaster] = {
     ("CandidateScored", 1): _with(invalid_reason=None, undecided=0),
     ("CandidateScored", 2): _with(votes_are="answers", drawn_round=None),
     ("FailureObserved", 1): _with(right=None),
-    ("GroupIngested", 1): _with(draw=None),
+    ("GroupIngested", 1): _with(draw=None, attempt=1),
 }
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change."""

@@ -54,7 +54,8 @@ def logging_block(file: Path) -> Any:
     [block] = [
         node
         for node in ast.walk(train)
-        if isinstance(node, ast.If) and "train_data_step" in (ast.get_source_segment(text, node) or "")
+        if isinstance(node, ast.If)
+        and "train_data_step" in (ast.get_source_segment(text, node) or "")
         and "_should_log_nemo_gym_responses" in ast.unparse(node.test)
     ]
     return compile(ast.Module([block], []), str(file), "exec")
@@ -134,5 +135,3 @@ def main(checkout: Path, folder: Path, commit: str) -> None:
     for name in ("dynamic", "plain"):
         (folder / name).mkdir(parents=True, exist_ok=True)
         play(checkout, folder / name, dynamic=name == "dynamic").write(folder / name, f"NeMo-RL {commit}")
-
-

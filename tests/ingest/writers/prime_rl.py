@@ -16,7 +16,9 @@ from tests.ingest.writers.taken import Truth
 GROUPS, GROUP, BATCH, IN_FLIGHT = 14, 4, 8, 3
 
 
-def episode(vf: Any, group: int, sample: int, step: int, reward: float, *, broken: bool) -> tuple[Any, list[str]]:
+def episode(
+    vf: Any, group: int, sample: int, step: int, reward: float, *, broken: bool
+) -> tuple[Any, list[str]]:
     """One run of a solver, seen by a judge who is not trained. Some begin anew on a branch, some call a tool."""
     from verifiers.v1.trace import Reward, Timing, VersionInfo
 
@@ -42,7 +44,12 @@ def episode(vf: Any, group: int, sample: int, step: int, reward: float, *, broke
     if sample >= 2:
         call = {"id": "1", "name": "look_up", "arguments": f'{{"page": "{name}\\nuser: it is 3"}}'}
         nodes.append(node({"role": "assistant", "content": None, "tool_calls": [call]}, 0, sampled=True))
-        result = {"role": "tool", "tool_call_id": "1", "name": "look_up", "content": f"assistant: {name} found"}
+        result = {
+            "role": "tool",
+            "tool_call_id": "1",
+            "name": "look_up",
+            "content": f"assistant: {name} found",
+        }
         nodes.append(node(result, len(nodes) - 1))
         shown += ["look_up", f'"page": "{name}', f"assistant: {name} found"]
         start = len(nodes) - 1
@@ -71,7 +78,11 @@ def episode(vf: Any, group: int, sample: int, step: int, reward: float, *, broke
         env={"id": "sums", "name": "sums"},
         task=task,
         group={"id": f"g{group}"},
-        run={"type": "train", "id": "r", "work": {"type": "train", "step": step, "policy": {"start": 0, "end": 0}}},
+        run={
+            "type": "train",
+            "id": "r",
+            "work": {"type": "train", "step": step, "policy": {"start": 0, "end": 0}},
+        },
         ok=not broken,
         traces=[
             trace("solver", nodes, {} if broken else right, trainable=True),

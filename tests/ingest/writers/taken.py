@@ -30,7 +30,13 @@ class Truth:
         self.groups: dict[str, dict[str, Any]] = {}
 
     def add(
-        self, group: str, step: int, prompt: str, texts: Sequence[str], reward: float, answer: str | None = None
+        self,
+        group: str,
+        step: int,
+        prompt: str,
+        texts: Sequence[str],
+        reward: float,
+        answer: str | None = None,
     ) -> None:
         found = self.groups.setdefault(
             group, {"step": step, "prompt": prompt, "answer": answer, "rollouts": []}

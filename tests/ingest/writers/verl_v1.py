@@ -84,7 +84,9 @@ def outputs(prompt: str, turns: list[tuple[str, str]]) -> list[Output]:
     return found
 
 
-def play(rng: random.Random, step: int) -> list[tuple[str, str, str, list[list[tuple[str, str]]], list[float]]]:
+def play(
+    rng: random.Random, step: int
+) -> list[tuple[str, str, str, list[list[tuple[str, str]]], list[float]]]:
     """Of each prompt its uid, text, answer, the turns of its sessions and their rewards."""
     found = []
     for place in range(PROMPTS):
@@ -95,7 +97,9 @@ def play(rng: random.Random, step: int) -> list[tuple[str, str, str, list[list[t
         for session in range(SESSIONS):
             count = [1, 2, 12][session] if (place, step) == (0, 1) else rng.choice([1, 1, 2, 3])
             name = f"{step}.{place}.{session}"
-            tools = ["" if rng.random() < 0.2 else f"\ntool\n{name} result {t}\nassistant\n" for t in range(count)]
+            tools = [
+                "" if rng.random() < 0.2 else f"\ntool\n{name} result {t}\nassistant\n" for t in range(count)
+            ]
             sessions.append([(tools[t], f"[{name}, turn {t}] calls {t}") for t in range(count)])
             rewards.append(float(rng.random() < 0.5))
         found.append((uid, f"user\n{asked}\nassistant\n", f"A{place}", sessions, rewards))
@@ -151,11 +155,17 @@ def main(installed: Path, folder: Path) -> None:
         rng.shuffle(keys)  # as they come back from the workers
 
         def dump(step: int = step, **given: Any) -> None:
-            write(given["inputs"], given["outputs"], given["gts"], given["scores"],
-                  given["reward_extra_infos_dict"], given["dump_path"], step)
+            write(
+                given["inputs"],
+                given["outputs"],
+                given["gts"],
+                given["scores"],
+                given["reward_extra_infos_dict"],
+                given["dump_path"],
+                step,
+            )
 
         trainer = SimpleNamespace(tokenizer=Characters(), _dump_generations=dump)
         log(trainer, SimpleNamespace(keys=keys, partition_id="train"), {}, str(folder))
         queue.rows.clear()
     truth.write(folder, "verl 0.9.1")
-
