@@ -58,10 +58,15 @@ test-vllm: $(VLLM_READY)
 	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
+# NEMO_RL, PRIME_RL and VERIFIERS are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
+PRIME_PYTHON ?= $(BIN)/python
 rollouts:
+	$(BIN)/python -m tests.ingest.make hostile
 	$(BIN)/python -m tests.ingest.make trl
 	$(BIN)/python -m pip install --quiet --no-deps --target .venv-verl verl==0.9.1
 	$(BIN)/python -m tests.ingest.make verl .venv-verl
+	$(if $(NEMO_RL),$(BIN)/python -m tests.ingest.make nemo-rl $(NEMO_RL))
+	$(if $(PRIME_RL),$(PRIME_PYTHON) -m tests.ingest.make prime-rl $(PRIME_RL) $(VERIFIERS))
 
 # The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
 AUDIT_PYTHON ?= python3.13

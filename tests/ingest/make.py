@@ -7,11 +7,11 @@
     python -m tests.ingest.make hostile
 
 `trl` trains the shipped model for six steps with TRL's GRPOTrainer and `log_completions`: once plainly, once
-with an evaluation every other step, once with `logging_steps=3`. `verl` hands the same rollouts to the writers
-of verl's two trainers, and made-up sessions of several outputs to the newer one. Their modules want ray and a
-GPU stack when they are imported, so the writers' code is taken out of the installed files and run as it
-stands. NeMo-RL (made with commit 7ea279a) and prime-rl (559b447, with verifiers a60a606) are checkouts of their
-repositories; prime-rl wants an environment with the dependencies of verifiers.
+with an evaluation every other step, once with `logging_steps=3`. `verl` hands the same rollouts to the
+writers of verl's two trainers, and made-up sessions of several outputs to the newer one. Their modules want
+ray and a GPU stack when they are imported, so the writers' code is taken out of the installed files and run
+as it stands. NeMo-RL (made with commit 7ea279a) and prime-rl (559b447, with verifiers a60a606) are checkouts
+of their repositories; prime-rl wants an environment with the dependencies of verifiers.
 """
 
 import json
@@ -79,6 +79,7 @@ def trl(folder: Path, truth: Truth | None = None, **more: Any) -> None:
     def kept(completions: list[Any], answer: list[str], prompts: list[Any], **_: Any) -> list[float | None]:
         """`correct`, and what is true of each batch: the step it is played in, or 0 for an evaluation."""
         rewards = correct(completions, answer)
+        assert trainer.model is not None
         step = trainer.state.global_step + 1 if trainer.model.training else 0
         call = len(truth.groups) if truth else 0
         for prompt, completion, reward in zip(prompts, completions, rewards, strict=True):
@@ -144,7 +145,7 @@ def main(trainer: str, *paths: str) -> None:
         case "prime-rl":
             from tests.ingest.writers import prime_rl
 
-            prime_rl.main(*given, fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
+            prime_rl.main(given[0], given[1], fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
         case "hostile":
             hostile(fresh("hostile"))
         case _:

@@ -3,6 +3,7 @@
 import copy
 import datetime
 import json
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, prime_rl, read, trl
-from diagevo.ingest.lines import CutLine
 from diagevo.ingest.rollouts import Step, grouped
 from tests.cli.program import invoke
 
@@ -104,6 +104,15 @@ def held(step: Step) -> None:
         assert all(abs(reward) < float("inf") for reward in group.rewards)
 
 
+def complaint(take: Callable[[], object]) -> str:
+    """What a refusal says, with its next step; "" where all was read."""
+    try:
+        take()
+    except ConfigError as error:
+        return f"{error.message}\n{error.hint}"
+    return ""
+
+
 @pytest.mark.parametrize("format", PLACES)
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -116,12 +125,8 @@ def test_a_line_with_one_thing_changed_is_read_or_refused_by_its_number(
     file = tmp_path / PLACES[format]
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n")
-    try:
-        for step in read(format, tmp_path, on_cut=pytest.fail):
-            held(step)
-    except ConfigError as error:
-        assert f"{file}, line 2" in error.message or "is no reward" in error.message, error.message
-        assert error.hint
+    said = complaint(lambda: [held(step) for step in read(format, tmp_path, on_cut=pytest.fail)])
+    assert not said or (f"{file}, line 2" in said and not said.endswith("\nNone"))
 
 
 COLUMNS: list[Any] = [
@@ -150,29 +155,23 @@ def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path) 
         for name in right:
             for column in COLUMNS:
                 polars.DataFrame(right | {name: column}, strict=False).write_parquet(file)
-                try:
-                    held(reader.load(file, 1))
-                except ConfigError as error:
-                    assert str(file) in error.message, error.message
+                said = complaint(lambda: held(reader.load(file, 1)))
+                assert not said or str(file) in said
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cut", [4, 5, 100, -1, -5, -60])
-def test_a_damaged_table_is_refused_or_left_for_later(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize("place", [4, 5, 100, -5, -60])
+def test_a_damaged_table_is_read_or_refused(tmp_path: Path, place: int) -> None:
     file = tmp_path / "completions_00001.parquet"
     polars.DataFrame({"prompt": ["a"] * 50, "completion": ["b"] * 50, "correct": [1.0] * 50}).with_columns(
         advantage=0.0
     ).write_parquet(file)
     data = bytearray(file.read_bytes())
-    data[cut] ^= 0xFF
+    data[place] ^= 0xFF
     file.write_bytes(data)
     with trl.Reader(None) as reader:
-        try:
-            held(reader.load(file, 1))
-        except CutLine:
-            assert cut in (-1,)
-        except ConfigError as error:
-            assert str(file) in error.message
+        said = complaint(lambda: held(reader.load(file, 1)))
+    assert not said or str(file) in said
 
 
 def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:
@@ -181,7 +180,7 @@ def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:
     folder = tmp_path / "step_1" / "train" / "effective"
     folder.mkdir(parents=True)
     (folder / "traces.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(ConfigError, match="line 1: node 2 has a parent|line 1: node 1 has a parent"):
+    with pytest.raises(ConfigError, match="line 1: node 1 has a parent"):
         prime_rl.Reader(None).load(folder / "traces.jsonl", 1)
 
 

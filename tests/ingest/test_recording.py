@@ -187,7 +187,9 @@ def test_a_resumed_training_voids_its_later_steps_and_supersedes_their_rounds(me
     with pytest.raises(ConflictError, match="recorded with other") as refused:
         record(memory, step(3, c="+--"))
     assert "--resumed" in str(refused.value.hint)
-    report = resume(memory, *(step(n, a="+-", b="+-") for n in (1, 2)), step(3, c="+--"), step(4, a="+-", b="+-"))
+    report = resume(
+        memory, *(step(n, a="+-", b="+-") for n in (1, 2)), step(3, c="+--"), step(4, a="+-", b="+-")
+    )
     assert (report.new_steps, report.left) == (1, [4])
     assert memory.state.superseded == ((2, 2),)
     waiting = list(Rounds(memory).waiting())

@@ -60,7 +60,7 @@ def read(
             yield from _steps(path, globs, name, reader.load, wait, on_cut)
             if reader.waiting:
                 on_note(
-                    f"{count(reader.waiting, 'group')} of prime-rl arrived, and no step has trained on them yet:"
+                    f"{count(reader.waiting, 'group')} of prime-rl arrived, and no step has trained on them:"
                     f" they are taken once one has, or after {prime_rl.LATE} steps"
                 )
         case "trl":

@@ -27,6 +27,7 @@ def load(file: Path, step: int, *, reward: str | None) -> Step:
     """The rollouts of a step, told apart by their prompts' tokens."""
     field = reward or "rewards"
     found: list[tuple[str, list[str], float | None]] = []
+    row: NemoRow
     for line, row in typed(file, with_reward(NemoRow, field)):
         content = _flat(row.content)
         if len(content) < 2 or not all(isinstance(text, str) for text in content):
@@ -35,8 +36,10 @@ def load(file: Path, step: int, *, reward: str | None) -> Step:
                 " NeMo-RL's TransferQueue path leaves the prompt out",
                 hint="turn that path off for the run, or write the plain JSONL",
             )
-        filtered = field == "rewards" and row.filtered_rewards is not msgspec.UNSET
-        found.append((_asked(row), content, number(row.filtered_rewards if filtered else row.reward)))
+        given = row.reward
+        if field == "rewards" and not isinstance(row.filtered_rewards, msgspec.UnsetType):
+            given = row.filtered_rewards
+        found.append((_asked(row), content, number(given)))
     prompts, firsts = {key for key, _, _ in found if key}, {content[0] for _, content, _ in found}
     asked = 2 if len(firsts) < len(prompts) else 1  # a system prompt of its own, the same for several prompts
     return step_of(

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ class Reader:
     def _lines(self, file: Path) -> Iterator[bytes]:
         """What the program says of the file, up to its end. Raises ConfigError where it complains or dies."""
         program = self._started()
-        assert program.stdin is not None and program.stdout is not None
+        assert program.stdin is not None
+        assert program.stdout is not None
         try:
             program.stdin.write(json.dumps(str(file.absolute())).encode() + b"\n")
             program.stdin.flush()
@@ -188,7 +190,7 @@ def once(steps: Iterator[Step], on_note: Callable[[str], None]) -> Iterator[Step
                 f"steps {_listed(again)} ask the same prompts: TRL logs an evaluation into the file of its"
                 f" step, in place of the training batch; if that is one, leave these files out ({CALLBACK})"
             )
-    apart = Counter(b - a for a, b in zip(numbers, numbers[1:], strict=False))
+    apart = Counter(b - a for a, b in pairwise(numbers))
     if apart and (usual := apart.most_common(1)[0][0]) > 1:
         on_note(
             f"the files are {count(usual, 'step')} apart: TRL logs the last batch of each logging step, so up"

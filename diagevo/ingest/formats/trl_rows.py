@@ -2,9 +2,9 @@
 
     python -m diagevo.ingest.formats.trl_rows
 
-For each name of a file on stdin, lines of JSON on stdout: the columns and which of them are numbers, each row,
-and null; or what is wrong. The program may take so much memory more than it had when it began, and a file so
-many bytes of text for each of its own.
+For each name of a file on stdin, lines of JSON on stdout: the columns and which of them are numbers, each
+row, and null; or what is wrong. The program may take so much more memory than it had when it began, and a
+file so many bytes of text for each of its own.
 """
 
 import json
@@ -34,10 +34,10 @@ def answer(name: str) -> Iterator[Any]:
     numbers = [column for column, kind in schema.items() if kind.is_numeric()]
     yield {"columns": list(schema), "numbers": numbers}
     wanted = [column for column in schema if column in TEXTS or column in numbers]
-    total, number = 0, 0
+    total = 0
     batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()
-    for row in (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1)):
-        number += 1
+    rows = (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1))
+    for number, row in enumerate(rows, start=1):
         try:
             text = json.dumps(row, default=_text)
         except (TypeError, ValueError, RecursionError) as error:

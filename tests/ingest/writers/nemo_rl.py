@@ -3,6 +3,9 @@
 The filter and the writer are its own functions; what a step logs is the block of `grpo_train` that says so.
 """
 
+# The trainer is a checkout, and no dependency of ours.
+# pyright: reportMissingImports=false
+
 import ast
 import json
 import os
@@ -87,6 +90,7 @@ def play(checkout: Path, folder: Path, *, dynamic: bool) -> Truth:
     block = logging_block(grpo)
     rng, truth, number = random.Random(int(dynamic)), Truth(), 0
     for step in range(STEPS):
+        rows: Any = None
         cache, complete, tries, played = None, False, 0, []
         while not complete:
             number, tries = number + 1, tries + 1
@@ -114,7 +118,7 @@ def play(checkout: Path, folder: Path, *, dynamic: bool) -> Truth:
                 "input_ids": flat["token_ids"],
                 "token_mask": flat["token_loss_mask"],
                 "sample_mask": torch.ones(len(logs)),
-                **{n: zeros for n in ("advantages", "generation_logprobs", "prev_logprobs")},
+                **dict.fromkeys(("advantages", "generation_logprobs", "prev_logprobs"), zeros),
             },
             "logger": logger,
             "total_steps": step,

@@ -4,6 +4,9 @@ Both run as they are, and so does `Episode.to_record` of verifiers; what waits a
 trackers, which the monitors' package imports, are left out.
 """
 
+# The trainer is a checkout, and no dependency of ours.
+# pyright: reportMissingImports=false
+
 import asyncio
 import random
 import sys
@@ -19,7 +22,7 @@ GROUPS, GROUP, BATCH, IN_FLIGHT = 14, 4, 8, 3
 def episode(
     vf: Any, group: int, sample: int, step: int, reward: float, *, broken: bool
 ) -> tuple[Any, list[str]]:
-    """One run of a solver, seen by a judge who is not trained. Some begin anew on a branch, some call a tool."""
+    """One run of a solver, seen by a judge who is not trained. Some begin anew, some call a tool."""
     from verifiers.v1.trace import Reward, Timing, VersionInfo
 
     name = f"{group}.{sample}"

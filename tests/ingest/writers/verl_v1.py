@@ -1,4 +1,4 @@
-"""verl's newer trainer: an agent loop puts several outputs of a session into the queue, each under its key."""
+"""verl's newer trainer: an agent loop puts a session's outputs into the queue, each under its key."""
 
 import asyncio
 import json
@@ -7,6 +7,7 @@ import os
 import random
 import uuid
 from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -148,7 +149,7 @@ def main(installed: Path, folder: Path) -> None:
                 }
                 asyncio.run(put(worker, outputs(prompt, turns), False, **kwargs))
                 shown = [turns[0][1]]
-                for before, (tool, text) in zip(turns, turns[1:]):  # noqa: RUF007
+                for before, (tool, text) in pairwise(turns):
                     shown += [tool.strip() or f"Summary: {before[1]}", text]
                 truth.add(uid, step, prompt.strip(), shown, reward, answer)
         keys = list(queue.rows)
