@@ -191,7 +191,8 @@ def played(name: str, **more: Any) -> None:
         trl(Path(work), truth, **more)
         folder = fresh(name)
         shutil.copytree(Path(work) / "completions", folder, dirs_exist_ok=True)
-    truth.write(folder, f"TRL {version('trl')}")
+    if more:
+        truth.write(folder, f"TRL {version('trl')}")
 
 
 if __name__ == "__main__":
