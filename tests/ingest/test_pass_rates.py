@@ -14,7 +14,7 @@ from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.memory import Memory
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA, step
+from tests.ingest.conftest import DATA, diagnose_by_rules, step
 from tests.ingest.test_recording import diagnose, record
 
 FILES = sorted((DATA / "verl" / "rollouts").glob("*.jsonl"))
@@ -68,8 +68,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """verl's files, two steps a round: rounds 1 to 3, by the world's rules."""
     home = tmp_path_factory.mktemp("home")
     arguments = ["ingest", "verl", DATA / "verl" / "rollouts", "--run", "v", "--steps-per-round", "2"]
-    for command in (arguments, ["diagnose", "--run", "v"]):
-        assert invoke(*command, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    assert invoke(*arguments, env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+    diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "v")
     return home
 
 

@@ -6,7 +6,7 @@ is left are the fold and the groups of ingested rounds.
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from diagevo.errors import DiagEvoError
 from diagevo.exact import RECORDED
-from diagevo.memory.audit.groups import TYPES, strangers
+from diagevo.memory.audit.groups import stranger
 from diagevo.memory.events import EVENT_TYPES
 from diagevo.memory.events.decode import Fact, full, light
 from diagevo.memory.events.records import Recorded, event_id
@@ -72,16 +72,20 @@ class Told:
         """Whether a replay refuses it. `state` is that before the event."""
         told = json.dumps(changed(self.payloads[place], change.path, change.value))
         state = state.copy()
-        groups: dict[int, list[Payload]] = {}
+        payloads: list[Payload] = []
         try:
             for at in range(place, len(self.records)):
                 advance(state, self.fact(at, told if at == place else None))
             for at, record in enumerate(self.records):
-                if record.type in TYPES:
-                    payload = told if at == place else record.payload
-                    row = (record.position, record.round, record.type, record.schema_version, payload)
-                    groups.setdefault(record.round, []).append(Payload(*row))
-            return any(next(strangers(of, number), None) for number, of in groups.items())
+                payload = told if at == place else record.payload
+                row = (record.position, record.round, record.type, record.schema_version, payload)
+                payloads.append(Payload(*row))
+
+            def read(types: Sequence[str], rounds: tuple[int, int] | None) -> Iterator[Payload]:
+                first, last = rounds or (0, 2**31)
+                return (p for p in payloads if p.type in types and first <= p.round <= last)
+
+            return stranger(read, state) is not None
         except DiagEvoError:
             return True
 

@@ -11,6 +11,7 @@ import diagevo
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.ingest.recording import Recorded as Report
 from diagevo.ingest.recording import Recorder
+from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import (
     EVENT_TYPES,
     Artifact,
@@ -67,6 +68,19 @@ def _ingested(folder: Path) -> list[Recorded]:
         Recorder(memory, SETTINGS).record(steps, Report())
         diagnose(memory, {"a": C1, "d": "reads the question only to its half"})
         Recorder(memory, SETTINGS).record([step(5, a="-+--"), step(6, b="++")], Report())
+        return _records(memory)
+
+
+def _superseded(folder: Path) -> list[Recorded]:
+    """Another trainer's rounds: the second diagnosed again, then the training resumed before step 3."""
+    with diagevo.open(f"sqlite:///{folder}/log.db", "superseded", root=folder) as memory:
+        steps = [step(number, a="+-+-", b="----", d="-++") for number in range(1, 5)]
+        Recorder(memory, SETTINGS).record(steps, Report())
+        diagnose(memory, {"a": C1, "d": "reads the question only to its half"})
+        Rounds(memory).supersede(2, "the diagnostician was another one")
+        diagnose(memory, {"a": C1, "d": C1})
+        Recorder(memory, SETTINGS, resumed=True).record([step(3, a="--+-", d="+-+")], Report())
+        diagnose(memory, {"a": C1, "d": "forgets what it was asked"})
         return _records(memory)
 
 
@@ -291,7 +305,9 @@ def tried(records: list[Recorded], rng: random.Random, most: int) -> tuple[Count
 def test_one_changed_field_is_found_or_stands_on_the_list(tmp_path: Path) -> None:
     random_ones = [partial(_at_random, seed=seed) for seed in range(3)]
     tries, found = Counter[Field](), Counter[Field]()
-    for number, make in enumerate((_by_hand, _ingested, _without_stages, _measured, *random_ones)):
+    for number, make in enumerate(
+        (_by_hand, _ingested, _superseded, _without_stages, _measured, *random_ones)
+    ):
         place = tmp_path / str(number)
         place.mkdir()
         more_tries, more_found = tried(make(place), random.Random(number), 24)

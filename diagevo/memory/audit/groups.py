@@ -6,50 +6,103 @@ not made again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import count, takewhile, zip_longest
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, zip_longest
+
+import msgspec
 
 from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngested
-from diagevo.memory.events.decode import full
+from diagevo.memory.events.decode import full, reader
 from diagevo.memory.log.log import Log, Payload
 from diagevo.memory.state.model import MemoryState
 
-TYPES = tuple(event.__name__ for event in (GroupIngested, CandidateScored, FailureObserved))
+GROUP = GroupIngested.__name__
+OWN = (CandidateScored.__name__, FailureObserved.__name__)
+
+
+class _Group(msgspec.Struct, frozen=True, gc=False):
+    step: int
+    attempt: int
+
+
+_group = reader(_Group, GROUP)
+
+
+class Attempts:
+    """A training's attempts: each began with a step, and voids what earlier ones wrote from there on."""
+
+    def __init__(self, ingested: Iterable[Payload]) -> None:
+        self._began: dict[int, tuple[int, int]] = {}
+        for payload in ingested:
+            group = _group(payload.schema_version, payload.payload)
+            if group.attempt > 1:
+                self._began.setdefault(group.attempt, (group.step, payload.position))
+
+    def void(self, step: int, attempt: int, before: int | None = None) -> bool:
+        """Whether a later attempt began at this step or before, by position `before`."""
+        return any(
+            later > attempt and began <= step and (before is None or position < before)
+            for later, (began, position) in self._began.items()
+        )
+
+
+Read = Callable[[Sequence[str], tuple[int, int] | None], Iterable[Payload]]
+"""What a run's events of some types say, of all rounds or those from the first to the last, in order."""
 
 
 def first_stranger(log: Log, state: MemoryState) -> tuple[int, str] | None:
     """Position and fault of the first event that is not its groups', or of a group out of its place. `state`
     is the fold of the run."""
-    if not log.count(state.run_id, GroupIngested.__name__):
+    if not log.count(state.run_id, GROUP):
         return None
-    opened = state.round if state.open is None else state.open.number
-    rounds = ((n, list(log.payloads(state.run_id, TYPES, (n, n)))) for n in count(1))
-    # Rounds that wait come without a gap after those that were opened.
-    there = takewhile(lambda told: told[0] <= opened or told[1], rounds)
-    return next((stranger for number, told in there for stranger in strangers(told, number)), None)
+    return stranger(lambda types, rounds: log.payloads(state.run_id, types, rounds), state)
 
 
-def strangers(told: Iterable[Payload], number: int) -> Iterator[tuple[int, str]]:
-    """Of round `number`, from its events of these types in order."""
-    groups: list[GroupIngested] = []
-    places = Counter[int]()
+def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
+    """`first_stranger` over what `read` gives."""
+    attempts = Attempts(read([GROUP], None))
+    for number in count(1):
+        batch = state.batch(number)
+        groups = list(read([GROUP], (batch, batch)))
+        # Rounds that wait come without a gap after those that were opened.
+        if not groups and number > state.last_opened:
+            return None
+        counts = bool(state.counted([number]))
+        told = read(OWN, (number, number))
+        if (found := next(strangers(groups, told, number, attempts, counts=counts), None)) is not None:
+            return found
+    return None
+
+
+def strangers(
+    ingested: Iterable[Payload], told: Iterable[Payload], number: int, attempts: Attempts, *, counts: bool
+) -> Iterator[tuple[int, str]]:
+    """Of round `number`, from the groups of its batch and its own events, in order. One that does not count
+    any more was made of the groups that stood then."""
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
     for payload in told:
         match full(payload.type, payload.schema_version, payload.payload):
-            case GroupIngested() as group:
-                if candidates:
-                    yield payload.position, f"round {number} was made before this group of step {group.step}"
-                if group.group != (place := places[group.step]):
-                    yield payload.position, f"group {place} of step {group.step} comes next"
-                places[group.step] += 1
-                groups.append(group)
             case CandidateScored() as candidate:
                 candidates.append((payload.position, candidate))
             case FailureObserved() as failure:
                 failures.append((payload.position, failure))
             case _:
                 pass
+    made = candidates[0][0] if candidates else None
+    groups: list[GroupIngested] = []
+    places = Counter[tuple[int, int]]()
+    for payload in ingested:
+        group = full(payload.type, payload.schema_version, payload.payload)
+        assert isinstance(group, GroupIngested)
+        if group.group != (place := places[group.attempt, group.step]):
+            yield payload.position, f"group {place} of step {group.step} comes next"
+        places[group.attempt, group.step] += 1
+        if made is not None and payload.position > made:
+            if counts:
+                yield payload.position, f"round {number} was made before this group of step {group.step}"
+        elif not attempts.void(group.step, group.attempt, made):
+            groups.append(group)
     if not groups or not candidates:
         return
     of_question: dict[str, GroupIngested] = {}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.audit.history import History
 from diagevo.memory.events import number_of
 from diagevo.memory.events.decode import reader
@@ -14,6 +15,7 @@ class _Group(msgspec.Struct, frozen=True, gc=False):
     step: int
     rewards: list[float]
     passes: int
+    attempt: int
 
 
 class _Scored(msgspec.Struct, frozen=True, gc=False):
@@ -83,6 +85,9 @@ def pass_rates(history: History) -> PassRates | None:
     """Of a whole run; None where no other trainer's rollouts are in it."""
     if history.ingested is None:
         return None
+    state = history.state(history.end)
+    counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
+    attempts = Attempts(history.log.payloads(history.run_id, ["GroupIngested"]))
     steps: dict[tuple[int, int], list[_Group]] = {}
     groups: dict[str, _Scored] = {}
     failures = 0
@@ -90,10 +95,15 @@ def pass_rates(history: History) -> PassRates | None:
     descriptions: dict[str, str] = {}
     types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
     for _, round_, type_, version, payload in history.log.payloads(history.run_id, types):
+        if type_ != "GroupIngested" and round_ not in counted:
+            continue
         match type_:
             case "GroupIngested":
                 group = _group(version, payload)
-                steps.setdefault((round_, group.step), []).append(group)
+                if not attempts.void(group.step, group.attempt):
+                    place = round_ - len(counted)  # its batch, behind those that were played
+                    playing = state.last_opened + place if place > 0 else counted[round_ - 1]
+                    steps.setdefault((playing, group.step), []).append(group)
             case "CandidateScored":
                 scored = _scored(version, payload)
                 groups[scored.question_id] = scored
