@@ -24,8 +24,9 @@ from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from diagevo.report.material import gather
 from tests.cli.program import invoke
-from tests.ingest.test_recording import diagnose
-from tests.ingest.test_superseding import RIGHT, stands, three_rounds
+from tests.ingest.conftest import step
+from tests.ingest.test_recording import diagnose, record
+from tests.ingest.test_superseding import RIGHT, WRONG, stands, three_rounds
 
 
 @pytest.fixture
@@ -177,3 +178,33 @@ def test_the_view_marks_them(again: Path, tmp_path: Path) -> None:
     assert "round 4 plays its groups again" in (out / "a" / "rounds" / "2.html").read_text()
     assert "count no more" not in (out / "a" / "rounds" / "4.html").read_text()
     assert "SUPERSEDED" in (out / "a" / "causes" / "c2.html").read_text().upper()
+
+
+def test_a_promotion_that_is_restored_is_the_imported_runs_own(memory: Memory, tmp_path: Path) -> None:
+    """Round 3 superseded, c1 is Mastered again by the promotion of round 2, whose id is another in run b; the
+    next failure undoes it by that id."""
+    three_rounds(memory)
+    Rounds(memory).supersede(3, "wrong")
+    record(memory, step(6, a="+---"))
+    diagnose(memory, WRONG)
+    assert stands(memory)[0] == ("slip of a", "active", 3)
+    memory.close()
+    target = Database(f"sqlite:///{tmp_path / 'other.db'}")
+    prepare(target, create=True)
+    with (
+        closing(open_history(f"sqlite:///{tmp_path / 'log.db'}", "a", root=tmp_path)) as history,
+        closing(target),
+    ):
+        export_bundle(history, history.end, tmp_path / "out", "jsonl")
+        import_bundle(tmp_path / "out", target, "b", root=tmp_path / "other")
+        assert verify(Log(target), "b", tmp_path / "other" / "b", deep=True).faults == []
+        assert [c.round for c in History(target, "b").commits] == [c.round for c in history.commits]
+
+
+def test_words_mean_the_cause_that_counts(memory: Memory, tmp_path: Path) -> None:
+    """The same words were found before and after: c2 is gone, c4 stands."""
+    three_rounds(memory, RIGHT)
+    Rounds(memory).supersede(2, "once more")
+    diagnose(memory, RIGHT)
+    memory.close()
+    assert json.loads(say(tmp_path, "memory", "why", "carry", "--json").stdout)["data"]["cause_id"] == "c4"

@@ -8,14 +8,16 @@ import pytest
 
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
-from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.rounds import CALLBACK, Rounds, Scored
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
     Embedder,
+    FailedRollout,
     FailureObserved,
+    GroupIngested,
     Model,
     RoundsSuperseded,
     RunConfigured,
@@ -240,3 +242,73 @@ def test_the_event_says_why_and_projections_are_made_again_from_it(memory: Memor
         assert history.settled.round == 3
     assert well(memory) == []
     assert [e.cause_id for e in told(memory, CauseCreated)] == ["c1", "c2", "c3"]
+
+
+def test_what_the_callback_drew_a_prompt_for_stays_its_aim_where_the_cause_is_still_there(
+    memory: Memory,
+) -> None:
+    """Round 2: one prompt drawn by schedule 2 for c1 of round 1, one drawn freely. Played again as round 3,
+    the first still aims at c1 and says that its draw is round 2's."""
+    record(memory, step(1, a="++--"))
+    diagnose(memory, RIGHT)
+    groups = [(0, "new a"), (1, "new b")]
+    events = [
+        GroupIngested(
+            step=2,
+            group=place,
+            question=memory.artifacts.put(prompt),
+            answer="7",
+            rewards=[1.0, 0.0],
+            passes=1,
+            reference=memory.artifacts.put(f"{prompt} passes"),
+            failed=[FailedRollout(sample=1, trajectory=memory.artifacts.put(f"{prompt} fails"))],
+            source=CALLBACK,
+        )
+        for place, prompt in groups
+    ]
+    memory.ingested(events, 2)
+    drawn = {"cause_id": "c1", "stitched_cause_id": None, "round": 2}
+    free = {"cause_id": None, "stitched_cause_id": None, "round": 2}
+    rounds = Rounds(memory)
+    rounds.play(2, [Scored(events[0], drawn), Scored(events[1], free)])
+    rounds.supersede(2, "wrong")
+    assert rounds.open_next() == 3
+    told_now = [e for e in told(memory, CandidateScored) if e.question_id.startswith("r3.")]
+    assert [(e.mode, e.cause_id, e.drawn_round) for e in told_now] == [
+        ("targeted", "c1", 2),
+        ("free", None, None),
+    ]
+
+
+def test_who_is_asked_may_change_while_a_round_is_open_and_what_it_is_played_with_may_not(
+    memory: Memory,
+) -> None:
+    record(memory, step(1, a="++--"))
+    assert Rounds(memory).open_next() == 1
+    config = dict(memory.state.config or {})
+    memory.reconfigure({**config, "roles": {"diagnostician": {"engine": "openai", "model": "m"}}})
+    assert (memory.state.config or {})["roles"]["diagnostician"]["model"] == "m"
+    before = memory.state.sequence
+    with pytest.raises(OutOfOrderError, match="round 1 is open"):
+        memory.reconfigure({**config, "memory": {"theta_up": "1/2"}})
+    assert memory.state.sequence == before
+    assert well(memory) == []
+
+
+def test_what_failed_in_a_superseded_round_aims_at_nothing_though_its_cause_is_still_there(
+    memory: Memory,
+) -> None:
+    """Round 1: a fails by c1. Round 2: b fails, put down to c1 too. Superseded while round 3 is open, round 2
+    is played again as round 4: b never failed before it."""
+    record(memory, step(1, a="+-"), step(2, c="++"), step(3, b="+-"), step(4, c="++"), step(5, d="+-"))
+    diagnose(memory, {"a": "sign", "b": "sign", "d": "sign"})
+    record(memory, step(6, b="+-"), step(7, c="++"))
+    rounds = Rounds(memory)
+    assert rounds.open_next() == 4
+    aims = {e.question_id: e.cause_id for e in told(memory, CandidateScored)}
+    assert aims["r4.q0"] == "c1"
+    for played in (5, 6):
+        rounds.supersede(2 if played == 5 else 5, "wrong")
+        assert (rounds if played == 5 else Rounds(memory)).open_next() == played
+        aims = {e.question_id: e.cause_id for e in told(memory, CandidateScored)}
+        assert aims[f"r{played}.q0"] is None
