@@ -142,6 +142,18 @@ def test_an_answer_that_asking_again_has_overtaken_is_left_out(tmp_path: Path):
     ]
 
 
+def test_unreadable_against_unreadable_is_no_agreement(tmp_path: Path):
+    with open_memory(tmp_path) as memory:
+        play(memory, 1, [Question(["slip", "unresolved"])])
+        maintain(memory, Scripted(by_text), Angles(), DiagnosisConfig(), MemoryConfig())
+        memory.commit()
+        found = asked_again(memory, Scripted(by_text))
+    assert [(r.recorded, r.answered, r.agrees) for r in found] == [
+        ("slip", "slip", True),
+        ("unresolved", "unresolved", False),
+    ]
+
+
 def test_a_language_model_is_really_asked_and_leaves_no_trace(tmp_path: Path):
     slip = '{"matched_cause_id": null, "error_cause": null}'
     role = {"engine": "openai", "model": "m"}

@@ -10,6 +10,7 @@ from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
 from diagevo.ingest.rounds import CALLBACK, Rounds, Scored
 from diagevo.memory.audit.history import History
+from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     CandidateScored,
@@ -19,6 +20,7 @@ from diagevo.memory.events import (
     FailureObserved,
     GroupIngested,
     Model,
+    NodePairJudged,
     RoundsSuperseded,
     RunConfigured,
 )
@@ -312,3 +314,23 @@ def test_what_failed_in_a_superseded_round_aims_at_nothing_though_its_cause_is_s
         assert (rounds if played == 5 else Rounds(memory)).open_next() == played
         aims = {e.question_id: e.cause_id for e in told(memory, CandidateScored)}
         assert aims[f"r{played}.q0"] is None
+
+
+def test_nodes_that_a_superseded_round_merged_are_two_again(memory: Memory) -> None:
+    """n1 and n2 of round 1 become one in round 2, which is superseded."""
+    record(memory, step(1, a="+-", b="+-"), step(2, c="++"), step(3, d="+-"))
+    diagnose(memory, {"a": "sign", "b": "carry", "d": "units"})
+    record(memory, step(4, c="++"), step(5, c="++"))
+    before = dict(memory.state.nodes)
+    assert list(before) == ["n1", "n2", "n3"]
+    Rounds(memory).open_next()
+    memory.judge_nodes(NodePairJudged(nodes=("n1", "n2"), similarity=0.9, merge=True, label="both"))
+    memory.commit()
+    assert memory.state.absorbed == {"n2": ("n1", before["n2"].label)}
+    Rounds(memory).supersede(3, "not one skill")
+    assert (memory.state.nodes, memory.state.absorbed) == (before, {})
+    with closing(History(memory.log.database, memory.run_id)) as history:
+        now, then = (nodes(history, at) for at in (history.end, history.commit(3).as_of))
+        assert (now.labels["n1"], now.merges) == (before["n1"].label, [])
+        assert (then.labels["n1"], len(then.merges)) == ("both", 1)
+    assert well(memory) == []
