@@ -17,7 +17,7 @@ from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested
 from diagevo.memory.events.named import NAMING, named_texts
 from diagevo.memory.log.artifacts import ARTIFACT
 from tests.cli.program import invoke
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, diagnose_by_rules
 from tests.memory_audit.forging import rows_of, write_parquet, write_rows
 from tests.memory_audit.played import play
 
@@ -96,9 +96,13 @@ def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path, form
         said(first, "memory", "export", tmp_path / run, "--run", run, "--format", form)
         said(copy, "memory", "import", tmp_path / run)
     causes = [f"c{number}" for number in range(1, 5)]
+    for run in RUNS:
+        verified = ["memory", "verify", "--deep", "--run", run]
+        assert said(copy, *verified) == said(first, *verified)
+    for home in (first, copy):
+        diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "waiting")
     for arguments in (
-        *(["memory", "verify", "--deep", "--run", run] for run in RUNS),
-        ["diagnose", "--run", "waiting"],
+        ["memory", "show", "--run", "waiting"],
         *(["memory", "why", cause, "--full", "--run", run] for run in RUNS for cause in causes),
     ):
         assert said(copy, *arguments) == said(first, *arguments), arguments
