@@ -261,10 +261,10 @@ class RoundCallback(TrainerCallback):
             del waiting[step]
 
     def _round_of(self, step: int) -> int:
-        """Steps of one block of `steps` make a round, none that is open or committed."""
+        """Steps of one block of `steps` make a round, none that was ever opened. Rounds that were superseded
+        are counted anew (`state.batch`)."""
         last, round_ = self._last_recorded()
-        state = self.memory.state
-        first = state.batch(state.last_opened + 1)
+        first = self.memory.state.next_batch
         return max(first, round_ if (last - 1) // self.steps == (step - 1) // self.steps else round_ + 1)
 
     def _close(self, args: Any, step: int) -> None:

@@ -174,8 +174,10 @@ def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
         yield {key: inner for key, inner in value.items() if key != name}
         for other in _otherwise(value[name], rng):
             yield {**value, name: other}
-    elif isinstance(value, list | dict):
-        yield ["forged"] if isinstance(value, list) else {"forged": 1}
+    elif isinstance(value, list):
+        yield ["forged"]
+    elif isinstance(value, dict):
+        yield from ({"forged": 1}, {"forged": "forged"}, {"forged": ["forged", "forged"]})
 
 
 def _any(annotation: Any) -> Any:

@@ -239,6 +239,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
     "GroupIngested": {
         "question": "of a group that waits for its round",
         "answer": "of a group that waits for its round, or has no label to compare",
+        "attempt": "of a group that waits for its round, or which later one",
         "draw": "what a steered trainer drew the prompt for, as the trainer says",
         "step": "of a group that waits for its round and is alone in its step",
         "rewards": "how far above or below `pass_at`",
@@ -281,6 +282,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "flags": _ASKED,
     }
     | {f"call{part}": _ASKED for part in _CALL},
+    "RoundsSuperseded": {"reason": "why, in the words of who asked for it"},
     "CheckpointEvaluated": dict.fromkeys(
         ("role", "checkpoint", "benchmark", "questions", "conditions", "metrics"), _MEASURED
     ),

@@ -179,6 +179,8 @@ def _superseded(state: MemoryState, fact: Fact[RoundsSuperseded]) -> None:
     if began is None:
         raise InconsistentError(f"round {event.first} was never opened, or is superseded already")
     restored = decide.restored(event)
+    once = (len(event.causes), len(event.nodes)) == (len(restored.causes), len(restored.nodes))
+    require(once, "it restores a cause or a node twice")
     require(
         restored.memory == began.memory, f"it does not restore the memory that round {event.first} began with"
     )

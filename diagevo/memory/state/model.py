@@ -299,6 +299,11 @@ class MemoryState:
         """The number under which the groups of a round were ingested (`superseded.py`)."""
         return batch_of(self.superseded, round)
 
+    @property
+    def next_batch(self) -> int:
+        """The first batch that no round was ever made of: what is ingested goes there, or behind it."""
+        return max((self.batch(number) for number in range(1, self.last_opened + 1)), default=0) + 1
+
     def counted(self, rounds: Iterable[int]) -> list[int]:
         """Those of the rounds that were not superseded."""
         return [n for n in rounds if not any(first <= n <= last for first, last in self.superseded)]
