@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
 
-    from .options import Call
+    from .call import Call
 
 Words = list[tuple[str, str]]
 """Each with what it is, which some shells show."""
@@ -68,7 +68,7 @@ def _history(ctx: typer.Context) -> "Iterator[History]":
 
 def _typed(ctx: typer.Context) -> "Call":
     """The run and the database that were named so far, before or after the command's name."""
-    from .options import Call
+    from .call import Call
 
     levels: list[Any] = [ctx]  # typer has two names for a context
     while (above := levels[-1].parent) is not None:

@@ -4,56 +4,37 @@ the command is asked for, and not before."""
 from collections import UserDict
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any
 
-import typer
 from typer.core import TyperGroup
-from typer.main import get_command_from_info, get_group
 
-from .options import BELOW, accept_common
-
-Homes = Mapping[str, "str | typer.Typer"]
-"""By a command's name: its module in `commands`, or the group that it is."""
-
+from .options import BUILT
 
 _WHOLE = 500
 """Characters of the longest sentence of a command in its group's help."""
 
 
 class _Commands(UserDict[str, Any]):
-    """The commands of a group by name. Where only a home is known, the command is made when it is read."""
+    """The commands of a group by name: groups, and modules in `commands` until their command is read."""
 
-    def __init__(self, app: typer.Typer, known: Mapping[str, Any]) -> None:
-        super().__init__(known)
-        self._app = app
+    def __init__(self, path: str, homes: Mapping[str, Any]) -> None:
+        super().__init__(homes)
+        self._path = path
 
     def __getitem__(self, name: str) -> Any:
-        found = self.data[name]
-        if isinstance(found, typer.Typer):
-            self.data[name] = get_group(found)
-        elif isinstance(found, str):
-            self.data[name] = self._made(name, found)
+        if isinstance(module := self.data[name], str):
+            import_module(f".commands.{module}", __package__)  # its decorators build
+            self.data[name] = BUILT[f"{self._path} {name}".lstrip()]
         return self.data[name]
 
-    def _made(self, name: str, module: str) -> Any:
-        import_module(f".commands.{module}", __package__)  # its decorators tell `app`
-        [info] = [info for info in self._app.registered_commands if info.name == name]
-        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
-
-class Listed(TyperGroup):
+class Group(TyperGroup):
     """A group that knows its commands without their modules."""
 
-    app = typer.Typer()
-    """Where the modules register their commands."""
-    homes: ClassVar[Homes] = {}
-
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, homes: Mapping[str, "str | Group"], *, path: str = "", **given: Any) -> None:
         super().__init__(**given)
-        self.commands = _Commands(self.app, {**self.homes, **self.commands})
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.commands)
+        self.commands = _Commands(path, given.get("commands") or homes)
+        self.homes = homes
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """As Typer's, but a sentence that has no room goes on in the next row where Typer cuts it."""
@@ -62,7 +43,12 @@ class Listed(TyperGroup):
             formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in commands])
 
 
-class _Served(Listed):
+def _group(path: str, help: str, homes: Mapping[str, str | Group], cls: type[Group] = Group) -> Group:
+    name = path.rpartition(" ")[2]
+    return cls(homes, path=path, name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
+
+
+class _Served(Group):
     """`diagevo view` alone serves; a command's name chooses another one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -71,116 +57,78 @@ class _Served(Listed):
         return super().parse_args(ctx, args)
 
 
-def listed(app: typer.Typer, homes: Homes, cls: type[Listed] = Listed) -> None:
-    """Let `app` be a group of these commands."""
-    app.info.cls = type(cls.__name__, (cls,), {"app": app, "homes": homes})
-
-
-def _group(name: str, help: str, homes: Homes, cls: type[Listed] = Listed) -> typer.Typer:
-    """A group of commands that takes the common options before the command's name."""
-    app = typer.Typer(
-        name=name,
-        help=help,
-        epilog="All options are those of `diagevo --help`.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    listed(app, homes, cls)
-    accept_common(app, BELOW)
-    return app
-
-
 def _of(module: str, names: str | None = None) -> dict[str, str]:
     return dict.fromkeys((names or module).split(), module)
 
 
-config = _group(
-    "config",
-    "The resolved configuration, and where each value came from.",
-    _of("config", "show validate diff schema"),
-)
-runs = _group(
-    "runs",
-    "Which runs there are, how they compare, and new ones from a committed round.",
-    _of("runs", "list show diff fork") | _of("runs_export", "export"),
-)
-memory = _group(
-    "memory",
-    "Read the log, rebuild the memory, and ask it why.",
-    _of("memory", "show why replay log schedule")
-    | _of("memory_compare", "diff blame")
-    | _of("memory_whatif", "what-if")
-    | _of("memory_verify", "verify heads")
-    | _of("memory_bundle", "query export import rebuild")
-    | _of("diagnosis", "calibrate"),
-)
-view = _group(
-    "view", "Look at runs in the browser; without a command: serve.", _of("view", "serve export"), _Served
-)
-report = _group(
-    "report", "The figures of a run, alone or on its pages.", _of("report", "list build fig table")
-)
-oracle = _group(
-    "oracle",
-    "Reference answers for self-play questions: drawn, proposed, checked by a human.",
-    _of("oracle", "sample propose export import"),
-)
-evaluate = _group(
-    "eval",
-    "Measure models on the benchmarks and compare what was measured.",
-    _of("evaluate", "list")
-    | _of("evaluate_run", "run")
-    | _of("evaluate", "show compare")
-    | _of("oracle", "selfplay")
-    | {"oracle": oracle},
-)
-ablate = _group(
-    "ablate",
-    "Plan the paper's ablations, play them, and see what they show.",
-    _of("ablate", "plan run status compare"),
-)
-db = _group(
-    "db",
-    "Revisions of the database, its checks, its backups.",
-    _of("db", "current upgrade check backup restore"),
-)
-
-program = typer.Typer(
-    name="diagevo",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-PROGRAM: Homes = {
+PROGRAM: dict[str, str | Group] = {
     "init": "init",
     "doctor": "doctor",
-    "config": config,
+    "config": _group(
+        "config",
+        "The resolved configuration, and where each value came from.",
+        _of("config", "show validate diff schema"),
+    ),
     "train": "train",
     "ingest": "ingest",
     "diagnose": "diagnose",
-    "runs": runs,
-    "memory": memory,
-    "view": view,
-    "report": report,
-    "eval": evaluate,
-    "ablate": ablate,
+    "runs": _group(
+        "runs",
+        "Which runs there are, how they compare, and new ones from a committed round.",
+        _of("runs", "list show diff fork") | _of("runs_export", "export"),
+    ),
+    "memory": _group(
+        "memory",
+        "Read the log, rebuild the memory, and ask it why.",
+        _of("memory", "show why replay log schedule")
+        | _of("memory_compare", "diff blame")
+        | _of("memory_whatif", "what-if")
+        | _of("memory_verify", "verify heads")
+        | _of("memory_bundle", "query export import rebuild")
+        | _of("diagnosis", "calibrate"),
+    ),
+    "view": _group(
+        "view",
+        "Look at runs in the browser; without a command: serve.",
+        _of("view", "serve export"),
+        _Served,
+    ),
+    "report": _group(
+        "report", "The figures of a run, alone or on its pages.", _of("report", "list build fig table")
+    ),
+    "eval": _group(
+        "eval",
+        "Measure models on the benchmarks and compare what was measured.",
+        _of("evaluate", "list")
+        | _of("evaluate_run", "run")
+        | _of("evaluate", "show compare")
+        | _of("oracle", "selfplay")
+        | {
+            "oracle": _group(
+                "eval oracle",
+                "Reference answers for self-play questions: drawn, proposed, checked by a human.",
+                _of("oracle", "sample propose export import"),
+            )
+        },
+    ),
+    "ablate": _group(
+        "ablate",
+        "Plan the paper's ablations, play them, and see what they show.",
+        _of("ablate", "plan run status compare"),
+    ),
     "mcp": "mcp",
-    "db": db,
+    "db": _group(
+        "db",
+        "Revisions of the database, its checks, its backups.",
+        _of("db", "current upgrade check backup restore"),
+    ),
     "schema": "schema",
 }
 
 
-def _homes(group: typer.Typer) -> Homes:
-    cls = group.info.cls
-    assert isinstance(cls, type)
-    assert issubclass(cls, Listed)
-    return cls.homes
-
-
-def modules(homes: Homes = PROGRAM) -> set[str]:
+def modules(homes: Mapping[str, str | Group] = PROGRAM) -> set[str]:
     """Where the commands live."""
-    inner = [_homes(group) for group in homes.values() if isinstance(group, typer.Typer)]
+    inner = [home.homes for home in homes.values() if isinstance(home, Group)]
     return {home for home in homes.values() if isinstance(home, str)}.union(*map(modules, inner))
 
 

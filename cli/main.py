@@ -22,7 +22,8 @@ from diagevo.private import private
 from diagevo.redaction import masked
 from diagevo.texts import json_text, storable, visible
 
-from . import listing, options
+from . import listing
+from .call import Call
 
 USAGE = 2
 BUG = 70
@@ -34,8 +35,11 @@ gc.set_threshold(200_000)  # else what is imported is walked again and again: a 
 atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
 
 
-class Program(listing.Listed):
+class Program(listing.Group):
     """The root command with the error boundary around it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(listing.PROGRAM, **given)
 
     def main(
         self,
@@ -65,7 +69,9 @@ class Program(listing.Listed):
             context = getattr(error, "ctx", None)
             path = context.command_path if context is not None else "diagevo"
             said = error.format_message().replace("Value error, ", "")  # pydantic's words, within typer's
-            code = _report(arguments, "usage", said, f"see: {path} --help", USAGE)
+            after = isinstance(context and context.command, listing.Group) and "--" in said
+            hint = f"see: {path} --help" + (" (options stand after the command's name)" if after else "")
+            code = _report(arguments, "usage", said, hint, USAGE)
         except typer.Abort:
             code = INTERRUPTED
         except OSError as error:
@@ -159,7 +165,7 @@ def _folders_of_run(arguments: list[str]) -> list[Path]:
         name, equals, value = word.partition("=")
         if name in given:
             given[name] = value if equals else following
-    home = options.Call().home
+    home = Call().home
     file = given["--db"].removeprefix("sqlite:///")
     root = Path(file).parent if file and "://" not in file else home
     named = [root / given["--run"]] if given["--run"] and "/" not in given["--run"] else []
@@ -174,13 +180,20 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-app = listing.program
-listing.listed(app, listing.PROGRAM, Program)
-_Version = Annotated[
-    bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-]
-options.accept_common(
-    app,
-    options.COMMON | {"version_": (_Version, False)},
-    help="Self-play that practises what the model keeps getting wrong, with a memory you can question.",
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Self-play that practises what the model keeps getting wrong, with a memory you can question."""
+
+
+app = typer.Typer(
+    name="diagevo",
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.callback()(_root)

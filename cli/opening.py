@@ -9,7 +9,7 @@ import typer
 from diagevo.errors import ConfigError
 
 from . import completion
-from .options import Call
+from .call import Call
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -73,7 +73,7 @@ def opened(call: Call, run: str | None = None) -> Iterator["History"]:
 def one(call: Call, *given: str | None) -> str | None:
     """The run that an argument names. Raises ConfigError where --run was typed beside another name."""
     named = [run for run in given if run is not None]
-    if named and "--run" in call.written and named != [call.run]:
+    if named and "--run" in call.typed and named != [call.run]:
         raise ConfigError(
             f"{' and '.join(named)} and --run {call.run} were given", hint="name the run in one of these ways"
         )

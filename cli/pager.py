@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from .options import Call
+    from .call import Call
 
 NONE = ([], ["cat"])
 """Pagers that are none."""

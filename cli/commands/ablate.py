@@ -10,9 +10,9 @@ import typer
 
 from diagevo.shown import count
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import database
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -86,10 +86,8 @@ Name = Annotated[
 
 
 @options.command(
-    listing.ablate,
-    "plan",
+    "ablate plan",
     reads=options.CONFIGURATION,
-    group="ablate",
     rows=True,
     data=_planned_lines,
     without=("--run", "--db"),
@@ -158,9 +156,7 @@ def _measured(arguments: str | None) -> list[str]:
 
 
 @options.command(
-    listing.ablate,
-    "run",
-    group="ablate",
+    "ablate run",
     rows=True,
     data=_played,
     without=("--run",),
@@ -205,9 +201,7 @@ def run(
 
 
 @options.command(
-    listing.ablate,
-    "status",
-    group="ablate",
+    "ablate status",
     rows=True,
     data=_status_lines,
     pages=True,
@@ -234,9 +228,7 @@ def status(call: Call, name: Name = None) -> None:
 
 
 @options.command(
-    listing.ablate,
-    "compare",
-    group="ablate",
+    "ablate compare",
     rows=True,
     data=_compared_lines,
     without=("--run",),

@@ -8,9 +8,9 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -48,10 +48,8 @@ class Shown:
 
 
 @options.command(
-    listing.config,
-    "show",
+    "config show",
     reads=options.CONFIGURATION,
-    group="config",
     rows=True,
     data=lambda: list[Shown],
     pages=True,
@@ -67,8 +65,8 @@ def show(
     ] = False,
 ) -> None:
     """Every value with where it came from; with --run, the configuration that the run has in its log."""
-    given = [option for option in options.CONFIGURATION if option in call.written]
-    if given and "--run" in call.written:
+    given = [option for option in options.CONFIGURATION if option in call.typed]
+    if given and "--run" in call.typed:
         raise ConfigError(
             f"--run shows what a run has in its log, and {given[0]} changes nothing in it",
             hint="leave one of the two out",
@@ -108,10 +106,8 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
 
 
 @options.command(
-    listing.config,
-    "validate",
+    "config validate",
     reads=options.CONFIGURATION,
-    group="config",
     without=("--run", "--db"),
     example="""diagevo config validate
     diagevo config validate -c mine.yaml --set filter.tau=2""",
@@ -127,9 +123,7 @@ def validate(call: Call) -> None:
 
 
 @options.command(
-    listing.config,
-    "schema",
-    group="config",
+    "config schema",
     pages=True,
     without=("--run", "--db"),
     example="diagevo config schema -o diagevo.schema.json",
@@ -143,10 +137,8 @@ def schema(call: Call) -> None:
 
 
 @options.command(
-    listing.config,
-    "diff",
+    "config diff",
     reads=options.CONFIGURATION,
-    group="config",
     rows=True,
     pages=True,
     example="""diagevo config diff embedded qwen3-8b

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import listing, options
-from ..options import Call
+from .. import options
+from ..call import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -34,7 +34,7 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
         database.close()
 
 
-@options.command(listing.db, "current", group="db", without=("--run",), example="diagevo db current --json")
+@options.command("db current", without=("--run",), example="diagevo db current --json")
 def current(call: Call) -> None:
     """The database's revision and the one that this version expects; exit 5 where they differ."""
     from diagevo.memory.log.location import shown
@@ -51,9 +51,7 @@ def current(call: Call) -> None:
 
 
 @options.command(
-    listing.db,
-    "upgrade",
-    group="db",
+    "db upgrade",
     without=("--run",),
     example="""diagevo db upgrade
     diagevo db upgrade --no-backup""",
@@ -98,7 +96,7 @@ def _backup_beside(database: "Database") -> Path:
     return backup(database, folder / f"before-upgrade-{stamp}.db").file
 
 
-@options.command(listing.db, "check", group="db", rows=True, without=("--run",), example="diagevo db check")
+@options.command("db check", rows=True, without=("--run",), example="diagevo db check")
 def check(call: Call) -> None:
     """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
     from diagevo.memory.log.check import check as findings
@@ -117,9 +115,7 @@ def check(call: Call) -> None:
         raise typer.Exit(1)
 
 
-@options.command(
-    listing.db, "backup", group="db", without=("--run",), example="diagevo db backup runs/monday.db"
-)
+@options.command("db backup", without=("--run",), example="diagevo db backup runs/monday.db")
 def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
     """Copy the database into one SQLite file, also while a run writes to it."""
     from diagevo.memory.transfer.backup import backup as write
@@ -132,9 +128,7 @@ def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help
 
 
 @options.command(
-    listing.db,
-    "restore",
-    group="db",
+    "db restore",
     without=("--run",),
     example="""diagevo db restore runs/monday.db --db runs/again.db
     diagevo db restore runs/monday.db --replace""",

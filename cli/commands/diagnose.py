@@ -10,10 +10,10 @@ from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -40,7 +40,6 @@ ROUNDS = (
 
 
 @options.command(
-    listing.program,
     "diagnose",
     reads=options.CONFIGURATION,
     rows=True,

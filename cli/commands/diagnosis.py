@@ -4,9 +4,9 @@ from typing import Any
 
 from diagevo.shown import count
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import config_of, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -31,10 +31,8 @@ def _calibrations() -> Any:
 
 
 @options.command(
-    listing.memory,
-    "calibrate",
+    "memory calibrate",
     reads=options.CONFIGURATION,
-    group="memory",
     rows=True,
     data=_calibrations,
     example="""diagevo memory calibrate

@@ -6,8 +6,8 @@ import typer
 
 from diagevo.redaction import redacted
 
-from .. import listing, options
-from ..options import Call
+from .. import options
+from ..call import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -22,7 +22,6 @@ def _checks() -> Any:
 
 
 @options.command(
-    listing.program,
     "doctor",
     reads=options.CONFIGURATION,
     rows=True,

@@ -8,9 +8,9 @@ import typer
 from diagevo.shown import count
 from diagevo.texts import json_text, visible
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import database
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
@@ -127,9 +127,7 @@ def line_of(found: "Evaluation") -> EvaluationLine:
 
 
 @options.command(
-    listing.evaluate,
-    "list",
-    group="eval",
+    "eval list",
     rows=True,
     data=_listed,
     pages=True,
@@ -178,9 +176,7 @@ def list_(
 
 
 @options.command(
-    listing.evaluate,
-    "show",
-    group="eval",
+    "eval show",
     data=_shown,
     pages=True,
     without=("--run",),
@@ -230,9 +226,7 @@ def _condition(value: Any) -> str:
 
 
 @options.command(
-    listing.evaluate,
-    "compare",
-    group="eval",
+    "eval compare",
     data=_compared,
     pages=True,
     without=("--run",),

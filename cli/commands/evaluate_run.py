@@ -10,9 +10,9 @@ import typer
 from diagevo.errors import ConfigError, ServiceError
 from diagevo.progress import StopFlag
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import database, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..screens.accuracy import say_premises, worlds_of
@@ -68,10 +68,8 @@ Swapped = Annotated[
 
 
 @options.command(
-    listing.evaluate,
-    "run",
+    "eval run",
     reads=["-c", "--set"],
-    group="eval",
     rows=True,
     data=evaluation_lines,
     example="""diagevo eval run math500 gsm8k --run a --round best --data folder-of-jsonl

@@ -12,8 +12,8 @@ from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
-from .. import listing, options
-from ..options import Call
+from .. import options
+from ..call import Call
 from ..render import console as render
 from .stopping import stopped_by_signals
 
@@ -50,7 +50,6 @@ def _ingested() -> Any:
 
 
 @options.command(
-    listing.program,
     "ingest",
     reads=options.CONFIGURATION,
     data=_ingested,

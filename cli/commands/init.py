@@ -10,13 +10,12 @@ import typer
 from diagevo.config.shipped import Profile
 from diagevo.errors import ConfigError
 
-from .. import listing, options
-from ..options import Call
+from .. import options
+from ..call import Call
 from ..render import console as render
 
 
 @options.command(
-    listing.program,
     "init",
     reads=["--profile"],
     without=("--run",),

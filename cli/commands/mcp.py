@@ -18,9 +18,9 @@ from pydantic import Field
 
 from diagevo.errors import ConfigError, DiagEvoError, extra
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import opened, where
-from ..options import Call
 from ..render import console as render
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ Ref = Annotated[
 ]
 
 
-@options.command(listing.program, "mcp", example="diagevo mcp --run math")
+@options.command("mcp", example="diagevo mcp --run math")
 def mcp(call: Call) -> None:
     """Serve read-only tools for agents on stdin and stdout: why, replay, schedule, what_if, diff, verify,
     query."""

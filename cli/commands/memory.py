@@ -7,9 +7,9 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, listing, options
+from .. import completion, options
+from ..call import Call
 from ..opening import At, OptionalRef, Ref, Round, opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from .prompts import weigh
@@ -40,9 +40,7 @@ def _stories() -> Any:
 
 
 @options.command(
-    listing.memory,
-    "show",
-    group="memory",
+    "memory show",
     rows=True,
     data=_rebuilt,
     pages=True,
@@ -170,9 +168,7 @@ def _superseded(id_: str) -> NotFoundError:
 
 
 @options.command(
-    listing.memory,
-    "replay",
-    group="memory",
+    "memory replay",
     rows=True,
     data=_rebuilt,
     pages=True,
@@ -236,9 +232,7 @@ def replay(
 
 
 @options.command(
-    listing.memory,
-    "log",
-    group="memory",
+    "memory log",
     rows=True,
     pages=True,
     example="""diagevo memory log c42
@@ -294,9 +288,7 @@ def log(
 
 
 @options.command(
-    listing.memory,
-    "why",
-    group="memory",
+    "memory why",
     data=_stories,
     pages=True,
     example="""diagevo memory why c42
@@ -379,9 +371,7 @@ def why(
 
 
 @options.command(
-    listing.memory,
-    "schedule",
-    group="memory",
+    "memory schedule",
     rows=True,
     data=_schedule,
     pages=True,

@@ -11,9 +11,9 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.shown import count
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import At, Round, config_of, database, opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -28,9 +28,7 @@ LONGEST = 2**20
 
 
 @options.command(
-    listing.memory,
-    "query",
-    group="memory",
+    "memory query",
     rows=True,
     pages=True,
     example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
@@ -107,9 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 @options.command(
-    listing.memory,
-    "export",
-    group="memory",
+    "memory export",
     example="""diagevo memory export bundle
     diagevo memory export bundle --format parquet --round 3""",
 )
@@ -138,9 +134,7 @@ def export(
 
 
 @options.command(
-    listing.memory,
-    "import",
-    group="memory",
+    "memory import",
     without=("--run",),
     example="""diagevo memory import bundle
     diagevo memory import bundle --name copy
@@ -186,10 +180,8 @@ def _rebuilding() -> Any:
 
 
 @options.command(
-    listing.memory,
-    "rebuild",
+    "memory rebuild",
     reads=options.CONFIGURATION,
-    group="memory",
     data=_rebuilding,
     example="""diagevo memory rebuild
     diagevo memory rebuild --embedder

@@ -6,9 +6,9 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import At, Ref, Round, one, opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 
@@ -20,9 +20,7 @@ _EXIT = typer.Option("--exit-code", help="Exit 1 where there is a difference.")
 
 
 @options.command(
-    listing.memory,
-    "diff",
-    group="memory",
+    "memory diff",
     pages=True,
     example="""diagevo memory diff 2..4
     diagevo memory diff a..b
@@ -76,9 +74,7 @@ def _after(history: "History", number: int) -> "AsOf":
 
 
 @options.command(
-    listing.memory,
-    "blame",
-    group="memory",
+    "memory blame",
     rows=True,
     pages=True,
     example="""diagevo memory blame c42

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 
@@ -19,9 +19,7 @@ def _verification() -> Any:
 
 
 @options.command(
-    listing.memory,
-    "verify",
-    group="memory",
+    "memory verify",
     data=_verification,
     pages=True,
     example="""diagevo memory verify
@@ -60,9 +58,7 @@ def verify(
 
 
 @options.command(
-    listing.memory,
-    "heads",
-    group="memory",
+    "memory heads",
     rows=True,
     pages=True,
     example="""diagevo memory heads

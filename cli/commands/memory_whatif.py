@@ -9,8 +9,8 @@ import typer
 from diagevo.errors import ConfigError
 from diagevo.exact import LARGEST, fraction
 
-from .. import listing, options
-from ..options import Call
+from .. import options
+from ..call import Call
 from ..screens.whatif import FILTERED, KEYS, Asked, Given, Values, answer
 
 _LIMITS = {
@@ -23,9 +23,7 @@ _LIMITS = {
 
 
 @options.command(
-    listing.memory,
-    "what-if",
-    group="memory",
+    "memory what-if",
     rows=True,
     pages=True,
     example="""diagevo memory what-if --theta-up 0.8

@@ -11,9 +11,9 @@ import typer
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -101,9 +101,7 @@ def _line(line: "LabelAccuracy") -> AccuracyLine:
 
 
 @options.command(
-    listing.oracle,
-    "sample",
-    group="eval oracle",
+    "eval oracle sample",
     rows=True,
     data=_accuracy_lines,
     example="""diagevo eval oracle sample --run a --round all
@@ -126,9 +124,7 @@ def sample(
 
 
 @options.command(
-    listing.oracle,
-    "propose",
-    group="eval oracle",
+    "eval oracle propose",
     rows=True,
     data=_accuracy_lines,
     example="diagevo eval oracle propose --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1",
@@ -166,9 +162,7 @@ def propose(
 
 
 @options.command(
-    listing.oracle,
-    "export",
-    group="eval oracle",
+    "eval oracle export",
     data=_exported,
     example="diagevo eval oracle export to-check.csv --run a --round 3",
 )
@@ -187,9 +181,7 @@ def export(
 
 
 @options.command(
-    listing.oracle,
-    "import",
-    group="eval oracle",
+    "eval oracle import",
     rows=True,
     data=_accuracy_lines,
     example="diagevo eval oracle import checked.csv --run a",
@@ -203,9 +195,7 @@ def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")
 
 
 @options.command(
-    listing.evaluate,
-    "selfplay",
-    group="eval",
+    "eval selfplay",
     reads=["-c", "--set"],
     rows=True,
     data=evaluation_lines,

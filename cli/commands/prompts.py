@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from diagevo.shown import number
 
+from ..call import Call
 from ..opening import where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column

@@ -11,9 +11,9 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, listing, options
+from .. import completion, options
+from ..call import Call
 from ..opening import one, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -124,9 +124,7 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
 
 
 @options.command(
-    listing.report,
-    "list",
-    group="report",
+    "report list",
     rows=True,
     data=_lines,
     pages=True,
@@ -141,9 +139,7 @@ def list_(call: Call) -> None:
 
 
 @options.command(
-    listing.report,
-    "build",
-    group="report",
+    "report build",
     rows=True,
     data=_file_lines,
     example="""diagevo report build --run a
@@ -226,9 +222,7 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
 
 @options.command(
-    listing.report,
-    "fig",
-    group="report",
+    "report fig",
     rows=True,
     data=_file_lines,
     example="""diagevo report fig memory --run a
@@ -268,9 +262,7 @@ _BY_ENDING: dict[str, _TableFormat] = {"md": "md", "csv": "csv", "tex": "latex"}
 
 
 @options.command(
-    listing.report,
-    "table",
-    group="report",
+    "report table",
     data=_tabled,
     pages=True,
     example="""diagevo report table ablation --plan small

@@ -8,9 +8,9 @@ import typer
 from diagevo.shown import count, number
 from diagevo.texts import visible
 
-from .. import completion, listing, options
+from .. import completion, options
+from ..call import Call
 from ..opening import database, one, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
@@ -126,9 +126,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
 
 
 @options.command(
-    listing.runs,
-    "list",
-    group="runs",
+    "runs list",
     rows=True,
     pages=True,
     without=("--run",),
@@ -152,9 +150,7 @@ def list_(call: Call) -> None:
 
 
 @options.command(
-    listing.runs,
-    "show",
-    group="runs",
+    "runs show",
     data=_run_story,
     pages=True,
     example="""diagevo runs show
@@ -252,9 +248,7 @@ def _story_text(story: "RunStory") -> str:
 
 
 @options.command(
-    listing.runs,
-    "diff",
-    group="runs",
+    "runs diff",
     pages=True,
     without=("--run",),
     example="""diagevo runs diff a b
@@ -318,10 +312,8 @@ def _point(text: str) -> tuple[str, int | None]:
 
 
 @options.command(
-    listing.runs,
-    "fork",
+    "runs fork",
     reads=["-c", "--set"],
-    group="runs",
     example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
     diagevo runs fork a --round 3 --name b""",
 )

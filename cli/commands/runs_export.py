@@ -6,9 +6,9 @@ import typer
 
 from diagevo.errors import NotFoundError
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import one, opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -25,9 +25,7 @@ ADDED = (
 
 
 @options.command(
-    listing.runs,
-    "export",
-    group="runs",
+    "runs export",
     rows=True,
     example="""diagevo runs export --to trackio
     diagevo runs export a --to wandb --project math

@@ -7,12 +7,11 @@ import typer
 from diagevo.errors import ConfigError
 
 from .. import listing, options
-from ..options import Call
+from ..call import Call
 from ..render import console as render
 
 
 @options.command(
-    listing.program,
     "schema",
     without=("--run", "--db"),
     example="""diagevo schema memory why

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from ..options import Call
+from ..call import Call
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config

@@ -10,9 +10,9 @@ import typer
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
 from diagevo.progress import STAGES, RoundSummary, StopFlag
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import database, opened
-from ..options import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
@@ -46,7 +46,6 @@ ROUNDS = (
 
 
 @options.command(
-    listing.program,
     "train",
     reads=options.CONFIGURATION,
     example="""diagevo train --rounds 3

@@ -11,18 +11,16 @@ import typer
 
 from diagevo.errors import ConfigError
 
-from .. import listing, options
+from .. import options
+from ..call import Call
 from ..opening import database
-from ..options import Call
 from ..render import console as render
 
 PORT = 7517
 
 
 @options.command(
-    listing.view,
-    "serve",
-    group="view",
+    "view serve",
     example="""diagevo view serve --run first --no-open
     diagevo view serve --host 0.0.0.0 --port 8080""",
 )
@@ -72,9 +70,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 @options.command(
-    listing.view,
-    "export",
-    group="view",
+    "view export",
     example="""diagevo view export pages
     diagevo view export pages --run first --pages 500""",
 )

@@ -20,7 +20,7 @@ from diagevo.errors import ConfigError
 from diagevo.redaction import masked
 from diagevo.texts import json_text, visible
 
-from ..options import Call
+from ..call import Call
 from .layout import folded, width
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from diagevo.errors import ConfigError
 from diagevo.texts import csv_text, json_text
 
-from ..options import Call
+from ..call import Call
 from .console import Out, dump, envelope, opened, plain, say, sink, stdout
 from .table import Column, cells, draw, headings, markdown_head, markdown_line, padded, widths
 

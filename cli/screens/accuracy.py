@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.memory.log.database import Database
 
-    from ..options import Call
+    from ..call import Call
 
 _ROUNDS_SHOWN = 6
 

@@ -15,7 +15,7 @@ from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, StageProgress, 
 from diagevo.shown import fraction, number
 from diagevo.texts import json_text
 
-from ..options import Call
+from ..call import Call
 from ..render import console as render
 
 if TYPE_CHECKING:

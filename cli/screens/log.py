@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError
 from diagevo.redaction import redacted
 from diagevo.shown import count
 
-from ..options import Call
+from ..call import Call
 from ..render.console import Out, sink, visible
 from ..render.layout import folded, width
 from ..render.rows import json_line, print_rows

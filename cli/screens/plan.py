@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.shown import count
 
-from ..options import Call
+from ..call import Call
 from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from diagevo.errors import ConfigError
 from diagevo.shown import count, fraction, percent
 
+from ..call import Call
 from ..opening import opened, where
-from ..options import Call
 from ..render import console as render
 from ..render.layout import listed
 from ..render.rows import print_rows

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
 
-from ..options import Call
+from ..call import Call
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import History

@@ -120,7 +120,7 @@ def _database(store: Store, arguments: tuple[str | Path, ...]) -> str:
 
 def ask(store: Store, *arguments: str | Path) -> str:
     """What a pipe gets."""
-    result = invoke("--db", _database(store, arguments), *arguments, env={"DIAGEVO_HOME": str(store.root)})
+    result = invoke(*arguments, "--db", _database(store, arguments), env={"DIAGEVO_HOME": str(store.root)})
     assert result.exit_code == 0, (arguments, result.output, result.exception)
     assert_seen(result.output)
     return result.stdout
@@ -135,7 +135,7 @@ def on_terminal(store: Store, *arguments: str) -> str:
     """What a terminal gets, stdout and stderr together, without Rich's own weights."""
     screen = Terminal()
     with redirect_stdout(screen), redirect_stderr(screen), pytest.raises(SystemExit) as left:
-        load()(["--db", _database(store, arguments), "--no-color", *arguments])
+        load()([*arguments, "--db", _database(store, arguments), "--no-color"])
     assert left.value.code == 0, (arguments, screen.getvalue())
     shown = OURS.sub("", screen.getvalue())
     assert_seen(shown)

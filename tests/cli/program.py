@@ -18,7 +18,11 @@ STARTED = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 
 
 # A runner builds all fifty commands each time it is asked for one, which takes longer than most of them.
-_built = cache(get_command)
+@cache
+def _built(app: Any) -> Any:
+    return get_command(app) if isinstance(app, typer.Typer) else app
+
+
 setattr(typer.testing, "_get_command", _built)  # noqa: B010  (a name that it keeps for itself)
 
 

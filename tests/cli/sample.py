@@ -3,8 +3,8 @@
 from fractions import Fraction
 from pathlib import Path
 
-import typer
-from diagevo.cli import options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli import listing, options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
@@ -21,18 +21,17 @@ COLUMNS = (
 )
 
 
-app = typer.Typer(rich_markup_mode=None)
-options.accept_common(app)
-
-
-@options.command(app, "list", example="diagevo list", rows=True)
-def listed(call: options.Call) -> None:
+@options.command("list", example="diagevo list", rows=True)
+def listed(call: Call) -> None:
     """List."""
     print_rows(call, COLUMNS, ROWS, run="a", as_of=(3, 812), title="two causes")
 
 
-@options.command(app, "one", example="diagevo one")
-def one(call: options.Call) -> None:
+@options.command("one", example="diagevo one")
+def one(call: Call) -> None:
     """One."""
     data = {"p": Fraction(2, 3), "path": Path("x")}
     render.document(call, data, f"p {HOSTILE}", run="a", as_of=(3, 812))
+
+
+app = listing.Group({}, commands={name: options.BUILT[name] for name in ("list", "one")})

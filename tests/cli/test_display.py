@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     Board,
     JsonDisplay,

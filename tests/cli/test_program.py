@@ -57,25 +57,7 @@ def test_every_command_has_an_example_that_its_own_options_accept(path: str) -> 
 def test_every_command_says_what_it_does_and_takes_the_common_options(path: str) -> None:
     shown = invoke(*path.split(), "--help").stdout
     assert dict(COMMANDS)[tuple(path.split())].help
-    assert "options of `diagevo --help`" in " ".join(shown.split())
-
-
-def test_a_common_option_means_the_same_before_and_after_the_commands_name() -> None:
-    orders = [
-        ("--set", "filter.tau=2", "config", "show", "--format", "jsonl"),
-        ("config", "--set", "filter.tau=2", "show", "--format", "jsonl"),
-        ("config", "show", "--set", "filter.tau=2", "--format", "jsonl"),
-    ]
-    shown = [invoke(*order).stdout for order in orders]
-    assert shown[0] == shown[1] == shown[2]
-    [tau] = [row for row in map(json.loads, shown[0].splitlines()) if row["key"] == "filter.tau"]
-    assert (tau["value"], tau["source"]) == ("2", "--set filter.tau")
-
-
-def test_the_option_nearest_to_the_command_wins() -> None:
-    done = invoke("--profile", "qwen3-4b", "config", "show", "--profile", "qwen3-8b", "--json")
-    rows = {row["key"]: row["value"] for row in json.loads(done.stdout)["data"]}
-    assert rows["roles.solver.model"] == "Qwen/Qwen3-8B-Base"
+    assert "--json" in shown
 
 
 def test_a_usage_error_exits_2_and_points_to_the_commands_help() -> None:

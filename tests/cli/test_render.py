@@ -37,7 +37,7 @@ def test_json_is_the_envelope_with_exact_fractions() -> None:
 
 
 def test_format_json_is_the_same_as_json() -> None:
-    assert _printed("list", "--format", "json") == _printed("--json", "list")
+    assert _printed("list", "--format", "json") == _printed("list", "--json")
 
 
 def test_jsonl_is_one_object_a_line() -> None:
@@ -104,7 +104,7 @@ def test_on_a_terminal_a_table_is_drawn_and_text_is_still_no_markup() -> None:
 
 
 def test_without_colours_a_terminal_gets_no_colour_codes() -> None:
-    shown = _on_a_terminal("--no-color", "list")
+    shown = _on_a_terminal("list", "--no-color")
     assert "─" in shown
     assert "\x1b[3" not in shown
 

@@ -31,14 +31,14 @@ def _environment(home: Path, **more: str) -> dict[str, str]:
     [
         ("diagevo memory wh", ["why", "what-if"]),
         ("diagevo memory why c", ["c1", "c2", "c3", "c4"]),
-        ("diagevo --run played memory show n", ["n1", "n2"]),  # n3 was merged
+        ("diagevo memory show --run played n", ["n1", "n2"]),  # n3 was merged
         ("diagevo memory why c2 --run ", ["played"]),
         ("diagevo runs diff pl", ["played"]),
         ("diagevo memory log --type CauseP", ["CausePromoted"]),
         ("diagevo report fig per", ["performance"]),
         ("diagevo report table ta", ["tau"]),
         ("diagevo memory why c --run nobody", []),
-        ("diagevo --db nowhere.db memory why c", []),
+        ("diagevo memory why --db nowhere.db c", []),
     ],
 )
 def test_bash_offers_what_there_is(played_home: Path, typed: str, offered: list[str]) -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import polars
 import pytest
-from diagevo.cli.options import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import rows as writer  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)

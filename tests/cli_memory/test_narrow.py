@@ -12,7 +12,7 @@ ROUNDS = ("exact", "open-loop", "open-loop", "open-loop")
 
 
 def _lines(home: Path, columns: int, *arguments: str) -> list[str]:
-    out, code = shown("--no-color", "-q", *arguments, env={"DIAGEVO_HOME": str(home)}, columns=columns)
+    out, code = shown(*arguments, "--no-color", "-q", env={"DIAGEVO_HOME": str(home)}, columns=columns)
     assert code == 0, out
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in out.splitlines()]
     assert max(map(len, lines)) <= columns

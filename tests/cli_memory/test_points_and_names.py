@@ -12,7 +12,6 @@ from tests.cli_memory.conftest import Ask
 
 EMPTY_NAMES = (
     ("memory", "show", "--run", ""),
-    ("--run", "", "memory", "show"),
     ("memory", "show", "--db", ""),
     ("train", "--plan", "--profile", ""),
     ("train", "--plan", "--run", ""),

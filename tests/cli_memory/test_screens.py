@@ -296,7 +296,7 @@ def long_home(home: Path) -> Path:
 @pytest.mark.parametrize("ref", ["c1", "n1", "n2", "c2"])
 def test_a_long_story_fits_on_one_screen_unless_all_is_asked_for(long_home: Path, ref: str) -> None:
     def why(*options: str) -> list[str]:
-        asked = ("--no-color", "memory", "why", ref, "--run", "long", *options)
+        asked = ("memory", "why", ref, "--run", "long", "--no-color", *options)
         out, code = shown(*asked, env={"DIAGEVO_HOME": str(long_home)}, columns=80)
         assert code == 0, out
         return out.splitlines()
