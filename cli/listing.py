@@ -67,7 +67,7 @@ PROGRAM: dict[str, str | Group] = {
     "config": _group(
         "config",
         "The resolved configuration, and where each value came from.",
-        _of("config", "show validate diff schema"),
+        _of("config", "show diff"),
     ),
     "train": "train",
     "ingest": "ingest",
@@ -114,7 +114,7 @@ PROGRAM: dict[str, str | Group] = {
     "ablate": _group(
         "ablate",
         "Plan the paper's ablations, play them, and see what they show.",
-        _of("ablate", "plan run status compare"),
+        _of("ablate", "plan run compare"),
     ),
     "mcp": "mcp",
     "db": _group(

@@ -119,7 +119,7 @@ def _unfit(run_id: str, given: "Mapping[KeyPath, Any]", error: "ValidationError"
                 said = fault["msg"].removeprefix("Value error, ")
                 return ConfigError(
                     f"--set {dotted(path)}: {said}{told(path, given[path])}",
-                    hint="what each key takes: diagevo config schema",
+                    hint="what each key takes: diagevo config show --schema",
                 )
     place = ".".join(str(part) for part in found[0]["loc"])
     return ConfigError(

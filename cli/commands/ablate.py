@@ -3,8 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from itertools import takewhile
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +16,9 @@ from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
 from ..screens.accuracy import say_premises
+
+if TYPE_CHECKING:
+    from diagevo.evaluation.ablation import Plan
 
 RUNS = (
     Column("index", align="right"),
@@ -54,16 +56,6 @@ class StatusLine(PlannedLine):
     committed: str
     state: str
     """waiting, begun or trained."""
-
-
-@dataclass(frozen=True)
-class JobArray:
-    file: str
-    tasks: int
-
-
-def _played() -> Any:
-    return list[StatusLine] | JobArray
 
 
 def _planned_lines() -> Any:
@@ -158,10 +150,11 @@ def _measured(arguments: str | None) -> list[str]:
 @options.command(
     "ablate run",
     rows=True,
-    data=_played,
+    data=_status_lines,
     without=("--run",),
     example="""diagevo ablate run small
-    diagevo ablate run paper --slurm paper.sbatch""",
+    diagevo ablate run small --only 3
+    diagevo ablate run small --status""",
 )
 def run(
     call: Call,
@@ -169,27 +162,22 @@ def run(
     only: Annotated[
         int | None, typer.Option("--only", metavar="INDEX", help="Only this run of the plan.")
     ] = None,
-    slurm: Annotated[
-        Path | None, typer.Option("--slurm", metavar="FILE", help="Write a job array instead.")
-    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="Play nothing; say where every run stands.")
+    ] = False,
 ) -> None:
-    """Play the runs one after another, each as a process, or write a job array. Nothing is done twice.
+    """Play the runs one after another, each as a process, then say where each stands. Nothing is done twice.
 
     Call it twice, and the two share the runs.
     """
     from diagevo.errors import ConfigError
-    from diagevo.evaluation.ablation import load_plan, play, slurm_script
+    from diagevo.evaluation.ablation import load_plan, play
 
     chosen = load_plan(call.home, name)
-    if slurm is not None:
-        with render.writing(slurm):
-            slurm.write_text(slurm_script(chosen, call.db), encoding="utf-8")
-        render.document(
-            call,
-            JobArray(str(slurm), len(chosen.runs)),
-            f"{len(chosen.runs)} tasks in {slurm}: sbatch {slurm}",
-        )
-        return
+    if status:
+        if only is not None:
+            raise ConfigError("--status tells of all runs, --only plays one", hint="leave one of them out")
+        return _status(call, chosen)
     if only is not None and not 0 <= only < len(chosen.runs):
         raise ConfigError(f"the plan has no run {only}", hint=f"it has 0 to {len(chosen.runs) - 1}")
     with database(call, create=True) as opened:
@@ -197,23 +185,13 @@ def run(
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
             if not play(opened, chosen, planned, call.home, call.db):
                 render.say(call, f"{planned.run}: another process plays it, passed over")
-    status(call, chosen.name)
+    return _status(call, chosen)
 
 
-@options.command(
-    "ablate status",
-    rows=True,
-    data=_status_lines,
-    pages=True,
-    without=("--run",),
-    example="diagevo ablate status small",
-)
-def status(call: Call, name: Name = None) -> None:
-    """Where every run of a plan stands."""
-    from diagevo.evaluation.ablation import load_plan, states
+def _status(call: Call, chosen: "Plan") -> None:
+    from diagevo.evaluation.ablation import states
     from diagevo.memory.log.database import Database
 
-    chosen = load_plan(call.home, name)
     file = Database(call.database).file
     if file is not None and not file.exists():
         found = states(None, chosen)

@@ -55,6 +55,8 @@ class Shown:
     pages=True,
     example="""diagevo config show
     diagevo config show --profile embedded --paper
+    diagevo config show --check -c mine.yaml --set filter.tau=2
+    diagevo config show --schema -o diagevo.schema.json
     diagevo config show --run embedded-1 --format json""",
 )
 def show(
@@ -63,8 +65,21 @@ def show(
     paper: Annotated[
         bool, typer.Option("--paper", help="Only what deviates from the paper, with the paper's value.")
     ] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say whether `train` would take it; exit 2 with the key and line."),
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="The JSON Schema of a configuration file, for editors.")
+    ] = False,
 ) -> None:
     """Every value with where it came from; with --run, the configuration that the run has in its log."""
+    if sum((paper, check, schema)) > 1:
+        raise ConfigError("--paper, --check and --schema are three questions", hint="ask one at a time")
+    if schema:
+        return _schema(call)
+    if check:
+        return _check(call)
     given = [option for option in options.CONFIGURATION if option in call.typed]
     if given and "--run" in call.typed:
         raise ConfigError(
@@ -73,13 +88,13 @@ def show(
         )
     resolved = of(call, call.run) if call.run is not None and not given else call.resolve()
     if paper:
-        _show_paper(call, resolved)
-        return
+        return _show_paper(call, resolved)
     shown = [Shown(s.key, s.value, s.source.where, s.description) for s in resolved.settings()]
     rows = [asdict(setting) for setting in shown]
     if call.format in ("table", "md"):
         rows = [row | {"value": _text(row["value"])} for row in rows]
     print_rows(call, SETTINGS, rows, run=call.run)
+    return None
 
 
 def _show_paper(call: Call, resolved: "Resolved") -> None:
@@ -105,15 +120,7 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
     print_rows(call, DEVIATIONS, rows, run=call.run)
 
 
-@options.command(
-    "config validate",
-    reads=options.CONFIGURATION,
-    without=("--run", "--db"),
-    example="""diagevo config validate
-    diagevo config validate -c mine.yaml --set filter.tau=2""",
-)
-def validate(call: Call) -> None:
-    """Check the configuration as `train` would read it; exit 2 with the key, its line and the nearest one."""
+def _check(call: Call) -> None:
     resolved = call.resolve()
     places = dict.fromkeys(
         s.where.partition(",")[0] for s in resolved.sources.values() if s.kind != "default"
@@ -122,15 +129,7 @@ def validate(call: Call) -> None:
     render.document(call, data, f"ok: profile {resolved.config.profile}; read from {', '.join(places)}")
 
 
-@options.command(
-    "config schema",
-    pages=True,
-    without=("--run", "--db"),
-    example="diagevo config schema -o diagevo.schema.json",
-    rows=True,
-)
-def schema(call: Call) -> None:
-    """The JSON Schema of a configuration file, for editors."""
+def _schema(call: Call) -> None:
     from diagevo.config.models import Config
 
     render.text(call, render.dump(Config.model_json_schema()))

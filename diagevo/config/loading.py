@@ -266,4 +266,6 @@ def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> Con
         given = found.get("input")
         shown = told(path, given)
         lines.append(f"{_placed(written, path)}: {what}{shown}")
-    return ConfigError("\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config schema")
+    return ConfigError(
+        "\n".join(dict.fromkeys(lines)), hint="what each key takes: diagevo config show --schema"
+    )

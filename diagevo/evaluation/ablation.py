@@ -313,29 +313,3 @@ def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
     with handling_stops(pass_on):
         yield
-
-
-def slurm_script(plan: Plan, location: str | None) -> str:
-    """A job array, one task a run. Each task resumes its run, so a requeued job goes on.
-
-    A database whose URL holds a secret is not written down: the job takes it from where it is submitted.
-    """
-    home = os.environ.get("DIAGEVO_HOME", "runs")
-    where: tuple[str, ...] = ()
-    if location is not None and holds_secret(location):
-        where = (': "${DIAGEVO_DB:?set it, with its password, where sbatch is called}"',)
-    elif location is not None:
-        where = (f"export DIAGEVO_DB={shlex.quote(location)}",)
-    return "\n".join(
-        (
-            "#!/bin/bash",
-            f"#SBATCH --job-name={plan.name}",
-            f"#SBATCH --array=0-{len(plan.runs) - 1}",
-            "#SBATCH --requeue",
-            f"#SBATCH --output={plan.name}.%a.log",
-            f"export DIAGEVO_HOME={shlex.quote(home)}",
-            *where,
-            f'diagevo ablate run {plan.name} --only "$SLURM_ARRAY_TASK_ID"',
-            "",
-        )
-    )

@@ -78,7 +78,6 @@ ELSEWHERE = {
         "runs diff",
         "runs fork",
         "eval oracle",
-        "ablate status",
     ),
     "tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),

@@ -11,10 +11,10 @@ from tests.cli.program import invoke, leaves, load, run
 
 PROGRAM: Any = get_command(load())
 COMMANDS = [" ".join(path) for path, _ in leaves(PROGRAM)]
-WITHOUT_DATABASE = {"schema", "config schema", "config validate", "ablate plan"}
+WITHOUT_DATABASE = {"schema", "ablate plan"}
 ABOUT_NO_RUN = WITHOUT_DATABASE | {
     *("init", "doctor", "runs list", "runs diff", "memory import", "eval show", "eval compare"),
-    *("ablate run", "ablate status", "ablate compare"),
+    *("ablate run", "ablate compare"),
     *(f"db {name}" for name in ("current", "upgrade", "check", "backup", "restore")),
 }
 CONFIGURING = {"-c": "none.yaml", "--set": "a.b=c", "--profile": "nope"}

@@ -1,9 +1,8 @@
-"""`ablate plan, run, status, compare` through the program, with real runs as small as they can be."""
+"""`ablate plan, run, compare` through the program, with real runs as small as they can be."""
 
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -57,11 +56,11 @@ def plan(ask: Ask, *more: str):
 def test_a_plan_names_its_runs_and_status_needs_no_database(ask: Ask, home: Path) -> None:
     planned = fits_its_schema(ask, ["ablate", "plan"], plan(ask, "--rounds", "2", "--json"))
     assert [line["run"] for line in planned] == ["small.full.s0", "small.free-only.s0"]
-    found = fits_its_schema(ask, ["ablate", "status"], ask("ablate", "status", "--json"))
+    found = fits_its_schema(ask, ["ablate", "run"], ask("ablate", "run", "--status", "--json"))
     assert [(line["committed"], line["state"]) for line in found] == [("0/2", "waiting")] * 2
     assert not (home / "diagevo.db").exists()
-    assert "small.full.s0" in ask("ablate", "status", "--format", "csv").stdout
-    assert not {"\x1b", "\r"} & set(ask("ablate", "status").stdout)
+    assert "small.full.s0" in ask("ablate", "run", "--status", "--format", "csv").stdout
+    assert not {"\x1b", "\r"} & set(ask("ablate", "run", "--status").stdout)
 
 
 def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
@@ -81,11 +80,11 @@ def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
         (["plan", "p", "--eval", "gsm9k --limit 3"], 3, "no benchmark 'gsm9k'"),
         (["plan", "small", "--seeds", "1"], 2, "another plan small"),
         (["run", "nothing"], 3, "there are: small"),
-        (["status", "nothing"], 3, "there are: small"),
+        (["run", "nothing", "--status"], 3, "there are: small"),
         (["compare", "nothing"], 3, "there are: small"),
         (["compare", "small", "--against", "k-0.2"], 3, "there are: full, free-only"),
         (["run", "small", "--only", "2"], 2, "it has 0 to 1"),
-        (["run", "small", "--slurm", "no/such/job.sbatch"], 2, "cannot write no/such/job.sbatch"),
+        (["run", "small", "--status", "--only", "1"], 2, "leave one of them out"),
     ],
 )
 def test_bad_input(ask: Ask, arguments: list[str], code: int, says: str) -> None:
@@ -94,24 +93,6 @@ def test_bad_input(ask: Ask, arguments: list[str], code: int, says: str) -> None
     assert result.exit_code == code, result.output
     assert says in result.stderr
     assert json.loads(ask("ablate", *arguments, "--json").stdout)["error"]["message"]
-
-
-def test_a_job_array_is_bash_and_each_task_asks_for_its_run(ask: Ask, home: Path, tmp_path: Path) -> None:
-    plan(ask)
-    file = tmp_path / "job.sbatch"
-    written = fits_its_schema(ask, ["ablate", "run"], ask("ablate", "run", "--slurm", file, "--json"))
-    assert written == {"file": str(file), "tasks": 2}
-    assert subprocess.run(["bash", "-n", file], check=False).returncode == 0
-    assert "#SBATCH --array=0-1\n" in file.read_text()
-    stub = tmp_path / "bin" / "diagevo"
-    stub.parent.mkdir()
-    stub.write_text('#!/bin/bash\necho "$DIAGEVO_HOME" "$@"\n')
-    stub.chmod(0o755)
-    environment = {"PATH": f"{stub.parent}:{os.environ['PATH']}", "SLURM_ARRAY_TASK_ID": "1"}
-    done = subprocess.run(["bash", file], env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == f"{home} ablate run small --only 1"
-    if shutil.which("shellcheck"):
-        assert subprocess.run(["shellcheck", file], check=False).returncode == 0
 
 
 def test_a_run_that_fails_ends_with_its_exit_code_and_names_its_log(ask: Ask, home: Path) -> None:
@@ -189,7 +170,7 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     assert first.returncode == 75, errors
     assert "hint: go on with: diagevo ablate run small" in errors
     assert "stopping at the next safe point" in log.read_text()
-    assert rows(ask("ablate", "status", "--json"))[1]["state"] == "waiting"
+    assert rows(ask("ablate", "run", "--status", "--json"))[1]["state"] == "waiting"
 
     played = fits_its_schema(ask, ["ablate", "run"], ask("ablate", "run", "--json"))
     assert [(line["committed"], line["state"]) for line in played] == [("1/1", "trained")] * 2

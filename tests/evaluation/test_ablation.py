@@ -1,5 +1,4 @@
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from diagevo.evaluation.ablation import (
     RunState,
     load_plan,
     make_plan,
-    slurm_script,
     train_command,
 )
 from diagevo.memory.transfer.fork import changed_keys
@@ -100,21 +98,6 @@ def test_a_run_is_trained_only_when_its_last_round_is_committed() -> None:
     assert RunState(planned, False, 0, 3).state == "waiting"
     assert RunState(planned, True, 2, 3).state == "begun"
     assert RunState(planned, True, 3, 3).state == "trained"
-
-
-def test_a_job_array_has_a_task_a_run() -> None:
-    plan = make_plan("p", ["full", "no-filter"], [0, 1, 2], rounds=3)
-    script = slurm_script(plan, "postgresql://host/d")
-    assert re.search(r"^#SBATCH --array=0-5$", script, re.MULTILINE)
-    assert "export DIAGEVO_DB=postgresql://host/d\n" in script
-    assert 'diagevo ablate run p --only "$SLURM_ARRAY_TASK_ID"' in script
-
-
-def test_a_password_is_not_written_into_a_job() -> None:
-    plan = make_plan("p", ["full"], [0], rounds=3)
-    script = slurm_script(plan, "postgresql://me:hush@host/d")
-    assert "hush" not in script
-    assert "DIAGEVO_DB:?" in script
 
 
 def test_a_plan_file_can_be_read_by_a_person(tmp_path: Path) -> None:
