@@ -1,4 +1,4 @@
-"""What a shell is told after a tab: runs, causes, nodes, types of events, figures; else nothing."""
+"""What a shell is told after a tab: runs, causes, nodes, types of events, figures, tables; else nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -47,11 +47,14 @@ def types(incomplete: str) -> list[str]:
     return [name for name in EVENT_TYPES if name.startswith(incomplete)]
 
 
-def figures(incomplete: str) -> Words:
-    """The figures of a report."""
+def reported(incomplete: str) -> Words:
+    """The figures and tables of a report."""
     from diagevo.report.figures import FIGURES
+    from diagevo.report.tables import TITLES
 
-    return [(entry.name, entry.title) for entry in FIGURES if entry.name.startswith(incomplete)]
+    names = [(entry.name, entry.title) for entry in FIGURES]
+    names += [(f"table-{name}", title) for name, title in TITLES.items()]
+    return [(name, title) for name, title in names if name.startswith(incomplete)]
 
 
 @contextmanager

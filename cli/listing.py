@@ -93,9 +93,7 @@ PROGRAM: dict[str, str | Group] = {
         _of("view", "serve export"),
         _Served,
     ),
-    "report": _group(
-        "report", "The figures of a run, alone or on its pages.", _of("report", "list build fig table")
-    ),
+    "report": _group("report", "The figures of a run, alone or on its pages.", _of("report", "list build")),
     "eval": _group(
         "eval",
         "Measure models on the benchmarks and compare what was measured.",

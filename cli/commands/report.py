@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -35,22 +35,8 @@ SHOWN = (
     Column("command"),
 )
 FILES = (Column("figure"), Column("file"))
-TableOf = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
-PlanName = Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")]
-With = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="RUN",
-        help="Another run to compare with; may be repeated.",
-        autocompletion=completion.runs,
-    ),
-]
-Embed = Annotated[bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")]
-Pages = Annotated[
-    int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
-]
-Folder = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder to write into.")]
+TABLE = "table-"
+"""What the name of a table begins with; `time` is a figure, too."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +53,6 @@ def _lines() -> Any:
 
 def _file_lines() -> Any:
     return list[FileLine]
-
-
-def _tabled() -> Any:
-    from diagevo.report.tables import RunResult, Table
-
-    @dataclass(frozen=True)
-    class Tabled:
-        table: Table
-        runs: list[RunResult]
-
-    return Tabled
 
 
 @contextmanager
@@ -144,24 +119,77 @@ def list_(call: Call) -> None:
     data=_file_lines,
     example="""diagevo report build --run a
     diagevo report build --run a --with free-only --to report
-    diagevo report build --run small.full.s0 --plan small""",
+    diagevo report build --only memory --only table-main --run a
+    diagevo report build --only variants --only table-ablation --plan small
+    diagevo report build --only table-k --runs a,b,c
+    diagevo report build --only table-baselines --runs a,b --reported others.csv""",
 )
 def build(
     call: Call,
     *,
-    beside: With = None,
-    plan: PlanName = None,
-    to: Folder = None,
-    embed: Embed = False,
-    pages: Pages = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only",
+            metavar="NAME",
+            help="No pages, only this figure or table of `report list`; may be repeated.",
+            autocompletion=completion.reported,
+        ),
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="RUN",
+            help="Another run to compare with; may be repeated.",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    plan: Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")] = None,
+    runs: Annotated[
+        str | None, typer.Option("--runs", help="The runs of a table, with commas between them.")
+    ] = None,
+    reported: Annotated[
+        Path | None,
+        typer.Option(
+            "--reported",
+            metavar="CSV",
+            help="What other systems report, marked so in table-main and table-baselines: columns solver, "
+            "method, source and the table's own, scores as percentages.",
+        ),
+    ] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder to write into.")] = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
+    ] = False,
+    pages: Annotated[
+        int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
+    ] = None,
 ) -> None:
-    """Write the run's pages with the figures and tables on them, and those as files beside the pages."""
+    """Write the run's pages with the figures and tables on them, and those as files beside the pages.
+
+    A figure comes as SVG and PNG with its data, specification and caption; a table, mean ± standard deviation
+    over runs, as Markdown, CSV and LaTeX.
+    """
+    tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
+    if (runs is not None or reported is not None) and not tables:
+        raise ConfigError("--runs and --reported are of tables", hint="name one: --only table-main")
+    if only:
+        figures = [name for name in only if not name.startswith(TABLE)]
+        _build_only(call, figures, _wanted(call, tables, plan, runs, reported), beside or [], plan, to, embed)
+    else:
+        _build_pages(call, beside or [], plan, to, embed, pages)
+
+
+def _build_pages(
+    call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool, pages: int | None
+) -> None:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import PAGES
     from diagevo.report.build import build as build_
 
     planned = None if plan is None else load_plan(call.home, plan)
-    with _gathered(call, beside or []) as (history, materials):
+    with _gathered(call, beside) as (history, materials):
         tables = _tables_of(call, materials, planned)
         folder = _folder(history, to)
         with render.writing(folder):
@@ -177,6 +205,42 @@ def build(
             )
         render.say(call, f"open {folder / 'index.html'}")
         print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
+
+
+def _build_only(
+    call: Call,
+    figures: list[str],
+    tables: "dict[TableName, Table]",
+    beside: list[str],
+    plan: str | None,
+    to: Path | None,
+    embed: bool,
+) -> None:
+    from diagevo.evaluation.ablation import load_plan
+    from diagevo.report.figure import Missing
+    from diagevo.report.figures import draw, entry
+    from diagevo.report.files import write_figure, write_table
+
+    for name in figures:
+        entry(name)
+    arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
+    lines: list[FileLine] = []
+    with _gathered(call, beside) as (history, materials):
+        folder = _folder(history, to)
+        for name in figures:
+            result = draw(name, materials, _embedder(materials[0], embed), arms)
+            if isinstance(result, Missing):
+                raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
+            with render.writing(folder):
+                files = write_figure(folder / "figures", name, result)
+            lines += [FileLine(name, str(file)) for file in files]
+        for of, content in tables.items():
+            if call.format == "table" and call.output is None and sys.stdout.isatty():
+                _drawn(call, content)
+            with render.writing(folder):
+                files = write_table(folder / "tables", of, content)
+            lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
+        print_rows(call, FILES, lines, run=history.run_id)
 
 
 def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
@@ -221,109 +285,36 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
     return found, world
 
 
-@options.command(
-    "report fig",
-    rows=True,
-    data=_file_lines,
-    example="""diagevo report fig memory --run a
-    diagevo report fig performance --run a --with free-only --to figures
-    diagevo report fig variants --plan small""",
-)
-def fig(
-    call: Call,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="A figure of `report list`.", autocompletion=completion.figures),
-    ],
-    beside: With = None,
-    plan: PlanName = None,
-    to: Folder = None,
-    embed: Embed = False,
-) -> None:
-    """Write one figure as SVG and PNG, with its data, specification and caption beside it."""
-    from diagevo.evaluation.ablation import load_plan
-    from diagevo.report.figure import Missing
-    from diagevo.report.figures import draw
-    from diagevo.report.files import write_figure
-
-    arms = _arms(call, None if plan is None else load_plan(call.home, plan))
-    with _gathered(call, beside or []) as (history, materials):
-        result = draw(name, materials, _embedder(materials[0], embed), arms)
-        if isinstance(result, Missing):
-            raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
-        folder = to or _folder(history, None) / "figures"
-        with render.writing(folder):
-            written = write_figure(folder, name, result)
-        print_rows(call, FILES, [FileLine(name, str(file)) for file in written], run=history.run_id)
-
-
-_TableFormat = Literal["md", "csv", "latex"]
-_BY_ENDING: dict[str, _TableFormat] = {"md": "md", "csv": "csv", "tex": "latex"}
-
-
-@options.command(
-    "report table",
-    data=_tabled,
-    pages=True,
-    example="""diagevo report table ablation --plan small
-    diagevo report table main --runs a,b,c -o main.tex
-    diagevo report table main --runs a,b --reported others.csv
-    diagevo report table k --runs a,b,c""",
-)
-def table(
-    call: Call,
-    name: Annotated[
-        TableOf, typer.Argument(metavar="NAME", help="main, ablation, fixed, k, tau, time or baselines.")
-    ],
-    plan: PlanName = None,
-    runs: Annotated[str | None, typer.Option("--runs", help="Runs with commas between them.")] = None,
-    reported: Annotated[
-        Path | None,
-        typer.Option("--reported", metavar="CSV", help="Figures that other systems report, marked so."),
-    ] = None,
-    how: Annotated[
-        _TableFormat | None,
-        typer.Option("--format", help="[default: md; on a terminal a drawn table]"),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to a file; .md, .csv and .tex give its format."
-        ),
-    ] = None,
-) -> None:
-    """A table of the paper from recorded runs: mean ± standard deviation over runs.
-
-    --reported: a CSV with the columns solver, method, source and the table's own, scores as percentages.
-    """
+def _wanted(
+    call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
+) -> "dict[TableName, Table]":
+    """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.reported import read_reported
-    from diagevo.report.table_text import FORMATS
-    from diagevo.report.tables import SWEPT
+    from diagevo.report.tables import SWEPT, TITLES
 
-    if reported is not None and name not in ("main", "baselines"):
-        raise ConfigError(
-            f"--reported goes with the tables main and baselines, not with {name}", hint="leave it out"
-        )
-    named = None if runs is None else [run.strip() for run in runs.split(",")]
-    if named is not None and "" in named:
+    found: dict[TableName, Table] = {}
+    listed = None if runs is None else [run.strip() for run in runs.split(",")]
+    if listed is not None and "" in listed:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
+    if reported is not None and not {*names} & {"main", "baselines"}:
+        raise ConfigError(
+            f"--reported goes with table-main and table-baselines, not with {TABLE}{names[0]}",
+            hint="leave it out",
+        )
     given = [] if reported is None else read_reported(reported)
-    alone = name in ("main", "time", "baselines") or (named is not None and name in SWEPT)
-    planned = None if alone and plan is None else load_plan(call.home, plan)
-    names = named or ([run.run for run in planned.runs] if planned else None)
-    one(call, *(names or ()))
-    found, content = _table(call, name, names or [call.run or ""], planned, given)
-    if how is None and output is None and not call.json and sys.stdout.isatty():
-        _drawn(call, content)
-        return
-    asked: _TableFormat = how or options.by_ending(output, _BY_ENDING, "md")
-    text = FORMATS[asked](content)
-    if output is not None:
-        with render.writing(output):
-            output.write_text(text, encoding="utf-8")
-        text = f"written: {output}\n"
-    render.document(call, {"table": content, "runs": found}, text)
+    if unknown := [name for name in names if name not in TITLES]:
+        raise NotFoundError(
+            f"no table {TABLE}{unknown[0]}", hint="there are: " + ", ".join(TABLE + known for known in TITLES)
+        )
+    for name in (known for known in TITLES if names.count(known)):
+        alone = name in ("main", "time", "baselines") or (listed is not None and name in SWEPT)
+        planned = None if alone and plan is None else load_plan(call.home, plan)
+        of = listed or ([run.run for run in planned.runs] if planned else None)
+        one(call, *(of or ()))
+        compared = given if name in ("main", "baselines") else []
+        found[name] = _table(call, name, of or [call.run or ""], planned, compared)
+    return found
 
 
 def _drawn(call: Call, content: "Table") -> None:
@@ -337,19 +328,18 @@ def _drawn(call: Call, content: "Table") -> None:
 
 
 def _table(
-    call: Call, name: TableOf, runs: list[str], plan: "Plan | None", reported: list["Reported"]
-) -> tuple[list["RunResult"], "Table"]:
-    """A table, and the results that it was made from."""
+    call: Call, name: "TableName", runs: list[str], plan: "Plan | None", reported: list["Reported"]
+) -> "Table":
     from diagevo.report import tables
     from diagevo.report.reported import baselines, with_reported
 
     if name == "time":
-        return [], _time_of(call, runs)
+        return _time_of(call, runs)
     found, world = _results(call, runs, plan)
     if name == "baselines":
-        return found, baselines(found, reported)
+        return baselines(found, reported)
     content = tables.table(name, found, world)
-    return found, with_reported(content, found, reported) if reported else content
+    return with_reported(content, found, reported) if reported else content
 
 
 def _time_of(call: Call, runs: list[str]) -> "Table":

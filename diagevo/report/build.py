@@ -9,9 +9,9 @@ from diagevo.memory.log.database import Database
 from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
-from diagevo.report.files import write_figure
+from diagevo.report.files import write_figure, write_table
 from diagevo.report.material import Material
-from diagevo.report.table_text import FORMATS, cells
+from diagevo.report.table_text import cells
 from diagevo.report.tables import Table, TableName
 from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
@@ -19,7 +19,6 @@ from diagevo.view.page import Cell, Drawn, Grid
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
 
-SUFFIXES = {"md": "md", "csv": "csv", "latex": "tex"}
 PAGES = 500
 """Pages of a report, unless another number is asked for."""
 SHOWN_ROWS = 200
@@ -71,11 +70,7 @@ def build(
             on_figure(entry.name)
             written += [(entry.name, file) for file in write_figure(folder / "figures", entry.name, result)]
     for name, content in tables.items():
-        (folder / "tables").mkdir(parents=True, exist_ok=True)
-        for how, text in FORMATS.items():
-            file = folder / "tables" / f"{name}.{SUFFIXES[how]}"
-            file.write_text(text(content), encoding="utf-8")
-            written.append((f"table {name}", file))
+        written += [(f"table-{name}", file) for file in write_table(folder / "tables", name, content)]
     return written
 
 

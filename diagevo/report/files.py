@@ -1,4 +1,4 @@
-"""A figure as files: the picture, its data, its specification and its caption."""
+"""A figure as files: the picture, its data, its specification and its caption. And a table in its formats."""
 
 import csv
 import io
@@ -9,9 +9,12 @@ from typing import Any
 from diagevo.errors import extra
 from diagevo.report.figure import Figure
 from diagevo.report.style import themed
+from diagevo.report.table_text import FORMATS
+from diagevo.report.tables import Table
 from diagevo.texts import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
+SUFFIXES = {"md": "md", "csv": "csv", "latex": "tex"}
 
 
 def converter() -> Any:
@@ -59,5 +62,16 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
             path.write_bytes(content)
         else:
             path.write_text(content, encoding="utf-8")
+        written.append(path)
+    return written
+
+
+def write_table(folder: Path, name: str, content: Table) -> list[Path]:
+    """NAME.md, .csv and .tex."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for how, text in FORMATS.items():
+        path = folder / f"{name}.{SUFFIXES[how]}"
+        path.write_text(text(content), encoding="utf-8")
         written.append(path)
     return written

@@ -7,7 +7,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Something that the paper shows. `kind` and `name` are the command's: `report fig NAME`."""
+    """Something that the paper shows. `kind` and `name` are the command's: `report build --only NAME`."""
 
     number: str
     labels: tuple[str, ...]

@@ -98,7 +98,7 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
     if all(c.rewards for c in material.candidates):
         return Missing(
             "its votes are a trainer's rewards: no τ decided",
-            f"diagevo report fig filter --run {material.run_id}",
+            f"diagevo report build --only filter --run {material.run_id}",
         )
     alt = altair()
 

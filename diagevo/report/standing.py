@@ -50,12 +50,19 @@ def _line(shown: Shown, history: History, material: Material, planned: Sequence[
             return Line(shown.number, "–", shown.title, False, nothing, None, labels=labels)
         case "table":
             lacking = next(_lacking(shown.name, history, material, planned), None)
-            own = f"diagevo report table {shown.name} --run {run}"
+            name = f"table-{shown.name}"
+            own = f"diagevo report build --only {name} --run {run}"
             if lacking is None:
-                return Line(shown.number, shown.name, shown.title, True, None, own, labels=labels)
+                return Line(shown.number, name, shown.title, True, None, own, labels=labels)
             missing, command = lacking
             return Line(
-                shown.number, shown.name, shown.title, missing is None, missing, command, labels=labels
+                shown.number,
+                f"table-{shown.name}",
+                shown.title,
+                missing is None,
+                missing,
+                command,
+                labels=labels,
             )
 
 
@@ -64,7 +71,7 @@ def _figure(
 ) -> Line:
     if (missing := lacking(name, [material])) is not None:
         return Line(number, name, title, False, missing.reason, missing.command, labels=list(labels))
-    command = f"diagevo report fig {name} --run {material.run_id}"
+    command = f"diagevo report build --only {name} --run {material.run_id}"
     return Line(number, name, title, True, None, command, labels=list(labels))
 
 
@@ -84,7 +91,7 @@ def _lacking(
     elif name == "baselines":
         yield (
             "the reported figures are given in a CSV",
-            f"diagevo report table baselines --run {run} --reported FILE.csv",
+            f"diagevo report build --only table-baselines --run {run} --reported FILE.csv",
         )
     else:
         yield _of_plans(name, history, planned)
@@ -95,7 +102,7 @@ def _of_plans(name: str, history: History, planned: Sequence[Plan]) -> tuple[str
     found = [plan for plan in planned if any(p.variant in wanted for p in plan.runs)]
     for plan in found:
         if any(s.state == "trained" and s.planned.variant in wanted for s in states(history.database, plan)):
-            return None, f"diagevo report table {name} --plan {plan.name}"
+            return None, f"diagevo report build --only table-{name} --plan {plan.name}"
     if found:
         return f"no variant of plan {found[0].name} is trained yet", f"diagevo ablate run {found[0].name}"
     return "no plan has its variants", f"diagevo ablate plan {name} --variants {','.join(['full', *wanted])}"

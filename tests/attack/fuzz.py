@@ -41,7 +41,7 @@ READERS: Sequence[tuple[str, ...]] = (
     ("eval", "list"),
     ("db", "check"),
     ("memory", "export", "{out}"),
-    ("report", "table", "main"),
+    ("report", "list"),
 )
 """Every kind of reading; `{out}` is a folder that is not there."""
 CLEAR = {0, 1, 2, 3, 5}

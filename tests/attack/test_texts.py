@@ -73,7 +73,7 @@ ELSEWHERE = {
     "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "schema", "config", "db", "memory heads", "ablate compare"),
     "ask a model as well, or write": ("memory calibrate", "memory rebuild", "eval run"),
-    "read below": ("memory export", "memory import", "report build", "report fig", "report table"),
+    "read below": ("memory export", "memory import", "report build"),
     "read below: two runs, drawn questions, plans": (
         "runs diff",
         "runs fork",

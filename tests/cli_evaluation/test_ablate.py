@@ -1,5 +1,6 @@
 """`ablate plan, run, compare` through the program, with real runs as small as they can be."""
 
+import csv
 import fcntl
 import json
 import os
@@ -193,12 +194,13 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     rows(ask("ablate", "run", "--json"))
     assert "$ diagevo train" not in log.read_text()[before:]
 
-    tabled = fits_its_schema(
-        ask, ["report", "table"], ask("report", "table", "ablation", "--plan", "small", "--json")
-    )
-    assert list(tabled["table"]["rows"]) == ["Pure free exploration", "DiagEvo (full)"]
-    assert tabled["table"]["columns"] == ["Val. mean@k", "Val. greedy"]
-    assert "arithmetic world" in tabled["table"]["note"]
+    only = ("report", "build", "--only", "table-ablation", "--plan", "small", "--run", "small.full.s0")
+    files = fits_its_schema(ask, ["report", "build"], ask(*only, "--to", home / "only", "--json"))
+    assert [Path(line["file"]).name for line in files] == ["ablation.md", "ablation.csv", "ablation.tex"]
+    written = list(csv.DictReader((home / "only" / "tables" / "ablation.csv").open(encoding="utf-8")))
+    assert {line["method"] for line in written} == {"Pure free exploration", "DiagEvo (full)"}
+    assert {line["column"] for line in written} == {"Val. mean@k", "Val. greedy"}
+    assert "arithmetic world" in (home / "only" / "tables" / "ablation.md").read_text(encoding="utf-8")
     built = ask("report", "build", "--run", "small.full.s0", "--plan", "small", "--to", home / "page")
     assert built.exit_code == 0, built.output
     assert (home / "page" / "tables" / "ablation.tex").exists()

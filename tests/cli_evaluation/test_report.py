@@ -104,7 +104,7 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
     assert all(Path(line["file"]).stat().st_size for line in files)
     suffixes = {Path(line["file"]).name for line in files if line["figure"] == "memory"}
     assert suffixes == {f"memory.{end}" for end in ("svg", "png", "csv", "vl.json", "txt")}
-    tables = {Path(line["file"]).name for line in files if line["figure"] == "table main"}
+    tables = {Path(line["file"]).name for line in files if line["figure"] == "table-main"}
     assert tables == {"main.md", "main.csv", "main.tex"}
     assert f"open {tmp_path / 'out' / 'index.html'}" in built.stderr
     assert len(list((tmp_path / "out").rglob("*.html"))) == 20
@@ -113,46 +113,50 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
 
 
 def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) -> None:
-    drawn = ask("report", "fig", "schedule", "--to", tmp_path / "figs", "--json")
-    fits_its_schema(ask, ["report", "fig"], drawn)
-    data = list(csv.DictReader((tmp_path / "figs" / "schedule.csv").open(encoding="utf-8")))
+    drawn = ask("report", "build", "--only", "schedule", "--to", tmp_path, "--json")
+    fits_its_schema(ask, ["report", "build"], drawn)
+    data = list(csv.DictReader((tmp_path / "figures" / "schedule.csv").open(encoding="utf-8")))
     assert [row["exact"] for row in data if row["quantity"] == "F"] == ["4", "5", "5", "3"]
 
 
-def test_a_table_comes_in_three_forms_and_as_json(ask: Ask, trained: Path, tmp_path: Path) -> None:
-    found = fits_its_schema(ask, ["report", "table"], ask("report", "table", "main", "--json"))
-    assert list(found["table"]["rows"]) == [
+def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -> None:
+    made = ask("report", "build", "--only", "table-main", "--to", tmp_path, "--json")
+    files = {Path(line["file"]).suffix: Path(line["file"]) for line in rows(made)}
+    text = {suffix: file.read_text(encoding="utf-8") for suffix, file in files.items()}
+    assert text[".md"].startswith("**Reasoning accuracy (%).** Run small, at its")
+    lines = list(csv.DictReader(io.StringIO(text[".csv"])))
+    assert list(dict.fromkeys(line["method"] for line in lines)) == [
         "builtin:arithmetic, untrained",
         "builtin:arithmetic (Diag. rules:arithmetic)",
     ]
-    assert ask("report", "table", "main").stdout.startswith("**Reasoning accuracy (%).** Run small, at its")
-    lines = list(csv.DictReader(io.StringIO(ask("report", "table", "main", "--format", "csv").stdout)))
     assert {line["runs"] for line in lines} == {"1"}
-    file = tmp_path / "main.tex"
-    assert ask("report", "table", "main", "--format", "latex", "-o", file).exit_code == 0
-    assert r"\begin{tabular}{lcc}" in file.read_text(encoding="utf-8")
+    assert r"\begin{tabular}{lcc}" in text[".tex"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["fig", "nothing"], 3, "no figure 'nothing'"),
-        (["fig", "difficulty"], 3, "hint: run: diagevo eval oracle sample --run hand"),
-        (["fig", "memory", "--run", "nobody"], 3, "there is no run nobody"),
+        (["build", "--only", "nothing"], 3, "no figure 'nothing'"),
+        (["build", "--only", "difficulty"], 3, "hint: run: diagevo eval oracle sample --run hand"),
+        (["build", "--only", "memory", "--run", "nobody"], 3, "there is no run nobody"),
         (["build", "--with", "nobody"], 3, "there is no run nobody"),
         (["build", "--plan", "nothing"], 3, "no plan"),
         (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
-        (["fig", "memory", "--to", "taken"], 2, "cannot write taken"),
-        (["table", "main"], 3, "no measured run for the table main"),
-        (["table", "main", "--runs", "small,"], 2, "--runs 'small,': a name is empty"),
-        (["table", "main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
-        (["table", "ablation"], 3, "no plan"),
-        (["table", "time", "--runs", "hand,b"], 2, "the table time is of one run"),
-        (["table", "k", "--reported", "taken"], 2, "--reported goes with the tables main and baselines"),
-        (["table", "main", "--reported", "taken"], 2, "taken: there is no column solver"),
-        (["table", "baselines"], 3, "both reported and measured"),
-        (["table", "nothing"], 2, "'nothing' is not one of"),
-        (["table", "main", "--format", "html"], 2, "'html' is not one of"),
+        (["build", "--only", "memory", "--to", "taken"], 2, "cannot write taken"),
+        (["build", "--only", "table-main"], 3, "no measured run for the table main"),
+        (["build", "--only", "table-main", "--runs", "small,"], 2, "--runs 'small,': a name is empty"),
+        (["build", "--only", "table-main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
+        (["build", "--only", "table-ablation"], 3, "no plan"),
+        (["build", "--only", "table-time", "--runs", "hand,b"], 2, "the table time is of one run"),
+        (
+            ["build", "--only", "table-k", "--reported", "taken"],
+            2,
+            "--reported goes with table-main and table-baselines",
+        ),
+        (["build", "--only", "table-main", "--reported", "taken"], 2, "taken: there is no column solver"),
+        (["build", "--only", "table-baselines"], 3, "both reported and measured"),
+        (["build", "--only", "table-nothing"], 3, "no table table-nothing"),
+        (["build", "--runs", "hand"], 2, "name one: --only table-main"),
     ],
 )
 def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: str) -> None:
@@ -164,7 +168,7 @@ def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: 
 
 
 def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> None:
-    for arguments in (["list"], ["build"], ["fig", "memory"], ["table", "main"]):
+    for arguments in (["list"], ["build"], ["build", "--only", "memory", "--only", "table-main"]):
         assert ask("report", *arguments).exit_code == 5
     assert not home.exists()
 
@@ -177,7 +181,7 @@ def test_without_the_extra_the_missing_package_is_named(
     for name in [name for name in sys.modules if name == "altair" or name.startswith("altair.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "altair", None)
-    result = ask("report", "fig", "memory")
+    result = ask("report", "build", "--only", "memory")
     assert result.exit_code == 4
     assert "pip install 'diagevo[report]'" in result.stderr
     assert rows(ask("runs", "list", "--json"))

@@ -12,7 +12,7 @@ from tests.cli_memory.conftest import Ask
         ("runs fork played --round 1", "played"),
         ("runs export played --to trackio", "played"),
         ("memory diff played@1..played@2", "played@1 and played@2"),
-        ("report table main --runs played", "played"),
+        ("report build --only table-main --runs played", "played"),
     ],
 )
 def test_two_names_are_refused_and_none_of_them_is_taken_silently(ask: Ask, words: str, named: str) -> None:

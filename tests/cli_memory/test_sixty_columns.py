@@ -18,7 +18,12 @@ COMMANDS = [
     *("memory schedule", "memory diff 1..2", "memory blame c1", "memory blame n1", "memory what-if --k 1"),
     *("memory what-if --sweep k=0.5,1,2", "memory verify", "memory heads", "db current", "db check"),
     *("config show", "config diff embedded qwen3-8b", "report list", "eval list"),
-    *("train --plan --profile qwen3-8b", "memory why n1", "doctor --for audit", "report table time"),
+    *(
+        "train --plan --profile qwen3-8b",
+        "memory why n1",
+        "doctor --for audit",
+        "report build --only table-time --to r",
+    ),
     *("config show --paper --profile embedded", "--help", "memory --help"),
 ]
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -65,11 +70,11 @@ def _values(wide: str) -> list[str]:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ("report fig nope", "coverage"),
+        ("report build --only nope", "coverage"),
         ("memory log --type Nope", "RoundCommitted"),
         ("memory query 'SELECT nope'", "no such column"),
         ("memory why c999", "there is no cause c999"),
-        ("report table nope", "error: Invalid value for 'NAME': 'nope' is not one of"),
+        ("report build --only table-nope", "table-baselines"),
     ],
 )
 def test_an_error_breaks_at_a_word_and_says_no_word_of_a_library(

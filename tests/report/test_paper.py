@@ -72,9 +72,9 @@ def test_each_line_has_a_command_or_says_what_is_missing(
         assert line.ready == (line.missing is None)
         assert line.command is not None or line.paper == "Figure 2", line
     by_name = {line.name: line for line in lines}
-    assert by_name["main"].command == "diagevo report table main --run played"
-    assert by_name["k"].command == "diagevo ablate plan k --variants full,k-0.2,k-1.0,k-2.0"
-    assert by_name["baselines"].missing == "the reported figures are given in a CSV"
+    assert by_name["table-main"].command == "diagevo report build --only table-main --run played"
+    assert by_name["table-k"].command == "diagevo ablate plan k --variants full,k-0.2,k-1.0,k-2.0"
+    assert by_name["table-baselines"].missing == "the reported figures are given in a CSV"
 
 
 def validated(material: Material, run: str, variant: str | None, *means: float) -> Material:
