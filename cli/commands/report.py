@@ -307,7 +307,9 @@ def _wanted(
         raise NotFoundError(
             f"no table {TABLE}{unknown[0]}", hint="there are: " + ", ".join(TABLE + known for known in TITLES)
         )
-    for name in (known for known in TITLES if names.count(known)):
+    for name in TITLES:
+        if not names.count(name):
+            continue
         alone = name in ("main", "time", "baselines") or (listed is not None and name in SWEPT)
         planned = None if alone and plan is None else load_plan(call.home, plan)
         of = listed or ([run.run for run in planned.runs] if planned else None)

@@ -32,7 +32,7 @@ def standing(history: History, material: Material, home: Path) -> list[Line]:
     """The paper's figures and tables in its order, then DiagEvo's own figures."""
     planned = [load_plan(home, name) for name in plans(home)]
     lines = [_line(shown, history, material, planned) for shown in PAPER]
-    known = {shown.name for shown in PAPER}
+    known = {shown.name for shown in PAPER if shown.kind == "fig"}
     own = (entry for entry in FIGURES if entry.name not in known)
     return lines + [_figure(entry.name, entry.title, material) for entry in own]
 
