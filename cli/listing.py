@@ -100,14 +100,7 @@ PROGRAM: dict[str, str | Group] = {
         _of("evaluate", "list")
         | _of("evaluate_run", "run")
         | _of("evaluate", "show compare")
-        | _of("oracle", "selfplay")
-        | {
-            "oracle": _group(
-                "eval oracle",
-                "Reference answers for self-play questions: drawn, proposed, checked by a human.",
-                _of("oracle", "sample propose export import"),
-            )
-        },
+        | _of("labels", "labels selfplay"),
     ),
     "ablate": _group(
         "ablate",

@@ -141,18 +141,13 @@ class Oracle:
             on_progress(done, len(waiting))
         return done
 
-    def export(self, file: Path, round: int | None = None) -> int:
+    def export(self, file: Path, rounds: Sequence[int]) -> int:
         """Write the unchecked questions as CSV for a human. The pseudo-label is left out: it must not sway.
 
         `answer` is empty: the checker writes `ok`, the right answer, or `none` for a question without one.
-        Raises ConfigError where the file is there: a checker may have filled it in.
+        Raises FileExistsError where the file is there: a checker may have filled it in.
         """
-        waiting = [item for item in self.items(round) if item.answer is None]
-        if file.exists():
-            raise ConfigError(
-                f"{file} is there already, and may hold answers",
-                hint="name a new file, or read it first: diagevo eval oracle import",
-            )
+        waiting = [item for item in self.items() if item.answer is None and item.round in rounds]
         with file.open("x", encoding="utf-8", newline="") as target:
             writer = csv.DictWriter(target, COLUMNS)
             writer.writeheader()
@@ -207,7 +202,7 @@ class Oracle:
         except OSError as error:
             raise ConfigError(
                 f"{file} cannot be read: {error.strerror}",
-                hint="name a file that diagevo eval oracle export wrote",
+                hint="name a file that diagevo eval labels --check wrote",
             ) from error
         except (UnicodeDecodeError, csv.Error) as error:
             raise ConfigError(

@@ -75,7 +75,7 @@ def self_play_questions(
     if not pairs:
         raise NotFoundError(
             f"round {round} of run {history.run_id} has no questions with reference answers",
-            hint=f"draw and check some: diagevo eval oracle sample --run {history.run_id} --round {round}",
+            hint=f"draw and check some: diagevo eval labels --run {history.run_id} --round {round}",
         )
     chosen = random.Random(f"{seed}.selfplay.{round}").sample(pairs, min(size, len(pairs)))
     return labelled(

@@ -202,15 +202,15 @@ def _no_answers(material: Material) -> Missing:
     if not material.rounds:
         return no_rounds(material)
     if not material.labels:
-        return Missing("no label has a reference answer", f"diagevo eval oracle sample {run}")
+        return Missing("no label has a reference answer", f"diagevo eval labels {run}")
     if any(line.proposed + line.checked < line.sampled for line in material.labels):
         return Missing(
             "the drawn questions have no proposed answers",
-            f"diagevo eval oracle propose {run} --model MODEL --base-url URL",
+            f"diagevo eval labels {run} --model MODEL --base-url URL",
         )
     return Missing(
-        "no proposed answer is checked: export, fill in, import",
-        f"diagevo eval oracle export check.csv {run}",
+        "no proposed answer is checked: write, fill in, read",
+        f"diagevo eval labels {run} --check check.csv",
     )
 
 

@@ -77,7 +77,7 @@ ELSEWHERE = {
     "read below: two runs, drawn questions, plans": (
         "runs diff",
         "runs fork",
-        "eval oracle",
+        "eval labels",
     ),
     "tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
@@ -271,8 +271,7 @@ def test_two_runs_are_compared_and_obey_nothing(mine: Store) -> None:
 @pytest.mark.slow
 def test_questions_go_to_a_human_and_come_back_and_obey_nothing(mine: Store, tmp_path: Path) -> None:
     """A question and its label stand in the file as they are read in a spreadsheet; an answer is hostile."""
-    ask(mine, "eval", "oracle", "sample", "--run", "a", "--round", "all")
-    ask(mine, "eval", "oracle", "export", tmp_path / "checked.csv", "--run", "a")
+    ask(mine, "eval", "labels", "--check", tmp_path / "checked.csv", "--run", "a")
     with (tmp_path / "checked.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file, strict=True))
     assert rows
@@ -285,7 +284,7 @@ def test_questions_go_to_a_human_and_come_back_and_obey_nothing(mine: Store, tmp
         written.writeheader()
         kinds = itertools.cycle(KINDS[1:])
         written.writerows(row | {"answer": next(kinds)} for row in rows)
-    read_everywhere(mine, ("eval", "oracle", "import", str(tmp_path / "checked.csv"), "--run", "a"))
+    read_everywhere(mine, ("eval", "labels", "--check", str(tmp_path / "checked.csv"), "--run", "a"))
     ask(mine, "memory", "verify", "--deep")
 
 

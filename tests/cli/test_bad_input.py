@@ -178,10 +178,10 @@ def test_settings_that_no_run_can_have_leave_no_run_behind(
 def test_a_file_that_may_hold_answers_is_not_written_over(played: Path) -> None:
     file = played / "checked.csv"
     file.write_text("the work of a day")
-    done = invoke("eval", "oracle", "export", file, "--run", "played")
+    done = invoke("eval", "labels", "--check", file, "--run", "played")
     assert (done.exit_code, file.read_text()) == (2, "the work of a day")
-    assert "is there already, and may hold answers" in done.stderr
-    assert invoke("eval", "oracle", "export", played / "new.csv", "--round", "9").exit_code == 3
+    assert "checked.csv lacks the column run_id" in done.stderr
+    assert invoke("eval", "labels", "--check", played / "new.csv", "--round", "9").exit_code == 3
     assert not (played / "new.csv").exists()
 
 
@@ -198,7 +198,7 @@ def test_more_events_than_a_machine_can_count_are_all_of_them(played: Path) -> N
         (["memory", "verify", "--heads", "nowhere"], 2, "there is no file nowhere"),
         (["memory", "import", "rollouts.jsonl"], 2, "rollouts.jsonl is not a bundle"),
         (["config", "show", "--schema", "--format", "csv"], 2, "there is no csv of it"),
-        (["eval", "oracle", "import", "nowhere.csv"], 2, "name a file that diagevo eval oracle export wrote"),
+        (["eval", "labels", "--check", "."], 2, "name a file that diagevo eval labels --check wrote"),
     ],
 )
 def test_what_cannot_be_told_is_refused(

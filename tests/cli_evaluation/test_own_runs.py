@@ -40,7 +40,7 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
 def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
     ask: Ask, trained: Path
 ) -> None:
-    drawn = fits_its_schema(ask, ["eval", "oracle", "sample"], ask("eval", "oracle", "sample", "--json"))
+    drawn = fits_its_schema(ask, ["eval", "labels"], ask("eval", "labels", "--json"))
     assert [line["round"] for line in drawn] == [1, 2]
     assert all(line["checked"] == line["sampled"] > 5 and line["source"] == "world" for line in drawn)
 
@@ -75,12 +75,12 @@ def unknown(home: Path) -> Path:
 def test_no_reference_answers_says_how_to_get_them(ask: Ask, unknown: Path) -> None:
     result = ask("eval", "selfplay", "--round", "1")
     assert result.exit_code == 3
-    assert "diagevo eval oracle sample --run hand --round 1" in result.stderr
+    assert "diagevo eval labels --run hand --round 1" in result.stderr
 
 
 @pytest.mark.server
 def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: Path, tmp_path: Path) -> None:
-    [line] = fits_its_schema(ask, ["eval", "oracle", "sample"], ask("eval", "oracle", "sample", "--json"))
+    [line] = fits_its_schema(ask, ["eval", "labels"], ask("eval", "labels", "--json"))
     questions = line["sampled"]
     assert (line["checked"], line["accuracy"]) == (0, None)
 
@@ -88,19 +88,15 @@ def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: P
         return Answer(r"\boxed{42}" if before < 3 else r"\boxed{7}")
 
     with Server(proposes) as server:
-        propose = ("eval", "oracle", "propose", "--model", "big", "--base-url", server.url, "--samples", "4")
-        fits_its_schema(ask, ["eval", "oracle", "propose"], ask(*propose, "--json"))
+        propose = ("eval", "labels", "--model", "big", "--base-url", server.url, "--samples", "4")
+        fits_its_schema(ask, ["eval", "labels"], ask(*propose, "--json"))
         assert len(server.requests) == 4 * questions
         again = ask(*propose)
         assert len(server.requests) == 4 * questions
     assert "0 answers proposed" in again.stderr
 
     file = tmp_path / "check.csv"
-    exported = ask("eval", "oracle", "export", file, "--json")
-    assert fits_its_schema(ask, ["eval", "oracle", "export"], exported) == {
-        "questions": questions,
-        "file": str(file),
-    }
+    assert f"{questions} questions in {file}" in ask("eval", "labels", "--check", file).stderr
     checked = list(csv.DictReader(file.open(encoding="utf-8")))
     assert {(row["proposed"], row["votes"]) for row in checked} == {("42", "3/4")}
     checked[0]["answer"], checked[1]["answer"] = "ok", "none"
@@ -108,8 +104,8 @@ def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: P
         writer = csv.DictWriter(target, list(checked[0]))
         writer.writeheader()
         writer.writerows(checked)
-    imported = ask("eval", "oracle", "import", file, "--json")
-    [line] = fits_its_schema(ask, ["eval", "oracle", "import"], imported)
+    imported = ask("eval", "labels", "--check", file, "--json")
+    [line] = fits_its_schema(ask, ["eval", "labels"], imported)
     assert (line["checked"], line["source"]) == (2, "human")
     assert f"2 answers read, {questions - 2} rows still empty" in imported.stderr
 
@@ -122,8 +118,8 @@ def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unkn
         known = question_of(request) == first[0]
         return Answer(r"\boxed{1}") if known else Answer("no", status=400)
 
-    ask("eval", "oracle", "sample")
-    options = ("eval", "oracle", "propose", "--model", "big", "--samples", "1", "--base-url")
+    ask("eval", "labels")
+    options = ("eval", "labels", "--model", "big", "--samples", "1", "--base-url")
     with Server(half) as server:
         assert ask(*options, server.url).exit_code == 6
     with Server(lambda request, before: Answer(r"\boxed{1}")) as server:
@@ -134,21 +130,21 @@ def test_a_proposer_that_fails_exits_6_and_keeps_what_it_proposed(ask: Ask, unkn
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["sample", "--round", "7"], 3, "round 7"),
-        (["export", "no/such/folder/x.csv"], 2, "cannot write no/such/folder/x.csv"),
-        (["import", "absent.csv"], 2, "absent.csv cannot be read"),
-        (["import", "bad.csv"], 2, "bad.csv lacks the column run_id"),
-        (["propose", "--model", "m"], 2, "--base-url"),
+        (["--round", "7"], 3, "round 7"),
+        (["--check", "no/such/folder/x.csv"], 2, "cannot write no/such/folder/x.csv"),
+        (["--check", "."], 2, ". cannot be read"),
+        (["--check", "bad.csv"], 2, "bad.csv lacks the column run_id"),
+        (["--model", "m"], 2, "--base-url"),
     ],
 )
-def test_bad_input_of_the_oracle(
+def test_bad_input_of_labels(
     ask: Ask, unknown: Path, tmp_path: Path, arguments: list[str], code: int, says: str
 ) -> None:
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    result = ask("eval", "oracle", *arguments)
+    result = ask("eval", "labels", *arguments)
     assert result.exit_code == code, result.output
     assert says in result.stderr
-    assert json.loads(ask("eval", "oracle", *arguments, "--json").stdout)["error"]["message"]
+    assert json.loads(ask("eval", "labels", *arguments, "--json").stdout)["error"]["message"]
 
 
 def _prompts(home: Path, run: str) -> dict[str, str]:

@@ -53,7 +53,7 @@ def test_what_is_missing_comes_with_a_command_that_the_program_takes(ask: Ask, h
     measured = "diagevo eval run all --run hand --round all"
     assert missing == {
         **dict.fromkeys(("intro", "performance", "variants"), measured),
-        "difficulty": "diagevo eval oracle sample --run hand",
+        "difficulty": "diagevo eval labels --run hand",
         "coverage": "diagevo report build --run hand --embed",
     }
     assert all(parses(command) for command in missing.values())
@@ -67,20 +67,20 @@ def test_each_command_leads_to_the_next_until_the_questions_have_answers(
 
     assert ask(*shlex.split(commands(ask)["difficulty"])[1:]).exit_code == 0
     propose = commands(ask)["difficulty"]
-    assert propose == "diagevo eval oracle propose --run hand --model MODEL --base-url URL"
+    assert propose == "diagevo eval labels --run hand --model MODEL --base-url URL"
     assert parses(propose)
     with Server(lambda request, before: Answer(r"\boxed{42}")) as server:
         asked = propose.replace("URL", server.url) + " --samples 1"
         assert ask(*shlex.split(asked)[1:]).exit_code == 0
     export = commands(ask)["difficulty"]
-    assert export == "diagevo eval oracle export check.csv --run hand"
+    assert export == "diagevo eval labels --run hand --check check.csv"
     assert ask(*shlex.split(export)[1:]).exit_code == 0
     checked = list(csv.DictReader(io.StringIO(Path("check.csv").read_text(encoding="utf-8"))))
     with Path("check.csv").open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, list(checked[0]))
         writer.writeheader()
         writer.writerows(row | {"answer": "ok"} for row in checked)
-    assert ask("eval", "oracle", "import", "check.csv", "--run", "hand").exit_code == 0
+    assert ask("eval", "labels", "--check", "check.csv", "--run", "hand").exit_code == 0
     measure = commands(ask)["difficulty"]
     assert measure == "diagevo eval selfplay --solver start --run hand"
     assert parses(measure)
@@ -137,7 +137,7 @@ def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -
     ("arguments", "code", "says"),
     [
         (["build", "--only", "nothing"], 3, "no figure 'nothing'"),
-        (["build", "--only", "difficulty"], 3, "hint: run: diagevo eval oracle sample --run hand"),
+        (["build", "--only", "difficulty"], 3, "hint: run: diagevo eval labels --run hand"),
         (["build", "--only", "memory", "--run", "nobody"], 3, "there is no run nobody"),
         (["build", "--with", "nobody"], 3, "there is no run nobody"),
         (["build", "--plan", "nothing"], 3, "no plan"),

@@ -71,7 +71,7 @@ def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
     propose(oracle, checker)
     assert (oracle.items(1)[2].proposed, oracle.items(1)[2].votes) == ("2", "13/16")
     file = tmp_path / "check.csv"
-    assert oracle.export(file) == 4
+    assert oracle.export(file, [1]) == 4
     rows = list(csv.DictReader(file.open(encoding="utf-8")))
     assert "label" not in rows[0]
     for row, said in zip(
@@ -87,7 +87,7 @@ def test_a_human_confirms_corrects_and_refuses_without_seeing_the_pseudo_label(
     assert (accuracy.sampled, accuracy.checked, accuracy.source) == (4, 3, "human")
     assert accuracy.accuracy is not None
     assert accuracy.accuracy.value == pytest.approx(2 / 3)  # right, right, and a question without an answer
-    assert oracle.export(tmp_path / "rest.csv") == 1
+    assert oracle.export(tmp_path / "rest.csv", [1]) == 1
     asked = {"size": 9, "samples": 2, "temperature": 1.0, "seed": 0}
     checked = self_play_questions(history, 1, **asked)
     assert sorted(q.reference for q in checked.questions) == ["", "1", "1"]  # the one without an answer too
@@ -107,7 +107,7 @@ def test_what_was_proposed_is_not_asked_again(history: History, checker: AnswerC
 def test_a_bad_row_takes_nothing_in(history: History, checker: AnswerChecker, tmp_path: Path) -> None:
     oracle = drawn(history)
     file = tmp_path / "check.csv"
-    oracle.export(file)
+    oracle.export(file, [1])
     text = file.read_text(encoding="utf-8").splitlines()
     text[1] = "a,1,r1.q0,0 + 0?,,,7,"
     text[2] = "a,1,r1.q1,1 + 0?,,,ok,"  # confirms a proposal that was never made

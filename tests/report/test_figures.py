@@ -209,12 +209,12 @@ def test_labels_without_answers_name_the_step_that_comes_next(material: Material
         assert isinstance(result, Missing)
         return result.command
 
-    assert command() == "diagevo eval oracle sample --run played"
+    assert command() == "diagevo eval labels --run played"
     assert command(LabelAccuracy(1, 9, 4, 0, None, None)).startswith(
-        "diagevo eval oracle propose --run played"
+        "diagevo eval labels --run played --model"
     )
     assert (
-        command(LabelAccuracy(1, 9, 9, 0, None, None)) == "diagevo eval oracle export check.csv --run played"
+        command(LabelAccuracy(1, 9, 9, 0, None, None)) == "diagevo eval labels --run played --check check.csv"
     )
 
 

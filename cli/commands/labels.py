@@ -1,4 +1,4 @@
-"""`diagevo eval oracle` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
+"""`diagevo eval labels` and `diagevo eval selfplay`: how right the pseudo-labels, how hard the questions."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
@@ -51,18 +52,8 @@ class AccuracyLine:
     source: str | None
 
 
-@dataclass(frozen=True)
-class Exported:
-    questions: int
-    file: str
-
-
 def _accuracy_lines() -> Any:
     return list[AccuracyLine]
-
-
-def _exported() -> Any:
-    return Exported
 
 
 @contextmanager
@@ -101,54 +92,89 @@ def _line(line: "LabelAccuracy") -> AccuracyLine:
 
 
 @options.command(
-    "eval oracle sample",
+    "eval labels",
     rows=True,
     data=_accuracy_lines,
-    example="""diagevo eval oracle sample --run a --round all
-    diagevo eval oracle sample --run a --round 3 --questions 200""",
+    example="""diagevo eval labels --run a
+    diagevo eval labels --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1
+    diagevo eval labels --run a --check labels.csv""",
 )
-def sample(
+def labels(
     call: Call,
-    relabelled: Annotated[
-        bool, typer.Option("--relabelled", help="Take a model's proposals where nobody has checked them.")
-    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="Have this model of --base-url propose answers by majority vote."),
+    ] = None,
+    base_url: Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint.")] = None,
+    key_env: KeyEnv = "OPENAI_API_KEY",
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
+    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check",
+            metavar="FILE.csv",
+            help="A new file gets the unchecked questions for a human: `answer` takes ok, the right answer, "
+            "or none. A file that is there is read back.",
+        ),
+    ] = None,
     round: Rounds = "all",
     questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
 ) -> None:
-    """Draw questions of rounds to be answered. Where the world computes the truth, that is the answer."""
+    """How many pseudo-labels of each round are right, over questions drawn once from it.
+
+    Where the world computes the truth, it is the reference answer. Else a model proposes one (--model) and a
+    human checks it (--check). What is proposed already is not asked again.
+    """
+    if (model is None) != (base_url is None):
+        raise ConfigError(
+            "--model and --base-url go together",
+            hint="name the model as its endpoint does",
+        )
     with _opened(call) as (history, oracle):
-        for number in _committed(history, round):
-            oracle.sample(history, number, questions, seed)
+        rounds = _committed(history, round)
+        if check is None or not check.exists():
+            for number in rounds:
+                oracle.sample(history, number, questions, seed)
+        if model is not None and base_url is not None:
+            proposed = _propose(call, oracle, model, base_url, key_env, samples, max_new_tokens)
+            render.say(
+                call, f"{count(proposed, 'answer')} proposed; next: diagevo eval labels --check FILE.csv"
+            )
+        if check is not None and check.exists():
+            taken, empty = oracle.import_(check)
+            render.say(call, f"{count(taken, 'answer')} read, {count(empty, 'row')} still empty")
+        elif check is not None:
+            with render.writing(check):
+                written = oracle.export(check, rounds)
+            text = (
+                f"{count(written, 'question')} in {check}; write ok, the right answer or none into `answer`,"
+            )
+            render.say(call, f"{text} then the same command again")
         _accuracy(call, oracle)
 
 
-@options.command(
-    "eval oracle propose",
-    rows=True,
-    data=_accuracy_lines,
-    example="diagevo eval oracle propose --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1",
-)
-def propose(
+def _propose(
     call: Call,
-    model: Annotated[str, typer.Option("--model", help="The model that proposes, as the endpoint names it.")],
-    base_url: Annotated[str, typer.Option("--base-url", help="OpenAI-compatible endpoint.")],
-    key_env: KeyEnv = "OPENAI_API_KEY",
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 16,
-    max_new_tokens: Annotated[int, typer.Option("--max-new-tokens", min=1)] = 8192,
-) -> None:
-    """Let a model propose each answer by majority vote. What is proposed already is not asked again."""
+    oracle: "Oracle",
+    model: str,
+    base_url: str,
+    key_env: str,
+    samples: int,
+    max_new_tokens: int,
+) -> int:
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.sampling.sampler import SamplingParams
     from diagevo.selfplay.questions import PromptTemplates
 
     from .subjects import endpoint
 
-    with _opened(call) as (_, oracle), ExitStack() as stack:
+    with ExitStack() as stack:
         checker = stack.enter_context(AnswerChecker())
         sampler = endpoint(model, base_url, key_env)
         stack.callback(sampler.close)
-        proposed = oracle.propose(
+        return oracle.propose(
             sampler,
             model,
             PromptTemplates.load(),
@@ -157,41 +183,6 @@ def propose(
             samples=samples,
             on_progress=lambda done, total: render.say(call, f"  {done} of {total}"),
         )
-        render.say(call, f"{count(proposed, 'answer')} proposed; next: diagevo eval oracle export FILE.csv")
-        _accuracy(call, oracle)
-
-
-@options.command(
-    "eval oracle export",
-    data=_exported,
-    example="diagevo eval oracle export to-check.csv --run a --round 3",
-)
-def export(
-    call: Call,
-    file: Annotated[Path, typer.Argument(metavar="FILE.csv")],
-    round: Annotated[int | None, typer.Option("--round", metavar="N", min=1)] = None,
-) -> None:
-    """Write the unchecked questions for a human: `answer` takes ok, the right answer, or none."""
-    with _opened(call) as (history, oracle), render.writing(file):
-        history.as_of(round)  # a round that is not committed has no questions to check
-        written = oracle.export(file, round)
-    text = f"{count(written, 'question')} in {file};"
-    text += " write ok, the right answer or none into `answer`, then import it"
-    render.document(call, {"questions": written, "file": file}, text, run=oracle.run_id)
-
-
-@options.command(
-    "eval oracle import",
-    rows=True,
-    data=_accuracy_lines,
-    example="diagevo eval oracle import checked.csv --run a",
-)
-def import_(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE.csv")]) -> None:
-    """Read a checked file and show the accuracy of the pseudo-labels by round."""
-    with _opened(call) as (_, oracle):
-        taken, empty = oracle.import_(file)
-        render.say(call, f"{count(taken, 'answer')} read, {count(empty, 'row')} still empty")
-        _accuracy(call, oracle)
 
 
 @options.command(
