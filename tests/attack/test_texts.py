@@ -298,7 +298,7 @@ def test_a_plan_that_somebody_wrote_is_shown_and_obeys_nothing(
     said = " ".join(KINDS[1:])  # JSON has no half surrogate
     about = {"name": "p", "rounds": 2, "arguments": [said], "benchmarks": [said], "runs": runs}
     plan.write_text(json.dumps(about))
-    read_everywhere(mine, ("ablate", "status", "p"))
+    read_everywhere(mine, ("ablate", "run", "p", "--status"))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_a_plan_that_is_none_is_refused(mine: Store, content: str, says: str) ->
     plan = mine.root / "ablations" / "p" / "plan.json"
     plan.parent.mkdir(parents=True)
     plan.write_text(content)
-    result = invoke("ablate", "status", "p", env={"DIAGEVO_HOME": str(mine.root)})
+    result = invoke("ablate", "run", "p", "--status", env={"DIAGEVO_HOME": str(mine.root)})
     assert (result.exit_code in (2, 5), says in result.output) == (True, True), result.output
 
 

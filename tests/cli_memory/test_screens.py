@@ -359,7 +359,7 @@ def test_single_failures_are_left_out_of_a_story_before_a_turn_is_and_no_figure_
     played_home: Path,
 ) -> None:
     """c1 on 60 columns, where all its turns and failures are more than a screen."""
-    arguments = ("--no-color", "memory", "why", "c1")
+    arguments = ("memory", "why", "c1", "--no-color")
     out, code = shown(*arguments, env={"DIAGEVO_HOME": str(played_home)}, columns=60)
     lines = [line.rstrip() for line in out.splitlines()]
     assert code == 0
