@@ -6,9 +6,9 @@ import typer
 
 from diagevo.shown import percent
 
+from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
-from ..options import Call
 from ..render.rows import print_rows
 from ..render.table import Column
 

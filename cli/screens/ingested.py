@@ -9,7 +9,7 @@ from ..render.table import Column
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunStory
 
-    from ..options import Call
+    from ..call import Call
 
 ROUNDS = (
     Column("round", align="right"),

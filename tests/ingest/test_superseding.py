@@ -8,7 +8,7 @@ import pytest
 
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
-from diagevo.ingest.rounds import CALLBACK, Rounds, Scored
+from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.verify import verify
@@ -18,6 +18,7 @@ from diagevo.memory.events import (
     Embedder,
     FailedRollout,
     FailureObserved,
+    GroupDraw,
     GroupIngested,
     Model,
     NodePairJudged,
@@ -253,7 +254,7 @@ def test_what_the_callback_drew_a_prompt_for_stays_its_aim_where_the_cause_is_st
     the first still aims at c1 and says that its draw is round 2's."""
     record(memory, step(1, a="++--"))
     diagnose(memory, RIGHT)
-    groups = [(0, "new a"), (1, "new b")]
+    groups = [(0, "new a", "c1"), (1, "new b", None)]
     events = [
         GroupIngested(
             step=2,
@@ -264,21 +265,20 @@ def test_what_the_callback_drew_a_prompt_for_stays_its_aim_where_the_cause_is_st
             passes=1,
             reference=memory.artifacts.put(f"{prompt} passes"),
             failed=[FailedRollout(sample=1, trajectory=memory.artifacts.put(f"{prompt} fails"))],
-            source=CALLBACK,
+            source="TRL",
+            draw=GroupDraw(cause_id=cause, stitched_cause_id=None, round=2),
         )
-        for place, prompt in groups
+        for place, prompt, cause in groups
     ]
     memory.ingested(events, 2)
-    drawn = {"cause_id": "c1", "stitched_cause_id": None, "round": 2}
-    free = {"cause_id": None, "stitched_cause_id": None, "round": 2}
     rounds = Rounds(memory)
-    rounds.play(2, [Scored(events[0], drawn), Scored(events[1], free)])
+    assert rounds.open_next() == 2
     rounds.supersede(2, "wrong")
     assert rounds.open_next() == 3
     told_now = [e for e in told(memory, CandidateScored) if e.question_id.startswith("r3.")]
     assert [(e.mode, e.cause_id, e.drawn_round) for e in told_now] == [
         ("targeted", "c1", 2),
-        ("free", None, None),
+        ("free", None, 2),
     ]
 
 
