@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 
 from diagevo.answers.equivalence import AnswerChecker, extract_boxed
 from diagevo.answers.votes import Votes
-from diagevo.config.models import Config, GRPOConfig, HardwareConfig
+from diagevo.config.models import Config, HardwareConfig
 from diagevo.equations.repetition import shares
 from diagevo.equations.rewards import challenger_rewards, solver_rewards
 from diagevo.errors import StoreError
@@ -28,10 +28,17 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.kept import Kept
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams, Served
 from diagevo.selfplay.questions import PromptTemplates, parse_question
-from diagevo.training.grpo import Reward, Rollout, TrainingRow, TrainingSummary, logs_folder, train, uses_cpu
-from diagevo.training.launch_spec import RewardSpec
+from diagevo.training.grpo import play_phase, uses_cpu
+from diagevo.training.phase import (
+    OnStep,
+    Phase,
+    Reward,
+    RewardSpec,
+    Rollout,
+    TrainingRow,
+    TrainingSummary,
+)
 
-OnStep = Callable[[int, list[Rollout], list[float]], None]
 OnProgress = Callable[[int, int], None]
 """Told how many prompts are answered, of how many."""
 _COMPARED = 64  # questions whose answers are grouped between two looks at the flag
@@ -131,50 +138,22 @@ class Lesson:
     """Digest of the reference trajectory."""
 
 
-def play_phase(
-    phase: PhaseContext,
-    start: Path,
-    rows: Sequence[TrainingRow],
-    reward: Callable[[], Reward],
-    spec: Callable[[], RewardSpec],
-    settings: GRPOConfig,
-    *,
-    output: Path,
-    work: Path,
-    seed: int,
+def play_or_launch(
+    phase: Phase,
+    reward: Reward,
     on_step: OnStep,
+    stop: StopFlag,
     keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
-    """GRPO from `start` to `output`, going on from what `work` holds: here, or in processes of its own.
+    """GRPO here, where `reward` is computed, or in processes of its own, which build what the phase names.
 
-    `reward` is what this process computes; `spec` names the same reward for processes that build their own,
-    and `keep_up` is called now and then for what serves them.
+    `keep_up` is called now and then for what serves them.
     """
-    config = phase.config
-    common = {
-        "output": output,
-        "work": work,
-        "seed": seed,
-        "on_step": on_step,
-        "resume": True,
-        "hardware": config.hardware,
-        "training": config.training,
-        "stop": phase.stop,
-    }
-    if plays_here(config.hardware):
-        return train(start, rows, reward(), settings, config.sampling, **common)
-    from diagevo.training.launch import train_in_processes
+    if plays_here(phase.hardware):
+        return play_phase(phase, reward, on_step, stop)
+    from diagevo.training.launch import launch_phase
 
-    return train_in_processes(
-        start,
-        rows,
-        spec(),
-        settings,
-        config.sampling,
-        logs=logs_folder(output),
-        keep_up=keep_up,
-        **common,
-    )
+    return launch_phase(phase, on_step, stop, keep_up)
 
 
 def plays_here(hardware: HardwareConfig) -> bool:
@@ -199,27 +178,29 @@ class Challenger:
         self, plan: Sequence[Draw], solver: "Solver", round_: int, output: Path, work: Path, on_step: OnStep
     ) -> TrainingSummary:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
-        rows = [
-            TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw)) for draw in plan
-        ]
-        hardware = self.phase.config.hardware
+        config = self.phase.config
         # Processes that train load the solver themselves where no server answers for it: once more here
         # would hold it twice.
-        asked_here = hardware.serve == "vllm" or plays_here(hardware)
+        asked_here = config.hardware.serve == "vllm" or plays_here(config.hardware)
         with solver.serving_beside_training() if asked_here else nullcontext() as sampler:
-            return play_phase(
-                self.phase,
-                self.policy,
-                rows,
-                lambda: ChallengerReward(self.phase, cast(Sampler, sampler), round_),
-                lambda: self.phase.challenger_reward(solver.policy, sampler, round_),
-                self.phase.config.challenger_grpo,
+            phase = Phase(
+                start=self.policy,
+                rows=tuple(
+                    TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw))
+                    for draw in plan
+                ),
+                reward=self.phase.challenger_reward(solver.policy, sampler, round_),
+                settings=config.challenger_grpo,
+                sampling=config.sampling,
+                hardware=config.hardware,
+                training=config.training,
                 output=output,
                 work=work,
                 seed=self.phase.seed(round_, "challenger"),
-                on_step=on_step,
-                **({"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}),
             )
+            reward = ChallengerReward(self.phase, cast(Sampler, sampler), round_)
+            kept_up = {"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}
+            return play_or_launch(phase, reward, on_step, self.phase.stop, **kept_up)
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
         """One completion a draw, from the updated policy; in `kept` as they come."""
@@ -326,23 +307,24 @@ class Solver:
         self, lessons: Sequence[Lesson], round_: int, output: Path, work: Path, on_step: OnStep
     ) -> TrainingSummary:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
-        rows = [
-            TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
-            for lesson in lessons
-        ]
+        config = self.phase.config
         labels = {lesson.question_id: lesson.label for lesson in lessons}
-        return play_phase(
-            self.phase,
-            self.policy,
-            rows,
-            lambda: SolverReward(labels, self.phase.checker),
-            lambda: RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
-            self.phase.config.solver_grpo,
+        phase = Phase(
+            start=self.policy,
+            rows=tuple(
+                TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
+                for lesson in lessons
+            ),
+            reward=RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
+            settings=config.solver_grpo,
+            sampling=config.sampling,
+            hardware=config.hardware,
+            training=config.training,
             output=output,
             work=work,
             seed=self.phase.seed(round_, "solver"),
-            on_step=on_step,
         )
+        return play_or_launch(phase, SolverReward(labels, self.phase.checker), on_step, self.phase.stop)
 
 
 class SolverReward:

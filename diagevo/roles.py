@@ -25,7 +25,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Address, Resumable, Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
-from diagevo.training.launch_spec import RewardSpec
+from diagevo.training.phase import RewardSpec
 
 BUILTIN = "builtin:arithmetic"
 BENCHMARK = "benchmark:"

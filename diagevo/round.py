@@ -38,8 +38,8 @@ from diagevo.players import (
 from diagevo.private import private_folder
 from diagevo.progress import Observer, StageProgress, StopFlag
 from diagevo.stages import Outcome, Stages
-from diagevo.training.grpo import Rollout, TrainingSummary, logs_folder
 from diagevo.training.measures import PhaseMeasures, warnings
+from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
 
 
 @dataclass(frozen=True)

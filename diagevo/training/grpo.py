@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError, extra
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
@@ -14,43 +14,24 @@ from diagevo.sampling.model_folder import check_model_folder, encode_prompts, lo
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
+from diagevo.training.phase import OnStep, Phase, Reward, TrainingRow, TrainingSummary
 from diagevo.training.plan import PhasePlan, plan_phase
-from diagevo.training.rollouts import OnStep, Reward, Rollout, TrainingRow, TrainingSummary
 from diagevo.training.saving import Saving
 
-__all__ = ["Reward", "Rollout", "TrainingRow", "TrainingSummary", "logs_folder", "train"]
 
+def play_phase(phase: Phase, reward: Reward, on_step: OnStep, stop: StopFlag) -> TrainingSummary:
+    """Play a phase, or as one of its ranks this rank's part of it. `reward` is what `phase.reward` names.
 
-def train(
-    start: Path,
-    rows: Sequence[TrainingRow],
-    reward: Reward,
-    settings: GRPOConfig,
-    sampling: SamplingConfig,
-    *,
-    output: Path,
-    work: Path,
-    seed: int,
-    on_step: OnStep,
-    resume: bool,
-    hardware: HardwareConfig | None = None,
-    training: TrainingConfig | None = None,
-    stop: StopFlag | None = None,
-) -> TrainingSummary:
-    """Play one shuffled pass over `rows` from the weights in `start`, and write the new weights to `output`.
-
-    `start` is only read; it is also the KL reference. `work` holds the resumable checkpoints. `on_step` is
-    called on rank 0 once a step, with the rollouts of all ranks, before that step's checkpoint is saved. With
-    `resume`, the phase goes on from the newest whole checkpoint of `work` and plays the steps after it again.
-    A StoppedSafely that `on_step` raises is raised here, on every rank, once the step's checkpoint is saved;
-    anything else at once. Once `stop` is overdue the step under way is broken off, those before it saved, and
-    is played again. Raises ConfigError for rows that cannot be trained on, MissingDependencyError for a
-    folder that is no model, StoreError where a checkpoint cannot be written, WrongTrainingError where what
-    the phase measures says that its reference or its sampler has other weights than it must have.
+    `on_step` is called on rank 0 once a step, before that step's checkpoint is saved. A StoppedSafely that it
+    raises is raised here, on every rank, once the step's checkpoint is saved; anything else at once. Once
+    `stop` is overdue the step under way is broken off, those before it saved, and is played again. Raises
+    ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no model,
+    StoreError where a checkpoint cannot be written, WrongTrainingError where what the phase measures says
+    that its reference or its sampler has other weights than it must have.
     """
-    hardware, training = hardware or HardwareConfig(), training or TrainingConfig()
-    check_model_folder(start)
-    _check_rows(rows, settings)
+    settings, training, hardware, work = phase.settings, phase.training, phase.hardware, phase.work
+    check_model_folder(phase.start)
+    _check_rows(phase.rows, settings)
     _refuse_wrong_sharding(settings)
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
@@ -58,24 +39,24 @@ def train(
     on_cpu = uses_cpu(hardware)
     processes = PartialState(cpu=on_cpu)
     plan = plan_phase(
-        rows,
+        phase.rows,
         batch_questions=settings.batch_questions,
         max_steps=settings.max_steps,
         group=settings.group,
         ranks=processes.num_processes,
         micro_batch=settings.micro_batch,
-        seed=seed,
+        seed=phase.seed,
     )
     notes = {
         "plan": plan.digest(),
         "ranks": plan.ranks,
-        "seed": seed,
+        "seed": phase.seed,
         "settings": settings.model_dump(mode="json"),
         "lora": training.lora,
     }
     found: list[Any] = [None]
     if processes.is_main_process:
-        found = [_checkpoint_to_resume(work, notes) if resume else _start_afresh(work)]
+        found = [_checkpoint_to_resume(work, notes)]
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
@@ -88,37 +69,26 @@ def train(
 
     with Saving(work, notes) as saving:
         trainer = _build_trainer(
-            start,
+            phase,
             plan,
-            reward,
-            settings=settings,
-            sampling=sampling,
-            work=work,
-            seed=seed,
-            hardware=hardware,
-            training=training,
+            reward=reward,
             on_step=on_step,
             saving=saving,
             check=check,
-            stop=StopFlag() if stop is None else stop,
+            stop=stop,
             saved=resumed_from or 0,
         )
-        _keep_reports(trainer, logs_folder(output))
+        _keep_reports(trainer, phase.logs)
         checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
         trainer.train(resume_from_checkpoint=checkpoint)
     if trainer.stopped is not None:
         raise trainer.stopped
-    with checkpoints.writing("the weights of the phase", output.parent):
-        _write_output(trainer, output, notes)
+    with checkpoints.writing("the weights of the phase", phase.output.parent):
+        _write_output(trainer, phase.output, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
     return TrainingSummary(
-        steps=plan.steps, final=output, resumed_from=resumed_from, measures=check(list(log)), log=log
+        steps=plan.steps, final=phase.output, resumed_from=resumed_from, measures=check(list(log)), log=log
     )
-
-
-def logs_folder(output: Path) -> Path:
-    """Where a phase keeps the output of its ranks and what TensorBoard reads; it outlives the work folder."""
-    return output.with_name(f"{output.name}-logs")
 
 
 def _keep_reports(trainer: Any, logs: Path) -> None:
@@ -141,14 +111,7 @@ def uses_cpu(hardware: HardwareConfig) -> bool:
     return hardware.device == "cpu" or not torch.cuda.is_available()
 
 
-def trl_settings(
-    plan: PhasePlan,
-    settings: GRPOConfig,
-    sampling: SamplingConfig,
-    work: Path,
-    seed: int,
-    hardware: HardwareConfig,
-) -> Any:
+def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
     """The paper's settings in TRL's terms. Each value that TRL would choose otherwise is written out.
 
     TRL fixes the epsilon of the advantage at 1e-4 where the paper's family has 1e-6: 0.02% at a group's
@@ -156,6 +119,7 @@ def trl_settings(
     """
     from trl.trainer.grpo_config import GRPOConfig as TRLConfig
 
+    settings, sampling, hardware = phase.settings, phase.sampling, phase.hardware
     on_cpu = uses_cpu(hardware)
     device: dict[str, Any] = {"use_cpu": True, "bf16": False} if on_cpu else {"bf16": True}
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
@@ -170,8 +134,8 @@ def trl_settings(
             "vllm_enable_sleep_mode": not on_cpu,
         }
     return TRLConfig(
-        output_dir=str(work),
-        seed=seed % 2**32,
+        output_dir=str(phase.work),
+        seed=phase.seed % 2**32,
         num_generations=settings.group,
         per_device_train_batch_size=plan.device_batch,
         gradient_accumulation_steps=plan.micro_batches(1),
@@ -204,7 +168,7 @@ def trl_settings(
         logging_steps=1,
         disable_tqdm=True,
         report_to=list(hardware.report_to) or "none",
-        run_name=str(work),
+        run_name=str(phase.work),
         dataloader_pin_memory=False,
         remove_unused_columns=False,
         model_init_kwargs={
@@ -217,19 +181,7 @@ def trl_settings(
     )
 
 
-def _build_trainer(
-    start: Path,
-    plan: PhasePlan,
-    reward: Reward,
-    *,
-    settings: GRPOConfig,
-    sampling: SamplingConfig,
-    work: Path,
-    seed: int,
-    hardware: HardwareConfig,
-    training: TrainingConfig,
-    **ours: Any,
-) -> Any:
+def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     from datasets import Dataset
     from transformers.trainer_callback import PrinterCallback
@@ -237,23 +189,21 @@ def _build_trainer(
 
     from diagevo.training.trainer import PhaseTrainer
 
-    tokenizer = load_tokenizer(start)
+    tokenizer = load_tokenizer(phase.start)
     played = [row for batch in plan.batches for row in batch]
-    _refuse_long_prompts(tokenizer, played, sampling)
-    set_seed(seed % 2**32)  # TRL adds the adapters before the trainer sets it
+    _refuse_long_prompts(tokenizer, played, phase.sampling)
+    set_seed(phase.seed % 2**32)  # TRL adds the adapters before the trainer sets it
     trainer = PhaseTrainer(
+        phase=phase,
         plan=plan,
-        reward=reward,
-        phase_seed=seed,
         **ours,
-        peft_config=None if training.lora is None else _adapters(training.lora),
-        model=str(start),
-        args=trl_settings(plan, settings, sampling, work, seed, hardware),
+        peft_config=None if phase.training.lora is None else _adapters(phase.training.lora),
+        model=str(phase.start),
+        args=trl_settings(plan, phase),
         # TRL wants a data set to be named; the rows are read from the plan.
         train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
         processing_class=tokenizer,
     )
-    trainer.rows_at_once = hardware.rows_at_once
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -301,11 +251,6 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
                 f"{sampling.max_prompt_tokens}.",
                 hint="Leave such questions out before training, or raise the limit.",
             )
-
-
-def _start_afresh(work: Path) -> None:
-    shutil.rmtree(work, ignore_errors=True)
-    private_folder(work)
 
 
 def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:

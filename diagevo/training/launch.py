@@ -17,71 +17,39 @@ from multiprocessing.connection import Client, Connection, Listener, answer_chal
 from pathlib import Path
 from typing import Any, Self
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
 from diagevo.training.checkpoints import checkpoint_folder
-from diagevo.training.launch_spec import NAME, LaunchSpec, RewardSpec
+from diagevo.training.launch_spec import NAME, LaunchSpec
+from diagevo.training.phase import OnStep, Phase, TrainingSummary
 from diagevo.training.ranks import Rank, log_of, ranks_for
-from diagevo.training.rollouts import OnStep, TrainingRow, TrainingSummary
 
 _RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
 _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
 _SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
 
 
-def train_in_processes(
-    start: Path,
-    rows: Sequence[TrainingRow],
-    reward: RewardSpec,
-    settings: GRPOConfig,
-    sampling: SamplingConfig,
-    *,
-    output: Path,
-    work: Path,
-    seed: int,
-    on_step: OnStep,
-    resume: bool,
-    hardware: HardwareConfig,
-    training: TrainingConfig,
-    logs: Path,
-    keep_up: Callable[[], None] = lambda: None,
-    stop: StopFlag | None = None,
+def launch_phase(
+    phase: Phase, on_step: OnStep, stop: StopFlag, keep_up: Callable[[], None] = lambda: None
 ) -> TrainingSummary:
-    """As `grpo.train`, in `hardware.processes` ranks whose output goes to `logs`.
+    """As `grpo.play_phase`, in `hardware.processes` ranks whose output goes to the phase's logs.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
     server that the ranks ask. Once `stop` is overdue the ranks end in the midst of a step if the steps before
     it are saved, else after it. Raises what a rank raised where that is an error of diagevo's, ServiceError
     with the rank and its log where it died or hung, NodeLostError where its node is gone.
     """
-    stop = StopFlag() if stop is None else stop
-    key, spec_file = secrets.token_bytes(32), logs / NAME
+    hardware, spec_file, key = phase.hardware, phase.logs / NAME, secrets.token_bytes(32)
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware, stop) as placed:
         address = str(Path(folder) / "ranks") if placed.listen_at is None else (placed.listen_at, 0)
         with _Ear(Listener(address, backlog=hardware.processes), key) as ear:
-            spec = LaunchSpec(
-                start=start,
-                rows=tuple(rows),
-                reward=reward,
-                settings=settings,
-                sampling=sampling,
-                output=output,
-                work=work,
-                seed=seed,
-                resume=resume,
-                hardware=hardware,
-                training=training,
-                address=ear.address,
-                rendezvous=placed.rendezvous,
-                key=key.hex(),
-            )
+            spec = LaunchSpec(phase, ear.address, placed.rendezvous, key.hex())
             spec.write(spec_file)
             ranks = placed.start(spec_file, spec)
             try:
                 return _Supervision(
-                    ear, ranks, spec_file, hardware, on_step, keep_up, work=work, stop=stop
+                    ear, ranks, spec_file, phase, on_step=on_step, stop=stop, keep_up=keep_up
                 ).run()
             finally:
                 spec_file.unlink(missing_ok=True)
@@ -153,21 +121,20 @@ class _Supervision:
         ear: _Ear,
         processes: Sequence[Rank],
         spec_file: Path,
-        hardware: HardwareConfig,
-        on_step: OnStep,
-        keep_up: Callable[[], None],
+        phase: Phase,
         *,
-        work: Path,
+        on_step: OnStep,
         stop: StopFlag,
+        keep_up: Callable[[], None],
     ) -> None:
         self._ear = ear
         self._processes = processes
         self._job_file = spec_file
-        self._hardware = hardware
-        self._ranks = hardware.processes
+        self._hardware = phase.hardware
+        self._ranks = phase.hardware.processes
         self._on_step = on_step
         self._keep_up = keep_up
-        self._work = work
+        self._work = phase.work
         self._stop = stop
         self._step = 0
         """The newest that was reported: of those before it, all are finished."""

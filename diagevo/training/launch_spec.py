@@ -8,59 +8,26 @@ Messages of a rank, each a tuple that begins with its name:
   ("error", error)                      it ends after this; an error of ours, or another's text
 """
 
-import importlib
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
-from diagevo.errors import ConfigError
 from diagevo.private import private_folder
-from diagevo.training.rollouts import Reward, TrainingRow
+from diagevo.training.phase import Phase
 
 NAME = "launch.json"  # in the folder of the phase's logs, as long as the phase is played
 
 
 @dataclass(frozen=True, slots=True)
-class RewardSpec:
-    """A reward by name, so that every rank can build its own: `factory` is "package.module:function".
-
-    The function is called with `arguments` (JSON values) as keywords and returns a `Reward`.
-    """
-
-    factory: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    def build(self) -> Reward:
-        module, _, name = self.factory.partition(":")
-        try:
-            function = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"there is no reward {self.factory!r} ({error}).") from error
-        return function(**self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """What a phase is launched with."""
+    """A phase, and where its ranks find the launcher and each other."""
 
-    start: Path
-    rows: tuple[TrainingRow, ...]
-    reward: RewardSpec
-    settings: GRPOConfig
-    sampling: SamplingConfig
-    output: Path
-    work: Path
-    seed: int
-    resume: bool
-    hardware: HardwareConfig
-    training: TrainingConfig
+    phase: Phase
     address: str | tuple[str, int]
     """Where the launcher listens: a socket's path, or host and port on a cluster."""
     rendezvous: tuple[str, int]
@@ -70,14 +37,15 @@ class LaunchSpec:
 
     def write(self, path: Path) -> None:
         """Whole or not at all, and for this user alone: it holds the key."""
+        phase = self.phase
         placed = replace(
-            self, start=self.start.resolve(), output=self.output.resolve(), work=self.work.resolve()
+            phase, start=phase.start.resolve(), output=phase.output.resolve(), work=phase.work.resolve()
         )
         private_folder(path.parent)
         staging = path.with_name(f".staging-{path.name}")
         staging.unlink(missing_ok=True)
         with open(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(msgspec.json.encode(placed, enc_hook=_plain))
+            file.write(msgspec.json.encode(replace(self, phase=placed), enc_hook=_plain))
         staging.replace(path)
 
     @classmethod

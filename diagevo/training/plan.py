@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diagevo.training.rollouts import TrainingRow
+from diagevo.training.phase import TrainingRow
 
 
 @dataclass(frozen=True, slots=True)

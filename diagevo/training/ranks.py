@@ -49,7 +49,7 @@ class _Here:
         self.rendezvous = (_HERE, free_port(_HERE))
 
     def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
-        hardware = spec.hardware
+        hardware = spec.phase.hardware
         gpus = only_gpus(hardware.train_gpus)
         if hardware.accelerate_config is not None:
             command = accelerate_command(hardware, spec_file, spec.rendezvous)
@@ -90,7 +90,7 @@ def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str
     host, port = spec.rendezvous
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(spec.hardware.processes),
+        "WORLD_SIZE": str(spec.phase.hardware.processes),
         "MASTER_ADDR": host,
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": str(threads),

@@ -120,7 +120,7 @@ class RayRanks:
         self.rendezvous: tuple[str, int] = found[0]
 
     def start(self, spec_file: Path, spec: LaunchSpec) -> list[Rank]:
-        hardware, ranks, answers = spec.hardware, [], []
+        hardware, ranks, answers = spec.phase.hardware, [], []
         for rank, host in enumerate(self._hosts):
             log = log_of(spec_file, hardware, rank)
             alone = {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}

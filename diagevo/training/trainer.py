@@ -36,8 +36,8 @@ from diagevo.training.measures import (
     SAMPLING_DIFFERENCE,
     PhaseMeasures,
 )
+from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
-from diagevo.training.rollouts import OnStep, Reward, Rollout
 from diagevo.training.saving import Saving
 from diagevo.training.sharding import shard_layers, whole
 
@@ -72,16 +72,13 @@ class _MicroSteps(Dataset):
 class PhaseTrainer(GRPOTrainer):
     """Plays a `PhasePlan`. Built from the folder of starting weights, where TRL reads its reference."""
 
-    rows_at_once = 256
-    """Completions that our own loop decodes at once."""
-
     def __init__(
         self,
         *,
+        phase: Phase,
         plan: PhasePlan,
         reward: Reward,
         on_step: OnStep,
-        phase_seed: int,
         saving: Saving,
         check: Callable[[list[dict[str, Any]]], PhaseMeasures],
         stop: StopFlag,
@@ -90,10 +87,10 @@ class PhaseTrainer(GRPOTrainer):
     ) -> None:
         """`check` gets the metrics of all steps so far after each, and raises where they end the phase.
         `saved`: the step of the newest checkpoint."""
+        self._phase = phase
         self._plan = plan
         self._reward = reward
         self._on_step = on_step
-        self._phase_seed = phase_seed
         self._saving = saving
         self._stop = stop
         self._saved = saved
@@ -103,9 +100,7 @@ class PhaseTrainer(GRPOTrainer):
         self._staging: Path | None = None
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
-        self._work = Path(trl["args"].output_dir)
         self._pad_id: int = trl["processing_class"].pad_token_id
-        self._new_tokens: int = trl["args"].max_completion_length
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
         self.add_callback(_SavesAndStops(self, check))
 
@@ -237,10 +232,10 @@ class PhaseTrainer(GRPOTrainer):
         decoding = Decoding(
             temperature=self.temperature,
             top_p=self.top_p,
-            max_new_tokens=self._new_tokens,
+            max_new_tokens=self._phase.sampling.max_new_tokens,
             end_ids=tuple(self.eos_token_ids),
             pad_id=self._pad_id,
-            rows_at_once=self.rows_at_once,
+            rows_at_once=self._phase.hardware.rows_at_once,
             threads=torch.get_num_threads() if self.accelerator.device.type == "cpu" else 1,
             stop=self._stop,
         )
@@ -271,7 +266,7 @@ class PhaseTrainer(GRPOTrainer):
         return completions, logps
 
     def _key(self, row: dict[str, Any]) -> bytes:
-        name = f"{self._phase_seed}/{row['row_id']}/{row['sample']}"
+        name = f"{self._phase.seed}/{row['row_id']}/{row['sample']}"
         return hashlib.blake2b(name.encode(), digest_size=16).digest()
 
     def _step_rewards(self) -> Callable[..., list[float | None]]:
@@ -336,9 +331,9 @@ class PhaseTrainer(GRPOTrainer):
         """Write the checkpoint of this step to a staging folder; it is published beside the next step."""
         step = self.state.global_step
         self._saving.wait()
-        self._staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(self._work, step))
+        self._staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(self._phase.work, step))
         try:
-            with checkpoints.writing(f"the checkpoint of step {step}", self._work):
+            with checkpoints.writing(f"the checkpoint of step {step}", self._phase.work):
                 # Not TRL's, which writes a model card with a link to a hub first.
                 super(GRPOTrainer, self)._save_checkpoint(model, trial)
                 self.accelerator.wait_for_everyone()

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError, DiagEvoError
+from diagevo.progress import StopFlag
 from diagevo.redaction import masked
-from diagevo.training.grpo import train, uses_cpu
+from diagevo.training.grpo import play_phase, uses_cpu
 from diagevo.training.launch_spec import LaunchSpec
-from diagevo.training.rollouts import Reward, Rollout
+from diagevo.training.phase import Phase, Reward, Rollout
 
 
 class _Watched:
@@ -39,21 +40,21 @@ class _Watched:
         return rewards
 
 
-def _play(spec: LaunchSpec, connection: Connection) -> None:
+def _play(phase: Phase, connection: Connection) -> None:
     import torch
     from accelerate import PartialState
 
-    if spec.hardware.threads is not None:
-        torch.set_num_threads(spec.hardware.threads)
-    on_cpu = uses_cpu(spec.hardware)
+    if phase.hardware.threads is not None:
+        torch.set_num_threads(phase.hardware.threads)
+    on_cpu = uses_cpu(phase.hardware)
     if on_cpu:
         _let_ranks_load_each_others_files()
     # Before the trainer's own: it would leave out the time limit on the CPU, and a hung rank would hang all.
-    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=spec.hardware.rank_timeout))
+    state = PartialState(cpu=on_cpu, timeout=timedelta(seconds=phase.hardware.rank_timeout))
     connection.send(("at", "building the trainer"))
-    if state.num_processes != spec.hardware.processes:
+    if state.num_processes != phase.hardware.processes:
         raise ConfigError(
-            f"{spec.hardware.processes} training processes were asked for, {state.num_processes} came up.",
+            f"{phase.hardware.processes} training processes were asked for, {state.num_processes} came up.",
             hint="hardware.processes says how many; start as many.",
         )
 
@@ -62,20 +63,8 @@ def _play(spec: LaunchSpec, connection: Connection) -> None:
         if (stop := connection.recv()) is not None:
             raise stop
 
-    summary = train(
-        spec.start,
-        spec.rows,
-        _Watched(spec.reward.build(), connection),
-        spec.settings,
-        spec.sampling,
-        output=spec.output,
-        work=spec.work,
-        seed=spec.seed,
-        on_step=on_step,
-        resume=spec.resume,
-        hardware=spec.hardware,
-        training=spec.training,
-    )
+    reward = _Watched(phase.reward.build(), connection)
+    summary = play_phase(phase, reward, on_step, StopFlag())
     if state.is_main_process:
         connection.send(("done", summary))
     state.destroy_process_group()
@@ -96,7 +85,7 @@ def main() -> int:
     connection = Client(spec.address, authkey=bytes.fromhex(spec.key))
     connection.send(("hello", int(os.environ.get("RANK", "0"))))
     try:
-        _play(spec, connection)
+        _play(spec.phase, connection)
     except Exception as error:  # the parent is told of any, or it would wait
         print(masked(traceback.format_exc()), file=sys.stderr)
         told = error if isinstance(error, DiagEvoError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""The phase that bench_gpu.py kills and resumes: four steps of `train` with a checkpoint after each.
+"""The phase that bench_gpu.py kills and resumes: four steps with a checkpoint after each.
 
 `python -m tests.benchmarks.gpu_phase SHAPE DEVICE FOLDER` plays it from FOLDER/start and kills itself once
 its second step is saved.
@@ -14,8 +14,9 @@ from typing import Any
 
 from diagevo.config.loading import of_profile
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.progress import StopFlag
 from diagevo.training.footprint import loads
-from diagevo.training.rollouts import TrainingSummary
+from diagevo.training.phase import Phase, RewardSpec, TrainingRow, TrainingSummary
 from diagevo.training.shapes import shape_of
 from tests.benchmarks.gpu_shapes import SHAPES, TINY, Shape, config_of, random_model
 from tests.sampling.tiny_model import make_tiny_tokenizer
@@ -59,29 +60,26 @@ def make_start(shape: Shape, device: str, folder: Path) -> None:
     make_tiny_tokenizer().save_pretrained(folder / "start")
 
 
-def play(
-    shape: Shape, device: str, folder: Path, *, resume: bool, on_step: Callable[[int], None]
-) -> TrainingSummary:
-    from diagevo.training.grpo import TrainingRow, train
+def play(shape: Shape, device: str, folder: Path, *, on_step: Callable[[int], None]) -> TrainingSummary:
+    from diagevo.training.grpo import play_phase
 
     config = config_of_phase(shape, device)
-    return train(
-        folder / "start",
-        [
+    phase = Phase(
+        start=folder / "start",
+        rows=tuple(
             TrainingRow(f"q{i}", [{"role": "user", "content": f"What is {i:02}?"}])
             for i in range(4 * config.solver_grpo.batch_questions)
-        ],
-        Length(),
-        config.solver_grpo,
-        config.sampling,
+        ),
+        reward=RewardSpec("tests.benchmarks.gpu_phase:Length"),
+        settings=config.solver_grpo,
+        sampling=config.sampling,
+        hardware=config.hardware,
+        training=config.training,
         output=folder / "final",
         work=folder / "work",
         seed=0,
-        on_step=lambda step, rollouts, rewards: on_step(step),
-        resume=resume,
-        hardware=config.hardware,
-        training=config.training,
     )
+    return play_phase(phase, Length(), lambda step, rollouts, rewards: on_step(step), StopFlag())
 
 
 def main() -> None:
@@ -96,7 +94,7 @@ def main() -> None:
                 time.sleep(0.05)  # it is published beside the next step
             os.kill(os.getpid(), signal.SIGKILL)
 
-    play(shape, device, folder, resume=False, on_step=die_after_two)
+    play(shape, device, folder, on_step=die_after_two)
 
 
 if __name__ == "__main__":

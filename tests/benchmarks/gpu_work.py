@@ -152,7 +152,7 @@ def resumed_rows(shape: Shape, device: str, folder: Path) -> Iterator[Row]:
         steps.append((step, time.perf_counter()))
 
     with _timed_saves() as saves:
-        measures = play(shape, device, folder, resume=True, on_step=on_step).measures
+        measures = play(shape, device, folder, on_step=on_step).measures
     name, note = shape.name, f"{shape.step_rows} completions of up to {shape.step_tokens} tokens"
     yield Row(
         f"resume {name}", steps[0][1] - began, "s", *_ALONE, f"until step {steps[0][0]} has its rewards"

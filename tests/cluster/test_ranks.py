@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.config.models import HardwareConfig
 from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
-from diagevo.training.launch_spec import LaunchSpec, RewardSpec
+from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.ray_ranks import RayRanks
 from tests.cluster.nodes import cluster
+from tests.training import phase
 
 pytestmark = pytest.mark.slow
 
@@ -22,17 +23,7 @@ def test_a_rank_that_cannot_be_started_says_where_and_why(tmp_path: Path) -> Non
     with cluster(1):
         ranks = RayRanks(alone, StopFlag())
         spec = LaunchSpec(
-            start=tmp_path,
-            rows=(),
-            reward=RewardSpec("a:b"),
-            settings=GRPOConfig(max_steps=1),
-            sampling=SamplingConfig(),
-            output=tmp_path / "solver",
-            work=tmp_path / "work",
-            seed=0,
-            resume=False,
-            hardware=alone,
-            training=TrainingConfig(),
+            phase.of(tmp_path, tmp_path, hardware=alone),
             address=(ranks.listen_at, 4001),
             rendezvous=ranks.rendezvous,
             key="00",

@@ -11,7 +11,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.history import open_history
-from diagevo.players import Challenger, Solver, play_phase
+from diagevo.players import Challenger, Solver
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from tests.evaluation.published import write_folder
@@ -90,24 +90,12 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
     hardware: dict[str, Any], gpu: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    monkeypatch.setattr("diagevo.players.train", lambda *_, **__: "here")
-    monkeypatch.setattr("diagevo.training.launch.train_in_processes", lambda *_, **__: "processes of its own")
+    monkeypatch.setattr("diagevo.players.play_phase", lambda *_: "here")
+    monkeypatch.setattr("diagevo.training.launch.launch_phase", lambda *_: "processes of its own")
     config = small_config(hardware=hardware)
     with AnswerChecker() as checker:
-        phase = Roles(config, tmp_path).phase(checker)
-        nothing: Any = None
-        where = play_phase(
-            phase,
-            tmp_path,
-            [],
-            lambda: nothing,
-            lambda: nothing,
-            config.solver_grpo,
-            output=tmp_path / "solver",
-            work=tmp_path / "work",
-            seed=0,
-            on_step=lambda *_: None,
-        )
+        solver = Solver(tmp_path, Roles(config, tmp_path).phase(checker))
+        where: Any = solver.train([], 1, tmp_path / "solver", tmp_path / "work", lambda *_: None)
     assert where == expected
 
 
@@ -125,7 +113,7 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
         return SimpleNamespace(close=lambda: None)
 
     monkeypatch.setattr(Roles, "open_sampler", holds)
-    monkeypatch.setattr("diagevo.players.play_phase", lambda *_, **__: "played")
+    monkeypatch.setattr("diagevo.players.play_or_launch", lambda *_, **__: "played")
     config = small_config(hardware={"device": "cpu", "serve": serve, "processes": processes})
     with AnswerChecker() as checker:
         roles = Roles(config, tmp_path)

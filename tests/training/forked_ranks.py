@@ -55,13 +55,13 @@ def work() -> int:
     with open(sys.argv.pop(1), "ab", buffering=0) as log:
         for number in (1, 2):
             os.dup2(log.fileno(), number)
-    train = worker.train
+    play_phase = worker.play_phase
 
-    def met(*arguments: Any, **named: Any) -> Any:
+    def met(*given: Any) -> Any:
         print(MET, flush=True)
-        return train(*arguments, **named)
+        return play_phase(*given)
 
-    worker.train = met
+    worker.play_phase = met
     return worker.main()
 
 

@@ -4,15 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.models import HardwareConfig, TrainingConfig
+from diagevo.config.models import HardwareConfig
 from diagevo.progress import StopFlag
-from diagevo.training.grpo import Rollout, TrainingSummary
-from diagevo.training.launch import train_in_processes
-from diagevo.training.launch_spec import RewardSpec
+from diagevo.training.launch import launch_phase
+from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
 from tests.training import phase
 
 Reports = dict[int, tuple[list[Rollout], list[float]]]
-LOGS = "rounds/001/solver-logs"
+LOGS = "final-logs"
 
 
 def launch(
@@ -20,7 +19,6 @@ def launch(
     folder: Path,
     hardware: HardwareConfig,
     *,
-    resume: bool = False,
     on_step: Callable[[int], None] = lambda step: None,
     keep_up: Callable[[], None] = lambda: None,
     stop: StopFlag | None = None,
@@ -34,29 +32,20 @@ def launch(
         reports[step] = (rollouts, rewards)
         on_step(step)
 
-    summary = train_in_processes(
+    given = phase.of(
         start,
-        phase.ROWS,
-        RewardSpec("tests.training.phase:LetterReward", {"work": str(folder / "work"), **reward}),
-        phase.SETTINGS.model_copy(update={"save_steps": save_steps}),
-        phase.SAMPLING,
-        output=folder / "final",
-        work=folder / "work",
-        seed=phase.SEED,
-        on_step=noted,
-        resume=resume,
+        folder,
+        reward=RewardSpec("tests.training.phase:LetterReward", {"work": str(folder / "work"), **reward}),
+        settings=phase.SETTINGS.model_copy(update={"save_steps": save_steps}),
         hardware=hardware,
-        training=TrainingConfig(),
-        logs=folder / LOGS,
-        keep_up=keep_up,
-        stop=stop,
     )
+    summary = launch_phase(given, noted, StopFlag() if stop is None else stop, keep_up)
     return summary, reports
 
 
 def assert_steps_of_one(start: Path, one: Path, reports: Reports) -> None:
     """The same rollouts and rewards as in one process, which plays the phase in `one`."""
-    phase.play(start, one, resume=False)
+    phase.play(start, one)
     alone = phase.steps(one)
     for step, (rollouts, rewards) in reports.items():
         expected, expected_rewards = alone[step]

@@ -11,13 +11,23 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from diagevo.config.models import GRPOConfig, SamplingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.progress import StopFlag
 from diagevo.training import checkpoints
-from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary, train
+from diagevo.training.grpo import play_phase
+from diagevo.training.phase import (
+    OnStep,
+    Phase,
+    Reward,
+    RewardSpec,
+    Rollout,
+    TrainingRow,
+    TrainingSummary,
+)
 
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}+{i * i}?"}]) for i in range(5)]
 # Groups of three: on two ranks a group lies on both, and the last step, of one group, needs padding.
@@ -65,23 +75,38 @@ def wait_until_saved(work: Path, step: int) -> None:
         time.sleep(0.01)
 
 
-def trained(start: Path, folder: Path, **changes: Any) -> TrainingSummary:
-    """The phase in this process, from `start` into `folder`; what is named otherwise than above."""
-    given: dict[str, Any] = {
-        "rows": ROWS,
-        "reward": LetterReward(),
-        "settings": SETTINGS,
-        "sampling": SAMPLING,
-        "output": folder / "final",
-        "work": folder / "work",
-        "seed": SEED,
-        "on_step": lambda step, rollouts, rewards: None,
-        "resume": False,
-    }
-    return train(start, **(given | changes))
+def of(start: Path, folder: Path, **changes: Any) -> Phase:
+    """The phase from `start`, with its output in `folder`; what is named otherwise than above."""
+    phase = Phase(
+        start=start,
+        rows=tuple(ROWS),
+        reward=RewardSpec("tests.training.phase:LetterReward", {"work": str(folder / "work")}),
+        settings=SETTINGS,
+        sampling=SAMPLING,
+        hardware=HardwareConfig(),
+        training=TrainingConfig(),
+        output=folder / "final",
+        work=folder / "work",
+        seed=SEED,
+    )
+    return replace(phase, **changes)
 
 
-def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
+def trained(
+    start: Path,
+    folder: Path,
+    *,
+    reward: Reward | None = None,
+    on_step: OnStep = lambda step, rollouts, rewards: None,
+    stop: StopFlag | None = None,
+    **changes: Any,
+) -> TrainingSummary:
+    """The phase in this process."""
+    given = of(start, folder, **changes)
+    return play_phase(given, reward or LetterReward(), on_step, StopFlag() if stop is None else stop)
+
+
+def play(start: Path, folder: Path) -> TrainingSummary:
     folder.mkdir(parents=True, exist_ok=True)
     where, _, number = os.environ.get("KILL", "").partition(":")
 
@@ -112,7 +137,7 @@ def play(start: Path, folder: Path, *, resume: bool) -> TrainingSummary:
             rotate(work)
 
         checkpoints.rotate = killed_before
-    return trained(start, folder, on_step=on_step, resume=resume)
+    return trained(start, folder, on_step=on_step)
 
 
 def steps(folder: Path) -> dict[int, Any]:
@@ -122,7 +147,7 @@ def steps(folder: Path) -> dict[int, Any]:
 
 
 def main() -> None:
-    play(Path(sys.argv[1]), Path(sys.argv[2]), resume=False)
+    play(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig
-from diagevo.training.rollouts import TrainingSummary
+from diagevo.training.phase import TrainingSummary
 from diagevo.training.worker import _let_ranks_load_each_others_files
 from tests.sampling.tiny_model import VOCABULARY
 from tests.training import phase
@@ -151,12 +151,9 @@ def play(start: Path, folder: Path) -> TrainingSummary:
             os.kill(os.getpid(), signal.SIGKILL)
 
     hardware = HardwareConfig(device="cpu", processes=2, threads=1)
-    resume = "RESUME" in os.environ
     longest = int(os.environ.get("LONG", phase.SAMPLING.max_new_tokens))
     sampling = phase.SAMPLING.model_copy(update={"max_new_tokens": longest})
-    summary = phase.trained(
-        start, folder, on_step=on_step, resume=resume, hardware=hardware, sampling=sampling
-    )
+    summary = phase.trained(start, folder, on_step=on_step, hardware=hardware, sampling=sampling)
     if os.environ["RANK"] == "0":
         counted, *sizes = max(updates[0], key=lambda update: update[0].most)
         print("UPDATE", counted.most, *sizes, flush=True)

@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import WrongTrainingError
-from diagevo.training.grpo import TrainingSummary
+from diagevo.training.phase import TrainingSummary
 from tests.sampling.real_vllm import REAL_VLLM, make_wide_model
 from tests.training import phase
 

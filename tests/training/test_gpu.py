@@ -14,11 +14,11 @@ import torch
 
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
-from diagevo.training.grpo import Rollout
-from diagevo.training.launch import train_in_processes
-from diagevo.training.launch_spec import RewardSpec
+from diagevo.training.launch import launch_phase
+from diagevo.training.phase import Rollout
 from tests.benchmarks.gpu_phase import make_start, planned, play
 from tests.benchmarks.gpu_shapes import Shape
 from tests.benchmarks.gpu_work import reset_memory
@@ -72,10 +72,10 @@ def test_a_phase_measures_its_reference_and_its_sampler_and_takes_the_memory_of_
             raise StoppedSafely("enough")
 
     with peak_on(device) as peak, pytest.raises(StoppedSafely):
-        play(SMALL, device, tmp_path, resume=False, on_step=stop)
+        play(SMALL, device, tmp_path, on_step=stop)
     assert 0.8 <= planned(SMALL, device) / peak.most <= 1.3
 
-    found = play(SMALL, device, tmp_path, resume=True, on_step=lambda step: None)
+    found = play(SMALL, device, tmp_path, on_step=lambda step: None)
     assert (found.resumed_from, found.measures.steps) == (3, 4)
     bounds = TrainingConfig()
     kl, gap = (1e-6, 1e-5) if device == "cpu" else (bounds.first_kl, bounds.sampling_gap)
@@ -118,13 +118,13 @@ def test_a_phase_is_played_and_can_be_resumed(
         if played == [1, 2]:
             raise KeyboardInterrupt
 
-    def go(resume: bool) -> None:
+    def go() -> None:
         hardware = HardwareConfig(device=device)
-        phase.trained(tiny_model, tmp_path, on_step=on_step, resume=resume, hardware=hardware)
+        phase.trained(tiny_model, tmp_path, on_step=on_step, hardware=hardware)
 
     with pytest.raises(KeyboardInterrupt):
-        go(resume=False)
-    go(resume=True)
+        go()
+    go()
     assert played == [1, 2, 2, 3]
     assert (tmp_path / "final/model.safetensors").read_bytes() != (
         tiny_model / "model.safetensors"
@@ -139,20 +139,11 @@ def test_a_phase_in_a_process_of_its_own_gives_the_gpu_back(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     free, _ = torch.cuda.mem_get_info()
     steps: list[int] = []
-    summary = train_in_processes(
-        tiny_model,
-        phase.ROWS,
-        RewardSpec("tests.training.phase:LetterReward", {}),
-        phase.SETTINGS,
-        phase.SAMPLING,
-        output=tmp_path / "final",
-        work=tmp_path / "work",
-        seed=phase.SEED,
-        on_step=lambda step, rollouts, rewards: steps.append(step),
-        resume=False,
-        hardware=HardwareConfig(device=device, train_gpus=(0,)),
-        training=TrainingConfig(),
-        logs=tmp_path / "logs",
+    hardware = HardwareConfig(device=device, train_gpus=(0,))
+    summary = launch_phase(
+        phase.of(tiny_model, tmp_path, hardware=hardware),
+        lambda step, rollouts, rewards: steps.append(step),
+        StopFlag(),
     )
     assert (summary.steps, steps) == (3, [1, 2, 3])
     assert torch.cuda.mem_get_info()[0] >= free - 2**28

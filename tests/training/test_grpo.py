@@ -18,7 +18,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
-from diagevo.training.grpo import Rollout, TrainingRow, TrainingSummary
+from diagevo.training.phase import Rollout, TrainingRow, TrainingSummary
 from tests.forked import Forked
 from tests.training import phase
 
@@ -38,7 +38,7 @@ class Played:
 def straight(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("straight")
     before = digest(tiny_model)
-    summary = phase.play(tiny_model, folder, resume=False)
+    summary = phase.play(tiny_model, folder)
     return Played(folder, summary, before, digest(tiny_model))
 
 
@@ -119,7 +119,7 @@ def test_a_phase_that_was_killed_goes_on_as_if_it_had_not_been(
     with Forked("tests.training.phase:main", arguments, env={**os.environ, "KILL": moment}) as child:
         assert child.wait(timeout=300) == -signal.SIGKILL, child.stderr.read()
     assert phase.last_saved(tmp_path / "work") == saved
-    summary = phase.play(tiny_model, tmp_path, resume=True)
+    summary = phase.play(tiny_model, tmp_path)
     assert (summary.steps, summary.resumed_from) == (3, saved)
     assert phase.steps(tmp_path) == straight.steps()
     assert weights(tmp_path) == weights(straight.folder)
@@ -137,7 +137,7 @@ def test_a_stop_waits_for_the_steps_checkpoint_and_no_step_is_played_twice(
 
     seldom = phase.SETTINGS.model_copy(update={"save_steps": 9})  # no checkpoint is due at step 2
     with pytest.raises(StoppedSafely):
-        attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom, resume=False)()
+        attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom)()
     assert phase.last_saved(tmp_path / "work") == 2
     assert not (tmp_path / "final").exists()
     summary = attempt(tiny_model, tmp_path, on_step=on_step, settings=seldom)()
@@ -212,7 +212,7 @@ def test_a_checkpoint_that_misses_its_state_is_passed_over(
     (tmp_path / "work/checkpoint-3" / name).unlink()
     assert phase.last_saved(tmp_path / "work") == 2
     if name == "optimizer.pt":
-        summary = phase.play(tiny_model, tmp_path, resume=True)
+        summary = phase.play(tiny_model, tmp_path)
         assert summary.resumed_from == 2
         assert list(phase.steps(tmp_path)) == [3]
         assert weights(tmp_path) == weights(straight.folder)
@@ -222,14 +222,14 @@ def test_a_phase_whose_steps_are_all_saved_only_writes_its_output_again(
     straight: Played, tiny_model: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(straight.folder / "work", tmp_path / "work")
-    summary = phase.play(tiny_model, tmp_path, resume=True)
+    summary = phase.play(tiny_model, tmp_path)
     assert (summary.steps, summary.resumed_from) == (3, 3)
     assert not (tmp_path / "steps.jsonl").exists()
     assert weights(tmp_path) == weights(straight.folder)
 
 
 def attempt(start: Path, folder: Path, **changes: Any) -> Callable[[], TrainingSummary]:
-    return lambda: phase.trained(start, folder, **{"resume": True, **changes})
+    return lambda: phase.trained(start, folder, **changes)
 
 
 def test_a_checkpoint_of_other_rows_is_not_resumed(
@@ -237,18 +237,18 @@ def test_a_checkpoint_of_other_rows_is_not_resumed(
 ) -> None:
     shutil.copytree(straight.folder / "work", tmp_path / "work")
     with pytest.raises(ConfigError, match="another plan"):
-        attempt(tiny_model, tmp_path, rows=phase.ROWS[:4])()
+        attempt(tiny_model, tmp_path, rows=tuple(phase.ROWS[:4]))()
     assert phase.last_saved(tmp_path / "work") == 3  # Nothing is lost.
 
 
 def test_rows_that_cannot_be_trained_on_are_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least one row"):
-        attempt(tiny_model, tmp_path, rows=[])()
+        attempt(tiny_model, tmp_path, rows=())()
     with pytest.raises(ConfigError, match="same row_id"):
-        attempt(tiny_model, tmp_path, rows=[phase.ROWS[0], phase.ROWS[0]])()
+        attempt(tiny_model, tmp_path, rows=(phase.ROWS[0], phase.ROWS[0]))()
     long = TrainingRow("long", [{"role": "user", "content": "9" * 40}])
     with pytest.raises(ConfigError, match="long has 42 tokens"):
-        attempt(tiny_model, tmp_path, rows=[long])()
+        attempt(tiny_model, tmp_path, rows=(long,))()
 
 
 def test_a_start_that_is_no_model_is_refused(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_disk_that_is_full_while_a_checkpoint_is_saved_is_reported(
 
     monkeypatch.setattr(checkpoints, "_digest_and_flush", full)
     with pytest.raises(StoreError, match=r"step 1 cannot be written.*No space left"):
-        attempt(tiny_model, tmp_path, resume=False)()
+        attempt(tiny_model, tmp_path)()
     assert phase.last_saved(tmp_path / "work") == 0
 
 
@@ -287,7 +287,7 @@ def test_the_next_step_begins_before_the_digests_of_the_last_checkpoint_are_made
             second_step_began.set()
 
     monkeypatch.setattr(checkpoints, "_digest_and_flush", waiting)
-    attempt(tiny_model, tmp_path, on_step=on_step, resume=False)()
+    attempt(tiny_model, tmp_path, on_step=on_step)()
     assert order[:3] == ["step 1", "step 2", "digest"]
     assert phase.last_saved(tmp_path / "work") == 3
     assert weights(tmp_path) == weights(straight.folder)
@@ -299,9 +299,14 @@ def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None
     from diagevo.training.plan import plan_phase
 
     plan = plan_phase(phase.ROWS, batch_questions=2, max_steps=9, group=4, ranks=1, micro_batch=4, seed=0)
-    found = trl_settings(
-        plan, GRPOConfig(max_steps=9), SamplingConfig(), tmp_path, 0, HardwareConfig(device="cpu")
+    defaults = phase.of(
+        tiny_model,
+        tmp_path,
+        settings=GRPOConfig(max_steps=9),
+        sampling=SamplingConfig(),
+        hardware=HardwareConfig(device="cpu"),
     )
+    found = trl_settings(plan, defaults)
     decided = {
         "num_iterations": 1,
         "scale_rewards": "group",

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.config.models import HardwareConfig, TrainingConfig
+from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.training import checkpoints
-from diagevo.training.grpo import Rollout
-from diagevo.training.launch_spec import LaunchSpec, RewardSpec
-from diagevo.training.rollouts import TrainingRow
+from diagevo.training.launch_spec import LaunchSpec
+from diagevo.training.phase import RewardSpec, Rollout
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
 from tests.training.launched import LOGS, assert_steps_of_one, launch
@@ -42,7 +41,7 @@ def test_two_processes_play_the_phase_of_one_also_when_one_was_killed_on_the_way
     assert "measuring the rollouts of step 2" in caught.value.message
     assert "rank-1.log" in caught.value.message
 
-    summary, reports = launch(tiny_model, tmp_path, two(), resume=True)
+    summary, reports = launch(tiny_model, tmp_path, two())
     logs = sorted(path.name for path in (tmp_path / LOGS).iterdir())
     assert logs == ["rank-0.log", "rank-1.log"], "the launch spec is gone once it is done"
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
@@ -77,7 +76,7 @@ def test_an_overdue_stop_ends_ranks_in_the_midst_of_a_step_and_costs_that_step(
     with pytest.raises(StoppedSafely) as stopped:
         launch(tiny_model, tmp_path, two(), hang=1, keep_up=overdue, stop=stop)
     assert stopped.value.hint == "go on with: diagevo train --resume"
-    summary, reports = launch(tiny_model, tmp_path, two(), resume=True)
+    summary, reports = launch(tiny_model, tmp_path, two())
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
     assert_steps_of_one(tiny_model, tmp_path / "one", reports)
     assert_close(tmp_path / "final", tmp_path / "one/final")
@@ -192,18 +191,9 @@ def test_a_reward_that_cannot_be_built_is_an_error_of_the_configuration(
 
 
 def test_what_a_phase_is_launched_with_is_for_its_user_alone(tmp_path: Path) -> None:
+    reward = RewardSpec("a:b", {"weights": [1, 0.5], "name": None})
     spec = LaunchSpec(
-        start=tmp_path,
-        rows=(TrainingRow("r1.q0", [{"role": "user", "content": "1 + 1 = ?"}]),),
-        reward=RewardSpec("a:b", {"weights": [1, 0.5], "name": None}),
-        settings=phase.SETTINGS,
-        sampling=phase.SAMPLING,
-        output=tmp_path / "solver",
-        work=tmp_path / "work",
-        seed=0,
-        resume=False,
-        hardware=two(),
-        training=TrainingConfig(),
+        phase.of(tmp_path, tmp_path, reward=reward, hardware=two()),
         address=("node0", 4001),
         rendezvous=("node0", 4002),
         key="00",

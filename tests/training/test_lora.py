@@ -28,13 +28,13 @@ def log_probabilities(model: Any) -> torch.Tensor:
         return model(IDS).logits.log_softmax(-1)
 
 
-def play(start: Path, folder: Path, training: TrainingConfig, *, resume: bool, stop_at: int = 0) -> Any:
+def play(start: Path, folder: Path, training: TrainingConfig, *, stop_at: int = 0) -> Any:
     def on_step(step: int, rollouts: Any, rewards: Any) -> None:
         if step == stop_at:
             phase.wait_until_saved(folder / "work", step - 1)
             raise Stopped
 
-    return phase.trained(start, folder, on_step=on_step, resume=resume, training=training)
+    return phase.trained(start, folder, on_step=on_step, training=training)
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,16 @@ def played(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo, "_write_output", look)
-        seen["straight"] = play(tiny_model, folder / "straight", LORA, resume=False)
+        seen["straight"] = play(tiny_model, folder / "straight", LORA)
     with pytest.raises(Stopped):
-        play(tiny_model, folder / "broken", LORA, resume=False, stop_at=3)
+        play(tiny_model, folder / "broken", LORA, stop_at=3)
     with pytest.raises(ConfigError, match="another lora than now: 4, not None"):
-        play(tiny_model, folder / "broken", TrainingConfig(), resume=True)
+        play(tiny_model, folder / "broken", TrainingConfig())
     checkpoint = find(folder / "broken/work").checkpoint
     assert checkpoint is not None
     [weights] = checkpoint.folder.glob("*.safetensors")
     seen["weights"] = weights.name, weights.stat().st_size
-    seen["resumed"] = play(tiny_model, folder / "broken", LORA, resume=True)
+    seen["resumed"] = play(tiny_model, folder / "broken", LORA)
     return seen
 
 

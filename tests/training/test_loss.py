@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.progress import StopFlag
 from diagevo.training import grpo
 from diagevo.training.plan import plan_phase
 from diagevo.training.saving import Saving
@@ -29,18 +30,20 @@ def trainer(tiny_model: Path, tmp_path: Path) -> Any:
     settings = GRPOConfig(max_steps=1, batch_questions=1, group=2, micro_batch=2)
     plan = plan_phase(phase.ROWS, batch_questions=1, max_steps=1, group=2, ranks=1, micro_batch=2, seed=0)
     trainer = grpo._build_trainer(
-        tiny_model,
+        phase.of(
+            tiny_model,
+            tmp_path,
+            settings=settings,
+            sampling=SamplingConfig(max_prompt_tokens=32),
+            hardware=HardwareConfig(device="cpu"),
+        ),
         plan,
-        phase.LetterReward(),
-        settings=settings,
-        sampling=SamplingConfig(max_prompt_tokens=32),
-        work=tmp_path,
-        seed=0,
-        hardware=HardwareConfig(device="cpu"),
-        training=TrainingConfig(),
+        reward=phase.LetterReward(),
         on_step=lambda step, rollouts, rewards: None,
         saving=Saving(tmp_path, {}),
         check=lambda steps: None,
+        stop=StopFlag(),
+        saved=0,
     )
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1

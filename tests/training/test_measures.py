@@ -12,7 +12,6 @@ from diagevo.config.models import SamplingConfig, TrainingConfig
 from diagevo.errors import WrongTrainingError
 from diagevo.training import trainer
 from diagevo.training.checkpoints import find
-from diagevo.training.grpo import Rollout
 from diagevo.training.measures import (
     COMPLETIONS,
     CUT_OFF,
@@ -22,6 +21,7 @@ from diagevo.training.measures import (
     measured,
     warnings,
 )
+from diagevo.training.phase import Rollout
 from tests.sampling.tiny_model import make_tiny_model
 from tests.training import phase
 

@@ -1,5 +1,5 @@
+from diagevo.training.phase import TrainingRow
 from diagevo.training.plan import PhasePlan, plan_phase
-from diagevo.training.rollouts import TrainingRow
 
 ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": str(i)}]) for i in range(11)]
 

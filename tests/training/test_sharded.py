@@ -148,7 +148,7 @@ def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(played: Played, tmp
     written = shape.weights + (shape.vocabulary * shape.hidden if shape.tied else 0)  # disk.py
     for file in (saved / "pytorch_model_fsdp.bin", played.folder / "final/model.safetensors"):
         assert 0 < file.stat().st_size - 4 * written < 10_000, "and what the file says of them"
-    play(played.start, tmp_path / "killed", **how, RESUME="1")
+    play(played.start, tmp_path / "killed", **how)
     assert apart(tmp_path / "killed", played.folder) == 0.0
 
 
@@ -158,7 +158,7 @@ def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
     for name in ("ACCELERATE_USE_FSDP", "FSDP_CPU_RAM_EFFICIENT_LOADING"):
         monkeypatch.setenv(name, "true")
     with pytest.raises(ConfigError, match="fsdp_cpu_ram_efficient_loading is true"):
-        phase.play(tiny_model, tmp_path, resume=False)
+        phase.play(tiny_model, tmp_path)
 
 
 def test_a_file_of_accelerate_for_the_first_version_of_fsdp_is_refused(
@@ -166,4 +166,4 @@ def test_a_file_of_accelerate_for_the_first_version_of_fsdp_is_refused(
 ) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     with pytest.raises(ConfigError, match="first version of FSDP"):
-        phase.play(tiny_model, tmp_path, resume=False)
+        phase.play(tiny_model, tmp_path)

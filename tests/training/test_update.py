@@ -17,7 +17,8 @@ import torch
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from transformers.trainer_callback import TrainerCallback
 
-from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
+from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
+from diagevo.progress import StopFlag
 from diagevo.training import grpo
 from diagevo.training.plan import PhasePlan, Slot, plan_phase
 from diagevo.training.saving import Saving
@@ -107,18 +108,21 @@ def played(
     with pytest.MonkeyPatch.context() as patch, Saving(work, {}) as saving:
         patch.setattr(PhaseTrainer, "_generate_single_turn", drawn)
         trainer = grpo._build_trainer(
-            tiny_model,
+            phase.of(
+                tiny_model,
+                work,
+                settings=settings,
+                sampling=SAMPLING,
+                hardware=HardwareConfig(device="cpu"),
+                seed=1,  # A seed whose short completions hold the rewarded letter in both steps.
+            ),
             plan,
-            phase.LetterReward(),
-            settings=settings,
-            sampling=SAMPLING,
-            work=work,
-            seed=1,  # A seed whose short completions hold the rewarded letter in both steps.
-            hardware=HardwareConfig(device="cpu"),
-            training=TrainingConfig(),
+            reward=phase.LetterReward(),
             on_step=lambda step, rollouts, values: rewards.append(values),
             saving=saving,
             check=lambda steps: None,
+            stop=StopFlag(),
+            saved=0,
         )
         trainer.add_callback(recorder)
         trainer.train()
