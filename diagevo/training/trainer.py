@@ -1,14 +1,23 @@
-"""TRL's GRPOTrainer for one phase: its loss and update, our batches, sampling loop, rewards and checkpoints.
+"""TRL's GRPOTrainer for one phase: its update, with our loss, batches, sampling loop and checkpoints.
 
 What is overridden, and why:
-- the data loader: one pass without repeats and a smaller last batch (plan.py);
-- generation: the loop of sampling/decoding.py, with a generator a row, so that a rollout is the same on one
-  process or several and after a restart; with vLLM, TRL's own;
-- micro-batches: sorted by length and cut to their longest row, which changes no term of the loss;
-- saving: into a staging folder that is renamed once it is whole, beside the next step (saving.py), without
-  the second copy of the weights that FSDP and DeepSpeed would leave in it;
-- the loss: how far the sampler's probabilities are from the policy's is logged, under TRL's name;
-- the reference: under FSDP it is sharded a layer at a time (sharding.py).
+- `get_train_dataloader`: one pass without repeats and a smaller last batch (plan.py);
+- `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
+- `save_model`: without the second copy of the weights that FSDP and DeepSpeed would leave in a checkpoint;
+- `ref_model`: under FSDP the reference is sharded a layer at a time (sharding.py).
+
+Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
+- `_prepare_inputs(generation_batch)`: micro-batches sorted by length and cut to their longest row, which
+  changes no term of the loss;
+- `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
+  same for the reference's pass;
+- `_generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, has_tool_images)`: the loop
+  of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
+  after a restart; with vLLM, TRL's own;
+- `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
+  is whole, beside the next step (saving.py);
+- `_issue_warnings_after_load(load_result)`: tied weights are not missing.
+Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
 """
 
 import hashlib
@@ -18,16 +27,18 @@ from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list, gather_object
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
 from transformers.training_args import TrainingArguments
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.utils import nanmax, nanmin
 
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw
 from diagevo.training import checkpoints
+from diagevo.training.loss import clipped, grpo_loss, kl_to, token_weights
 from diagevo.training.measures import (
     COMPLETIONS,
     CUT_OFF,
@@ -36,37 +47,11 @@ from diagevo.training.measures import (
     SAMPLING_DIFFERENCE,
     PhaseMeasures,
 )
+from diagevo.training.micro_batches import MicroSteps, select, sequences, split, trim
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import Saving
 from diagevo.training.sharding import shard_layers, whole
-
-
-class _MicroSteps(Dataset):
-    """The micro-batches of a phase in order; each item carries the rows of its whole step for one rank."""
-
-    def __init__(self, plan: PhasePlan, rank: int) -> None:
-        self._plan = plan
-        self._rank = rank
-        self._places = [
-            (step, index) for step in range(1, plan.steps + 1) for index in range(plan.micro_batches(step))
-        ]
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, place: int) -> dict[str, Any]:
-        step, index = self._places[place]
-        rows = [
-            {
-                "prompt": slot.row.prompt,
-                "row_id": slot.row.row_id,
-                "sample": slot.sample,
-                "padding": slot.padding,
-            }
-            for slot in self._plan.slots(step, self._rank)
-        ]
-        return {"index": index, "count": self._plan.micro_batches(step), "rows": rows}
 
 
 class PhaseTrainer(GRPOTrainer):
@@ -96,7 +81,6 @@ class PhaseTrainer(GRPOTrainer):
         self._saved = saved
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
-        self._logps = torch.zeros(0)
         self._staging: Path | None = None
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
@@ -119,7 +103,7 @@ class PhaseTrainer(GRPOTrainer):
     # Batches
 
     def get_train_dataloader(self) -> DataLoader:
-        steps = _MicroSteps(self._plan, self.accelerator.process_index)
+        steps = MicroSteps(self._plan, self.accelerator.process_index)
         return DataLoader(steps, batch_size=1, collate_fn=lambda items: items[0])
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
@@ -127,7 +111,7 @@ class PhaseTrainer(GRPOTrainer):
             self._rows = generation_batch["rows"]
             batch = self._scored()
             self._leave_out_padding(batch)
-            self._micro = self._split(batch, generation_batch["count"])
+            self._micro = split(batch, generation_batch["count"])
         return self._micro[generation_batch["index"]]
 
     def _scored(self) -> dict[str, Any]:
@@ -146,74 +130,105 @@ class PhaseTrainer(GRPOTrainer):
         if any(slot.padding for rank in range(self._plan.ranks) for slot in self._plan.slots(step, rank)):
             mask = batch["completion_mask"]
             mask[torch.tensor([row["padding"] for row in self._rows], device=mask.device)] = 0
-            batch["num_items_in_batch"] = sum_over_ranks(self.accelerator, mask.sum())
-
-    def _split(self, batch: dict[str, Any], count: int) -> list[dict[str, Any]]:
-        """Micro-batches of rows of like length, without the columns that are padding in all of them.
-
-        TRL divides the summed loss by num_items · (micro-batches of this step) / (of a full step); the number
-        of tokens is rescaled so that a smaller last batch, too, is divided by exactly its own tokens. The
-        losses that count completions are a mean over a micro-batch in TRL, with padding in it and however
-        small it is: `share` makes each completion of the step weigh the same.
-        """
-        items = batch["num_items_in_batch"] * self._plan.micro_batches(1) / count
-        order = batch["completion_mask"].sum(1).argsort(descending=True, stable=True)
-        completions = self._plan.completions(self.state.global_step + 1) / self._plan.ranks
-        return [
-            _trim(_select(batch, rows))
-            | {"num_items_in_batch": items, "share": len(rows) * count / completions}
-            for rows in order.tensor_split(count)
-        ]
+            batch["num_items_in_batch"] = self._gathered(mask.sum()).sum()
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
-    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:  # fmt: skip
-        """As TRL's, but a batch that is cut into chunks is cut by length (the reference's pass).
+    ) -> tuple[torch.Tensor, Any, Any]:  # fmt: skip
+        """As TRL's, but what is cut into chunks (the reference's pass) is cut by length.
 
-        Before each pass is the place to break a step off. In an update the step before must have been saved.
+        Before each chunk is the place to break a step off.
         """
-        if batch_size is None or batch_size >= len(input_ids):
-            if self._saved == self.state.global_step:
-                self._stop.check_overdue()
-            found = super()._get_per_token_logps_and_entropies(
-                model, input_ids, attention_mask, logits_to_keep, batch_size, **options
+        if batch_size is None:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, **options
             )
-            self._logps = found[0].detach()
-            return found
-        split = input_ids.size(1) - logits_to_keep
+        prompt = input_ids.size(1) - logits_to_keep
         parts = {
-            "prompt_ids": input_ids[:, :split],
-            "prompt_mask": attention_mask[:, :split],
-            "completion_ids": input_ids[:, split:],
-            "completion_mask": attention_mask[:, split:],
+            "prompt_ids": input_ids[:, :prompt],
+            "prompt_mask": attention_mask[:, :prompt],
+            "completion_ids": input_ids[:, prompt:],
+            "completion_mask": attention_mask[:, prompt:],
         }
         logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
         order = parts["completion_mask"].sum(1).argsort(descending=True, stable=True)
         for rows in order.split(batch_size):
             self._stop.check_overdue()
-            part = _trim(_select(parts, rows))
-            width = part["completion_ids"].size(1)
-            ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
-            mask = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
-            found, _, _ = super()._get_per_token_logps_and_entropies(model, ids, mask, width, **options)
-            logps[rows, :width] = found.to(logps.dtype)
+            part = trim(select(parts, rows))
+            found, _, _ = super()._get_per_token_logps_and_entropies(model, *sequences(part), **options)
+            logps[rows, : found.size(1)] = found.to(logps.dtype)
         return logps, None, None
 
-    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """As TRL's. Where the sampler has other weights than the policy, this metric jumps.
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Of a micro-batch on this rank, so that a step's sum, in the mean over the ranks, is its loss.
+
+        An update is broken off here, where the step before has been saved.
+        """
+        if self._saved == self.state.global_step:
+            self._stop.check_overdue()
+        logps, entropies, routing = self._get_per_token_logps_and_entropies(
+            model, *sequences(inputs), compute_entropy=True, compute_aux_loss=self.aux_loss_enabled
+        )
+        settings, mask = self._phase.settings, inputs["completion_mask"]
+        old = inputs.get("old_per_token_logps", logps.detach())
+        clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
+        weights = token_weights(
+            mask,
+            settings.loss_type,
+            tokens=inputs["num_items_in_batch"],
+            completions=self._plan.completions(self.state.global_step + 1),
+            longest=self._phase.sampling.max_new_tokens,
+        )
+        loss = self._plan.ranks * grpo_loss(
+            logps,
+            old,
+            reference := inputs.get("ref_per_token_logps"),
+            inputs["advantages"],
+            weights,
+            **clip,
+            delta=settings.delta,
+            beta=settings.beta,
+        )
+        if routing is not None:  # a mixture of experts
+            loss = loss + self.router_aux_loss_coef * routing / self.current_gradient_accumulation_steps
+            self._metrics["train"]["aux_loss"].append(self._gathered(routing).mean().item())
+        with torch.no_grad():
+            if reference is not None:
+                self._log_mean("kl", kl_to(reference, logps), mask)
+            self._log_mean("entropy", entropies, mask)
+            self._log_clipped(*clipped(logps, old, inputs["advantages"], **clip), mask)
+            if (sampled := inputs.get("sampling_per_token_logps")) is not None:
+                self._log_apart((logps - sampled).abs(), mask)
+        return loss
+
+    def _gathered(self, value: torch.Tensor) -> Any:
+        return self.accelerator.gather(value)
+
+    def _log_mean(self, name: str, values: torch.Tensor, mask: torch.Tensor) -> None:
+        """Over the tokens of all ranks."""
+        both = torch.stack([(values * mask).sum(), mask.sum().float()])
+        total, count = self.accelerator.reduce(both, reduction="sum")
+        self._metrics["train"][name].append((total / count.clamp(min=1)).item())
+
+    def _log_clipped(self, low: torch.Tensor, high: torch.Tensor, mask: torch.Tensor) -> None:
+        """Under TRL's names: shares of tokens, and the completions with the fewest and the most."""
+        for name, found in (("low", low), ("high", high), ("region", low | high)):
+            self._log_mean(f"clip_ratio/{name}_mean", found.float(), mask)
+        for name, found, worst in (("low_min", low, nanmin), ("high_max", high, nanmax)):
+            shares = self._gathered((found * mask).sum(1) / mask.sum(1))
+            self._metrics["train"][f"clip_ratio/{name}"].append(worst(shares).item())
+
+    def _log_apart(self, apart: torch.Tensor, mask: torch.Tensor) -> None:
+        """How far the sampler's log-probabilities are: this jumps where it has other weights than the policy.
 
         TRL logs it together with a correction of the loss that we do not want, at the price of one more pass.
         """
-        loss = super()._compute_loss(model, inputs)
-        if self.loss_type != "dapo":
-            loss = loss * inputs["share"]
-        if (sampled := inputs.get("sampling_per_token_logps")) is not None:
-            apart = (self._logps - sampled).abs()
-            apart = apart[inputs["completion_mask"].bool() & ~apart.isnan()]
-            mean: Any = self.accelerator.gather(apart.mean() if len(apart) else apart.new_zeros(()))
-            self._metrics["train"][SAMPLING_DIFFERENCE].append(mean.mean().item())
-        return loss
+        apart = apart[mask.bool() & ~apart.isnan()]
+        mean = self._gathered(apart.mean() if len(apart) else apart.new_zeros(()))
+        self._metrics["train"][SAMPLING_DIFFERENCE].append(mean.mean().item())
 
     # Rollouts and rewards
 
@@ -363,25 +378,3 @@ class _SavesAndStops(TrainerCallback):
     ) -> None:
         if self._trainer.stopped is not None:
             control.should_save = control.should_training_stop = True
-
-
-def sum_over_ranks(accelerator: Any, value: torch.Tensor) -> torch.Tensor:
-    return accelerator.gather(value).sum()
-
-
-def _select(batch: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
-    return {name: value[rows] for name, value in batch.items() if torch.is_tensor(value) and value.ndim}
-
-
-def _trim(batch: dict[str, Any]) -> dict[str, Any]:
-    """Cut the columns that hold padding in every row: prompts on the left, completions on the right."""
-    prompt = int(batch["prompt_mask"].sum(1).max())
-    width = max(1, int(batch["completion_mask"].sum(1).max()))
-    cut = dict(batch)
-    for name in ("prompt_ids", "prompt_mask"):
-        cut[name] = batch[name][:, -prompt:]
-    for name in ("completion_ids", "completion_mask", "ref_per_token_logps", "old_per_token_logps",
-                 "sampling_per_token_logps", "importance_sampling_ratio"):  # fmt: skip
-        if name in batch and batch[name].ndim == 2 and batch[name].size(1) > 1:
-            cut[name] = batch[name][:, :width]
-    return cut

@@ -185,10 +185,10 @@ def test_an_update_is_broken_off_only_where_the_step_before_it_is_saved(
     """The stop comes in the first micro-batch of step 2; a step that must end is saved before step 3."""
     from diagevo.training.trainer import PhaseTrainer
 
-    stop, loss = StopFlag(), PhaseTrainer._compute_loss
+    stop, loss = StopFlag(), PhaseTrainer.compute_loss
 
-    def stopping(self: PhaseTrainer, *given: Any) -> Any:
-        found = loss(self, *given)
+    def stopping(self: PhaseTrainer, *given: Any, **named: Any) -> Any:
+        found = loss(self, *given, **named)
         if self.state.global_step == 1:
             stop.set()
             stop.set()
@@ -196,7 +196,7 @@ def test_an_update_is_broken_off_only_where_the_step_before_it_is_saved(
 
     settings = phase.SETTINGS.model_copy(update={"save_steps": save_steps})
     with monkeypatch.context() as patched:
-        patched.setattr(PhaseTrainer, "_compute_loss", stopping)
+        patched.setattr(PhaseTrainer, "compute_loss", stopping)
         with pytest.raises(StoppedSafely):
             attempt(tiny_model, tmp_path, settings=settings, stop=stop)()
     assert phase.last_saved(tmp_path / "work") == saved

@@ -76,12 +76,12 @@ def batch(trainer: Any) -> dict[str, torch.Tensor]:
 def test_the_loss_of_five_tokens_is_the_one_worked_out_by_hand(trainer: Any) -> None:
     expected = -(POLICY - 0.01 * 5 * DISTANCE) / 5
     assert expected == pytest.approx(-0.396931, abs=1e-6)
-    assert trainer._compute_loss(trainer.model, batch(trainer)).item() == pytest.approx(expected, abs=1e-5)
+    assert trainer.compute_loss(trainer.model, batch(trainer)).item() == pytest.approx(expected, abs=1e-5)
 
 
 def test_every_token_of_a_step_weighs_the_same_whatever_its_completion_and_micro_batch(trainer: Any) -> None:
-    whole = trainer._compute_loss(trainer.model, batch(trainer)).item()
+    whole = trainer.compute_loss(trainer.model, batch(trainer)).item()
     rows = [{k: v[i : i + 1] if v.ndim else v for k, v in batch(trainer).items()} for i in range(2)]
-    parts = [trainer._compute_loss(trainer.model, row).item() for row in rows]
+    parts = [trainer.compute_loss(trainer.model, row).item() for row in rows]
     assert sum(parts) == pytest.approx(whole, abs=1e-5)
     assert parts[0] == pytest.approx(-(2 * 1.3 + 2 * 0.5 + 2 * 1.1 - 0.01 * 3 * DISTANCE) / 5, abs=1e-5)

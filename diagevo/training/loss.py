@@ -1,0 +1,88 @@
+"""The loss of a policy's update: GRPO, a token at a time. Pure.
+
+Shao et al., DeepSeekMath (arXiv:2402.03300), Equations 3 and 4. The clip has another bound above than below,
+as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above both is bounded too, the dual clip of Ye et al.
+(arXiv:1912.09729). Tests hold it against TRL's own and against values worked out by hand.
+
+B completions of a micro-batch, T tokens of the longest. Log-probabilities are of the tokens that were drawn.
+"""
+
+from typing import Literal
+
+import torch
+
+
+def grpo_loss(
+    logps_B_T: torch.Tensor,
+    old_B_T: torch.Tensor,
+    reference_B_T: torch.Tensor | None,
+    advantages_B: torch.Tensor,
+    weights_B_T: torch.Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    delta: float | None,
+    beta: float,
+) -> torch.Tensor:
+    """What is minimised: minus the surrogate objective, plus `beta` times the KL to the reference.
+
+    Args:
+        logps_B_T: by the policy that is trained; the only ones with a gradient.
+        old_B_T: by the policy that drew the tokens.
+        reference_B_T: by the frozen reference; None where there is no KL.
+        advantages_B: a completion's reward, standardised in its group.
+        weights_B_T: `token_weights`.
+        clip_low, clip_high: how far a ratio may leave 1 for what it gains.
+        delta: where clipping does not bound it, a ratio counts as this at most; None: as it is.
+        beta: weight of the KL.
+    """
+    ratio_B_T, advantages_B_1 = torch.exp(logps_B_T - old_B_T), advantages_B.unsqueeze(1)
+    clipped_B_T = ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
+    bounded_B_T = ratio_B_T if delta is None else ratio_B_T.clamp(max=delta)
+    loss_B_T = -torch.min(bounded_B_T * advantages_B_1, clipped_B_T * advantages_B_1)
+    if reference_B_T is not None:
+        loss_B_T = loss_B_T + beta * kl_to(reference_B_T, logps_B_T)
+    return (loss_B_T * weights_B_T).sum()
+
+
+def kl_to(reference_B_T: torch.Tensor, logps_B_T: torch.Tensor) -> torch.Tensor:
+    """Each token's estimate of the KL to the reference: π_ref/π − log(π_ref/π) − 1, never below 0."""
+    difference_B_T = reference_B_T - logps_B_T
+    return torch.exp(difference_B_T) - difference_B_T - 1
+
+
+def token_weights(
+    mask_B_T: torch.Tensor,
+    loss_type: Literal["dapo", "grpo", "dr_grpo"],
+    *,
+    tokens: torch.Tensor,
+    completions: int,
+    longest: int,
+) -> torch.Tensor:
+    """What each token counts in a step of so many `tokens` and `completions` on all ranks; padding 0.
+
+    dapo: every token the same. grpo: every completion the same, a token as a share of its own completion.
+    dr_grpo (Liu et al., arXiv:2503.20783): a token as a share of the `longest` completion allowed.
+    """
+    match loss_type:
+        case "dapo":
+            return mask_B_T / tokens.clamp(min=1)
+        case "grpo":
+            return mask_B_T / (mask_B_T.sum(1, keepdim=True).clamp(min=1) * completions)
+        case "dr_grpo":
+            return mask_B_T / (longest * completions)
+
+
+def clipped(
+    logps_B_T: torch.Tensor,
+    old_B_T: torch.Tensor,
+    advantages_B: torch.Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whether a token loses its gradient to the clip: below its range with A < 0, above it with A > 0."""
+    ratio_B_T, advantages_B_1 = torch.exp(logps_B_T - old_B_T), advantages_B.unsqueeze(1)
+    low_B_T = (ratio_B_T < 1 - clip_low) & (advantages_B_1 < 0)
+    high_B_T = (ratio_B_T > 1 + clip_high) & (advantages_B_1 > 0)
+    return low_B_T, high_B_T
