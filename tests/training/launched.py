@@ -43,12 +43,13 @@ def launch(
     return summary, reports
 
 
-def assert_steps_of_one(start: Path, one: Path, reports: Reports) -> None:
+def assert_steps_of_one(start: Path, one: Path, reports: Reports) -> TrainingSummary:
     """The same rollouts and rewards as in one process, which plays the phase in `one`."""
-    phase.play(start, one)
+    summary = phase.play(start, one)
     alone = phase.steps(one)
     for step, (rollouts, rewards) in reports.items():
         expected, expected_rewards = alone[step]
         named = [(r.row_id, r.sample, r.text, r.truncated) for r in rollouts]
         assert named == [(r["row_id"], r["sample"], r["text"], r["truncated"]) for r in expected]
         assert rewards == expected_rewards
+    return summary

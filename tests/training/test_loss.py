@@ -1,17 +1,23 @@
 """The loss of a batch whose ratios are not 1, against values worked out by hand: clips, KL, normalisation."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.progress import StopFlag
 from diagevo.training import grpo
+from diagevo.training.loss import clipped, grpo_loss, token_weights
 from diagevo.training.plan import plan_phase
 from diagevo.training.saving import Saving
+from diagevo.training.trainer import PhaseTrainer
+from tests.sampling.tiny_model import VOCABULARY, make_tiny_tokenizer
 from tests.training import phase
 
 PROMPT = [7, 8]
@@ -21,33 +27,38 @@ RATIOS = [[1.5, 0.5, 1.1], [0.5, 5.0]]
 ADVANTAGES = [2.0, -1.0]
 POLICY = (2 * 1.3 + 2 * 0.5 + 2 * 1.1) + (-0.8 - 3.0)
 """min(ratio · A, clipped · A): 1.5 is cut to 1.3; 0.5 stays where A > 0 and becomes 0.8 where A < 0."""
+LONGEST = 8
 DISTANCE = 2 - math.log(2) - 1
 """A token's KL estimate where the reference finds it twice as likely: exp(d) − d − 1 with d = ln 2."""
 
 
-@pytest.fixture
-def trainer(tiny_model: Path, tmp_path: Path) -> Any:
-    settings = GRPOConfig(max_steps=1, batch_questions=1, group=2, micro_batch=2)
-    plan = plan_phase(phase.ROWS, batch_questions=1, max_steps=1, group=2, ranks=1, micro_batch=2, seed=0)
+def built(start: Path, work: Path, micro_batch: int = 2, **settings: Any) -> Any:
+    step: dict[str, int] = {"max_steps": 1, "batch_questions": 1, "group": 2, "micro_batch": micro_batch}
+    plan = plan_phase(phase.ROWS, **step, ranks=1, seed=0)
     trainer = grpo._build_trainer(
         phase.of(
-            tiny_model,
-            tmp_path,
-            settings=settings,
-            sampling=SamplingConfig(max_prompt_tokens=32),
+            start,
+            work,
+            settings=GRPOConfig(**step, **settings),
+            sampling=SamplingConfig(max_prompt_tokens=32, max_new_tokens=LONGEST),
             hardware=HardwareConfig(device="cpu"),
         ),
         plan,
         reward=phase.LetterReward(),
         on_step=lambda step, rollouts, rewards: None,
-        saving=Saving(tmp_path, {}),
+        saving=Saving(work, {}),
         check=lambda steps: None,
         stop=StopFlag(),
         saved=0,
     )
     trainer.model.train()
-    trainer.current_gradient_accumulation_steps = 1
+    trainer.current_gradient_accumulation_steps = plan.micro_batches(1)
     return trainer
+
+
+@pytest.fixture
+def trainer(tiny_model: Path, tmp_path: Path) -> Any:
+    return built(tiny_model, tmp_path)
 
 
 def likelihood(model: Any, completion: list[int]) -> torch.Tensor:
@@ -73,6 +84,10 @@ def batch(trainer: Any) -> dict[str, torch.Tensor]:
     }
 
 
+def rows_of(batch: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    return [{k: v[i : i + 1] if v.ndim else v for k, v in batch.items()} for i in range(2)]
+
+
 def test_the_loss_of_five_tokens_is_the_one_worked_out_by_hand(trainer: Any) -> None:
     expected = -(POLICY - 0.01 * 5 * DISTANCE) / 5
     assert expected == pytest.approx(-0.396931, abs=1e-6)
@@ -81,7 +96,95 @@ def test_the_loss_of_five_tokens_is_the_one_worked_out_by_hand(trainer: Any) -> 
 
 def test_every_token_of_a_step_weighs_the_same_whatever_its_completion_and_micro_batch(trainer: Any) -> None:
     whole = trainer.compute_loss(trainer.model, batch(trainer)).item()
-    rows = [{k: v[i : i + 1] if v.ndim else v for k, v in batch(trainer).items()} for i in range(2)]
-    parts = [trainer.compute_loss(trainer.model, row).item() for row in rows]
+    parts = [trainer.compute_loss(trainer.model, row).item() for row in rows_of(batch(trainer))]
     assert sum(parts) == pytest.approx(whole, abs=1e-5)
     assert parts[0] == pytest.approx(-(2 * 1.3 + 2 * 0.5 + 2 * 1.1 - 0.01 * 3 * DISTANCE) / 5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss_type", "expected"),
+    [
+        ("dapo", -(5.8 - 4.8) / 5),
+        ("grpo", -(5.8 / 3 - 4.8 / 2) / 2),
+        ("dr_grpo", -(5.8 - 4.8) / (2 * LONGEST)),
+    ],
+)
+def test_a_step_is_divided_by_its_tokens_or_by_its_completions(loss_type: Any, expected: float) -> None:
+    """The first completion gains 2.6 + 1 + 2.2 = 5.8, the second −0.8 and −4 where no `delta` bounds it at 3:
+    here it is 4."""
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    old = torch.zeros(2, 3)
+    new = torch.tensor([[1.5, 0.5, 1.1], [0.5, 4.0, 9.9]]).log()
+    weights = token_weights(mask, loss_type, tokens=mask.sum(), completions=2, longest=LONGEST)
+    clip = {"clip_low": 0.2, "clip_high": 0.3}
+    found = grpo_loss(new, old, None, torch.tensor(ADVANTAGES), weights, **clip, delta=None, beta=0.01)
+    assert found.item() == pytest.approx(expected, abs=1e-6)
+    assert weights[1, 2] == 0, "padding"
+
+
+def test_a_token_loses_its_gradient_where_it_has_left_the_clip_range_for_its_gain() -> None:
+    new = torch.tensor([[1.29, 1.31, 0.5], [0.81, 0.79, 1.5]]).log()
+    low, high = clipped(new, torch.zeros(2, 3), torch.tensor(ADVANTAGES), clip_low=0.2, clip_high=0.3)
+    assert high.tolist() == [[False, True, False], [False, False, False]]
+    assert low.tolist() == [[False, False, False], [False, True, False]]
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A mixture of experts, whose balance is part of its loss."""
+    folder = tmp_path_factory.mktemp("experts")
+    torch.manual_seed(0)
+    config = Qwen3MoeConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        intermediate_size=64,
+        moe_intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        router_aux_loss_coef=0.1,
+    )
+    Qwen3MoeForCausalLM(config).save_pretrained(folder)
+    make_tiny_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("beta", [0.5, 0.0])
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo"])
+@pytest.mark.parametrize("model", ["tiny_model", "experts"])
+def test_loss_gradient_and_metrics_are_those_of_trl(
+    model: str, loss_type: str, beta: float, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Of a step in two micro-batches."""
+    trainer = built(request.getfixturevalue(model), tmp_path, 1, loss_type=loss_type, beta=beta)
+    given = batch(trainer)
+    if not beta:
+        del given["ref_per_token_logps"]  # there is no reference
+    loss, gradient, metrics = loss_gradient_and_metrics(PhaseTrainer.compute_loss, trainer, given)
+    loss_of_trl, gradient_of_trl, metrics_of_trl = loss_gradient_and_metrics(
+        GRPOTrainer._compute_loss, trainer, given
+    )
+    assert loss == pytest.approx(loss_of_trl, abs=1e-6)
+    assert metrics.keys() == metrics_of_trl.keys()
+    for name, values in metrics.items():
+        assert values == pytest.approx(metrics_of_trl[name], abs=1e-6), name
+    assert metrics["clip_ratio/high_mean"] == pytest.approx([1 / 3, 0]), "1.5 where A > 0"
+    assert metrics["clip_ratio/low_mean"] == pytest.approx([0, 1 / 2]), "0.5 where A < 0"
+    assert ("aux_loss" in metrics, "kl" in metrics) == (model == "experts", beta > 0)
+    largest = max(float(value.abs().max()) for value in gradient_of_trl.values())
+    assert largest > 0.01
+    for name, value in gradient.items():
+        assert torch.allclose(value, gradient_of_trl[name], rtol=0, atol=1e-6), name
+
+
+def loss_gradient_and_metrics(
+    compute: Callable[..., torch.Tensor], trainer: Any, given: dict[str, torch.Tensor]
+) -> tuple[float, dict[str, torch.Tensor], dict[str, list[float]]]:
+    trainer.model.zero_grad()
+    trainer._metrics["train"].clear()
+    losses = [compute(trainer, trainer.model, row) for row in rows_of(given)]
+    sum(losses, torch.zeros(())).backward()
+    gradient = {name: value.grad.clone() for name, value in trainer.model.named_parameters()}
+    return sum(loss.item() for loss in losses), gradient, dict(trainer._metrics["train"])

@@ -1,0 +1,55 @@
+"""The hooks of TRL and transformers that a phase overrides or calls, as they are in TRL 1.16.
+
+Nothing promises that a private one stays. Where a test here fails, compare the hook with ours in trainer.py
+before the new release is allowed in pyproject.toml.
+"""
+
+import inspect
+
+import pytest
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from diagevo.training import trainer
+from diagevo.training.trainer import PhaseTrainer
+
+PRIVATE = {
+    "_prepare_inputs": ["generation_batch"],
+    "_get_per_token_logps_and_entropies": [
+        "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy",
+        "compute_aux_loss", "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask",
+        "spatial_shapes", "num_tiles", "image_sizes", "token_type_ids", "mm_token_type_ids",
+        "image_position_ids",
+    ],
+    "_generate_single_turn": [
+        "prompt_ids", "images", "multimodal_fields", "num_generations", "has_tool_images",
+    ],
+    "_save_checkpoint": ["model", "trial"],
+    "_get_output_dir": ["trial"],
+    "_issue_warnings_after_load": ["load_result"],
+}  # fmt: skip
+PUBLIC = {
+    "get_train_dataloader": [],
+    "compute_loss": ["model", "inputs", "return_outputs", "num_items_in_batch"],
+    "save_model": ["output_dir", "_internal_call"],
+}
+CALLED = {"_generate_and_score_completions": ["inputs"]}
+
+
+@pytest.mark.parametrize(("name", "parameters"), (PRIVATE | PUBLIC | CALLED).items())
+def test_a_hook_takes_what_it_took_in_trl_1_16(name: str, parameters: list[str]) -> None:
+    assert list(inspect.signature(getattr(GRPOTrainer, name)).parameters) == ["self", *parameters]
+
+
+def test_every_hook_that_is_overridden_is_named() -> None:
+    plain = {
+        "__module__",
+        "__doc__",
+        "__init__",
+        "__parameters__",
+        "__firstlineno__",
+        "__static_attributes__",
+    }
+    overridden = {name for name in vars(PhaseTrainer) if hasattr(GRPOTrainer, name)} - plain
+    assert overridden == PRIVATE.keys() | PUBLIC.keys()
+    assert trainer.__doc__ is not None
+    assert all(f"`{name}" in trainer.__doc__ for name in (*PRIVATE, *PUBLIC, *CALLED))
