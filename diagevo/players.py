@@ -183,24 +183,27 @@ class Challenger:
         # would hold it twice.
         asked_here = config.hardware.serve == "vllm" or plays_here(config.hardware)
         with solver.serving_beside_training() if asked_here else nullcontext() as sampler:
-            phase = Phase(
-                start=self.policy,
-                rows=tuple(
-                    TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw))
-                    for draw in plan
+            return play_or_launch(
+                Phase(
+                    start=self.policy,
+                    rows=tuple(
+                        TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw))
+                        for draw in plan
+                    ),
+                    reward=self.phase.challenger_reward(solver.policy, sampler, round_),
+                    settings=config.challenger_grpo,
+                    sampling=config.sampling,
+                    hardware=config.hardware,
+                    training=config.training,
+                    output=output,
+                    work=work,
+                    seed=self.phase.seed(round_, "challenger"),
                 ),
-                reward=self.phase.challenger_reward(solver.policy, sampler, round_),
-                settings=config.challenger_grpo,
-                sampling=config.sampling,
-                hardware=config.hardware,
-                training=config.training,
-                output=output,
-                work=work,
-                seed=self.phase.seed(round_, "challenger"),
+                ChallengerReward(self.phase, cast(Sampler, sampler), round_),
+                on_step,
+                self.phase.stop,
+                sampler.keep_up if isinstance(sampler, Served) else lambda: None,
             )
-            reward = ChallengerReward(self.phase, cast(Sampler, sampler), round_)
-            kept_up = {"keep_up": sampler.keep_up} if isinstance(sampler, Served) else {}
-            return play_or_launch(phase, reward, on_step, self.phase.stop, **kept_up)
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
         """One completion a draw, from the updated policy; in `kept` as they come."""
@@ -309,22 +312,26 @@ class Solver:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
         config = self.phase.config
         labels = {lesson.question_id: lesson.label for lesson in lessons}
-        phase = Phase(
-            start=self.policy,
-            rows=tuple(
-                TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
-                for lesson in lessons
+        return play_or_launch(
+            Phase(
+                start=self.policy,
+                rows=tuple(
+                    TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
+                    for lesson in lessons
+                ),
+                reward=RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
+                settings=config.solver_grpo,
+                sampling=config.sampling,
+                hardware=config.hardware,
+                training=config.training,
+                output=output,
+                work=work,
+                seed=self.phase.seed(round_, "solver"),
             ),
-            reward=RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
-            settings=config.solver_grpo,
-            sampling=config.sampling,
-            hardware=config.hardware,
-            training=config.training,
-            output=output,
-            work=work,
-            seed=self.phase.seed(round_, "solver"),
+            SolverReward(labels, self.phase.checker),
+            on_step,
+            self.phase.stop,
         )
-        return play_or_launch(phase, SolverReward(labels, self.phase.checker), on_step, self.phase.stop)
 
 
 class SolverReward:
