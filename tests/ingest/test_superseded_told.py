@@ -12,6 +12,7 @@ from typer.testing import Result
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.matrix import matrix
+from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.audit.verify import verify
@@ -78,6 +79,15 @@ def test_what_if_of_nothing_gives_what_was_recorded(history: History) -> None:
         (4, 1, False, "exact"),
         (5, 2, False, "exact"),
     ]
+
+
+def test_pass_rates_count_each_failure_once_and_name_the_round_that_counts(history: History) -> None:
+    """Two failures of a, one of b and one of d; steps 3 to 5 are those of rounds 4 and 5 now."""
+    found = pass_rates(history)
+    assert found is not None
+    assert found.failures == 4
+    assert [(one.cause_id, one.failures) for one in found.causes] == [("c1", 2), ("c4", 1), ("c5", 1)]
+    assert [(one.step, one.round) for one in found.steps] == [(1, 1), (2, 1), (3, 4), (4, 4), (5, 5)]
 
 
 def test_runs_show_marks_them_and_the_list_counts_three(again: Path) -> None:

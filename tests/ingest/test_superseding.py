@@ -247,14 +247,13 @@ def test_the_event_says_why_and_projections_are_made_again_from_it(memory: Memor
     assert [e.cause_id for e in told(memory, CauseCreated)] == ["c1", "c2", "c3"]
 
 
-def test_what_the_callback_drew_a_prompt_for_stays_its_aim_where_the_cause_is_still_there(
+def test_what_the_memory_drew_a_prompt_for_stays_its_aim_where_the_cause_is_still_there(
     memory: Memory,
 ) -> None:
-    """Round 2: one prompt drawn by schedule 2 for c1 of round 1, one drawn freely. Played again as round 3,
+    """Round 2: one prompt drawn by its schedule for c1 of round 1, one drawn freely. Played again as round 3,
     the first still aims at c1 and says that its draw is round 2's."""
     record(memory, step(1, a="++--"))
     diagnose(memory, RIGHT)
-    groups = [(0, "new a", "c1"), (1, "new b", None)]
     events = [
         GroupIngested(
             step=2,
@@ -266,20 +265,18 @@ def test_what_the_callback_drew_a_prompt_for_stays_its_aim_where_the_cause_is_st
             reference=memory.artifacts.put(f"{prompt} passes"),
             failed=[FailedRollout(sample=1, trajectory=memory.artifacts.put(f"{prompt} fails"))],
             source="TRL",
-            draw=GroupDraw(cause_id=cause, stitched_cause_id=None, round=2),
+            draw=GroupDraw(round=2, cause_id=cause, stitched_cause_id=None),
         )
-        for place, prompt, cause in groups
+        for place, (prompt, cause) in enumerate([("new a", "c1"), ("new b", None)])
     ]
     memory.ingested(events, 2)
     rounds = Rounds(memory)
     assert rounds.open_next() == 2
     rounds.supersede(2, "wrong")
     assert rounds.open_next() == 3
-    told_now = [e for e in told(memory, CandidateScored) if e.question_id.startswith("r3.")]
-    assert [(e.mode, e.cause_id, e.drawn_round) for e in told_now] == [
-        ("targeted", "c1", 2),
-        ("free", None, 2),
-    ]
+    scored = {e.question_id: (e.mode, e.cause_id, e.drawn_round) for e in told(memory, CandidateScored)}
+    assert (scored["r2.q0"], scored["r3.q0"]) == (("targeted", "c1", None), ("targeted", "c1", 2))
+    assert scored["r3.q1"] == ("free", None, 2)
 
 
 def test_who_is_asked_may_change_while_a_round_is_open_and_what_it_is_played_with_may_not(

@@ -133,15 +133,15 @@ def _step(step: int, round_: int, groups: list[_Group]) -> StepRate:
     all_passed = sum(one.passes == len(one.rewards) for one in groups)
     all_failed = sum(one.passes == 0 for one in groups)
     return StepRate(
-        step,
-        round_,
-        len(groups),
-        all_passed,
-        len(groups) - all_passed - all_failed,
-        all_failed,
-        rollouts,
-        passes,
-        passes / rollouts,
+        step=step,
+        round=round_,
+        groups=len(groups),
+        all_passed=all_passed,
+        contrast=len(groups) - all_passed - all_failed,
+        all_failed=all_failed,
+        rollouts=rollouts,
+        passes=passes,
+        pass_rate=passes / rollouts,
     )
 
 
@@ -150,12 +150,12 @@ def _cause(
 ) -> CauseRate:
     rollouts, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
     return CauseRate(
-        cause,
-        description,
-        asked.total(),
-        asked.total() / failures,
-        len(groups),
-        rollouts,
-        passes,
-        passes / rollouts,
+        cause_id=cause,
+        description=description,
+        failures=asked.total(),
+        share=asked.total() / failures,
+        groups=len(groups),
+        rollouts=rollouts,
+        passes=passes,
+        pass_rate=passes / rollouts,
     )
