@@ -128,7 +128,7 @@ class Reader:
     def _started(self) -> subprocess.Popen[bytes]:
         if self._program is None:
             self._program = subprocess.Popen(
-                [sys.executable, "-m", "diagevo.ingest.formats.trl_rows"],
+                [sys.executable, "-P", "-m", "diagevo.ingest.formats.trl_rows"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
