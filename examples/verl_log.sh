@@ -1,13 +1,13 @@
 #!/bin/sh
 # A verl training that never heard of DiagEvo, audited from its `trainer.rollout_data_dir`.
-# Run it: sh examples/verl_log.sh FOLDER [DATABASE]
+# Run it: sh examples/verl_log.sh FOLDER MODEL BASE_URL [DATABASE]
 set -eu
-folder=$1
-export DIAGEVO_DB="${2:-sqlite:///runs/diagevo.db}"
+folder=$1 model=$2 url=$3
+export DIAGEVO_DB="${4:-sqlite:///runs/diagevo.db}"
 
 diagevo ingest verl "$folder" --run verl --steps-per-round 2
-diagevo diagnose --run verl --plan
-diagevo diagnose --run verl
+diagevo diagnose --run verl --model "$model" --base-url "$url" --plan
+diagevo diagnose --run verl --model "$model" --base-url "$url"
 diagevo memory show --run verl
 diagevo memory why c1 --run verl
 diagevo memory verify --run verl --deep

@@ -7,10 +7,12 @@ import runpy
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.program import clean_environment, invoke
+from tests.diagnosis.server import Answer, Server
 from tests.forked import Forked
 from tests.ingest.conftest import DATA
 from tests.training.forked_ranks import play_ranks
@@ -30,7 +32,9 @@ def block(page: str, language: str, word: str) -> str:
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    env = clean_environment(PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}", OMP_NUM_THREADS="1")
+    env = clean_environment(
+        PATH=f"{BIN}{os.pathsep}{os.environ['PATH']}", OMP_NUM_THREADS="1", OPENAI_API_KEY="none"
+    )
     done = subprocess.run(
         [*map(str, command)], cwd=cwd, env=env, capture_output=True, text=True, timeout=500, check=False
     )
@@ -71,7 +75,16 @@ def test_a_round_by_hand(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_verl_log_is_audited_by_the_program(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/diagevo.db"
-    told = run("sh", EXAMPLES / "verl_log.sh", DATA / "verl" / "rollouts", database)
+    cause = "borrows one digit too late when it subtracts numbers with several digits from each other"
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        asked = json.dumps(request)
+        if "matched_cause_id" in asked:
+            return Answer(json.dumps({"matched_cause_id": None, "error_cause": cause}))
+        return Answer("{}")
+
+    with Server(behave) as server:
+        told = run("sh", EXAMPLES / "verl_log.sh", DATA / "verl" / "rollouts", "asked", server.url, database)
     assert "verl: 6 steps (6 new), 96 rollouts in 24 groups" in told
     assert "round 1 waits for its diagnosis, 2 more behind it" in told
     assert "\nc1  " in told

@@ -75,7 +75,7 @@ def play(url: str, root: Path) -> None:
         )
         p.open(2)
         p.score(
-            p.question(0, [(KINDS[8], 11), (KINDS[9], 1)], "kept", "c1"),
+            p.question(0, [(KINDS[8], 9), (KINDS[9], 3)], "kept", "c1"),
             p.question(1, [(KINDS[3], 8), (KINDS[4], 4)], "kept", "c2"),
         )
         p.fail("r2.q0.a0")

@@ -1,13 +1,12 @@
 """Diagnosis against a real model server: `transformers serve` on loopback with the small arithmetic model.
 
-The model knows arithmetic and nothing else, so its replies are nonsense; everything must hold all the same.
+The model knows arithmetic and nothing else, so its replies are nonsense: it is found out after three, and the memory is as it was.
 """
 
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import URLError
@@ -20,8 +19,7 @@ from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConf
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
-from diagevo.diagnosis.spending import spent
-from diagevo.memory.events import FailureDiagnosed
+from diagevo.errors import ServiceError
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
@@ -72,27 +70,9 @@ def test_nonsense_from_a_real_server_leaves_a_sound_memory(tmp_path: Path, serve
     with open_memory(tmp_path) as memory:
         play(memory, 1, questions)
         asked = OpenAIDiagnostician(role, settings, memory.artifacts)
-        report = maintain(memory, asked, embedder, settings, MemoryConfig())
-        memory.commit()
-        calls = {decision: usage.calls for decision, usage in asked.usage.items()}
+        with pytest.raises(ServiceError, match="the first 3 replies of the diagnostician could not be read"):
+            maintain(memory, asked, embedder, settings, MemoryConfig())
         asked.close()
-        events = [r.event for r in memory.log.read("a", types=["FailureDiagnosed"])]
-        diagnosed = [event for event in events if isinstance(event, FailureDiagnosed)]
-        assert len(diagnosed) == 6
-        for event in diagnosed:
-            assert event.call is not None
-            assert event.call.reply is not None
-            assert event.call.input_tokens > 100
-            memory.artifacts.get(event.call.reply)
-        verdicts = Counter(event.verdict for event in diagnosed)
-        counted = verdicts["new_cause"] + verdicts["recurrence"]
-        assert report.failures == counted == memory.state.failures
-        assert sum(frequency for _, frequency, _ in memory_now(memory).values()) == counted
-        assert calls["extract"] == spent(memory.log, "a")["extract"].calls >= 6
-        # Another process finds every reply.
-        again = OpenAIDiagnostician(role, settings, memory.artifacts)
-        play(memory, 2, questions)
-        maintain(memory, again, embedder, settings, MemoryConfig())
-        again.close()
-        assert again.usage["extract"].calls == 0
-        memory.commit()
+        assert [r for r in memory.log.read("a", types=["FailureDiagnosed"])] == []
+        assert memory.undiagnosed() != []
+        assert (memory.state.failures, memory_now(memory)) == (0, [])

@@ -1,8 +1,11 @@
 """The views of another trainer's rollouts on both databases, counted by hand from three groups."""
 
+from contextlib import closing
+
 from diagevo.config.models import IngestConfig
 from diagevo.ingest.recording import Recorded, Recorder
 from diagevo.memory.audit.query import query
+from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
 from tests.ingest.conftest import step
 
@@ -12,8 +15,9 @@ STEPS = (step(1, a="+--", b="++"), step(2, a="---"))
 def test_a_group_and_a_step_are_a_row_with_what_passed(store: Store) -> None:
     with store.open("a") as memory:
         Recorder(memory, IngestConfig(steps_per_round=2)).record(STEPS, Recorded())
+    with closing(Database(store.reading)) as database:
         groups = "SELECT round, step, place, prompt, answer, rollouts, passes, pass_rate, outcome, source"
-        with query(memory.database, f"{groups} FROM v_group WHERE run_id = :run", run_id="a") as found:
+        with query(database, f"{groups} FROM v_group WHERE run_id = :run", run_id="a") as found:
             assert [tuple(row) for row in found.rows] == [
                 (1, 1, 0, "a", "7", 3, 1, 1 / 3, "contrast", "1.jsonl"),
                 (1, 1, 1, "b", "7", 2, 2, 1.0, "all_passed", "1.jsonl"),
@@ -21,7 +25,7 @@ def test_a_group_and_a_step_are_a_row_with_what_passed(store: Store) -> None:
             ]
         steps = "SELECT round, step, groups, all_passed, contrast, all_failed, rollouts, passes, pass_rate"
         steps += " FROM v_step WHERE run_id = :run ORDER BY step"
-        with query(memory.database, steps, run_id="a") as found:
+        with query(database, steps, run_id="a") as found:
             assert [tuple(row) for row in found.rows] == [
                 (1, 1, 2, 1, 1, 0, 5, 3, 0.6),
                 (1, 2, 1, 0, 0, 1, 3, 0, 0.0),

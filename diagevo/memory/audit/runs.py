@@ -207,6 +207,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
     """One run as a whole, at one moment. Not `counted`, its rounds lack what takes reading every candidate
     and failure."""
     with history.database.view():
+        history = History(history.database, history.run_id, history.root)  # what it knew was another moment's
         configuration = history.configuration()
         lines = list(round_lines(history, counted=counted, superseded=True))
         return RunStory(
