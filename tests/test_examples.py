@@ -78,10 +78,10 @@ def test_a_verl_log_is_audited_by_the_program(tmp_path: Path) -> None:
     cause = "borrows one digit too late when it subtracts numbers with several digits from each other"
 
     def behave(request: dict[str, Any], before: int) -> Answer:
-        asked = json.dumps(request)
-        if "matched_cause_id" in asked:
-            return Answer(json.dumps({"matched_cause_id": None, "error_cause": cause}))
-        return Answer("{}")
+        form = json.dumps(request["response_format"])
+        found = {"matched_cause_id": None, "error_cause": cause, "duplicate": False, "create_new_node": True}
+        found |= {"new_node_label": "subtraction", "assigned_node": None}
+        return Answer(json.dumps({name: said for name, said in found.items() if f'"{name}"' in form}))
 
     with Server(behave) as server:
         told = run("sh", EXAMPLES / "verl_log.sh", DATA / "verl" / "rollouts", "asked", server.url, database)

@@ -91,7 +91,7 @@ def _lacking(
     elif name == "baselines":
         yield (
             "the reported figures are given in a CSV",
-            f"diagevo report build --only table-baselines --run {run} --reported FILE.csv",
+            f"diagevo report build --run {run} --reported FILE.csv --only table-baselines",
         )
     else:
         yield _of_plans(name, history, planned)

@@ -186,8 +186,9 @@ class Base:
 
 
 def _add_the_rest(path: Path) -> None:
-    """A row in each table that no round fills."""
+    """A row in each table that no round fills, and a text that no event names."""
     database = Database(str(path))
+    Artifacts(database).put("the template")
     Artifacts(database).remember_reply("hand-diagnostician", "9" * 64, Reply("a reply in flight", 5, 2))
     with database.write() as connection:
         row = dict.fromkeys((c.name for c in EVALUATION.c), None)

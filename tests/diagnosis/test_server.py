@@ -1,6 +1,7 @@
 """Diagnosis against a real model server: `transformers serve` on loopback with the small arithmetic model.
 
-The model knows arithmetic and nothing else, so its replies are nonsense: it is found out after three, and the memory is as it was.
+The model knows arithmetic and nothing else, so its replies are nonsense: it is found out after three, and the
+memory is as it was.
 """
 
 import socket
@@ -73,6 +74,6 @@ def test_nonsense_from_a_real_server_leaves_a_sound_memory(tmp_path: Path, serve
         with pytest.raises(ServiceError, match="the first 3 replies of the diagnostician could not be read"):
             maintain(memory, asked, embedder, settings, MemoryConfig())
         asked.close()
-        assert [r for r in memory.log.read("a", types=["FailureDiagnosed"])] == []
+        assert not list(memory.log.read("a", types=["FailureDiagnosed"]))
         assert memory.undiagnosed() != []
-        assert (memory.state.failures, memory_now(memory)) == (0, [])
+        assert (memory.state.failures, memory_now(memory)) == (0, {})
