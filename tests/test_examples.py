@@ -81,6 +81,7 @@ def test_a_verl_log_is_audited_by_the_program(tmp_path: Path) -> None:
         form = json.dumps(request["response_format"])
         found = {"matched_cause_id": None, "error_cause": cause, "duplicate": False, "create_new_node": True}
         found |= {"new_node_label": "subtraction", "assigned_node": None}
+        found |= {"merge": False, "merged_label": None}
         return Answer(json.dumps({name: said for name, said in found.items() if f'"{name}"' in form}))
 
     with Server(behave) as server:
