@@ -1,8 +1,8 @@
 """The loss of a policy's update: GRPO, a token at a time. Pure.
 
-Shao et al., DeepSeekMath (arXiv:2402.03300), its objective and its KL estimator. The clip has another bound above than below,
-as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above both is bounded too, the dual clip of Ye et al.
-(arXiv:1912.09729). Tests hold it against TRL's own and against values worked out by hand.
+Shao et al., DeepSeekMath (arXiv:2402.03300), its objective and its KL estimator. The clip has another bound
+above than below, as in Yu et al., DAPO (arXiv:2503.14476); a ratio far above both is bounded too, the dual
+clip of Ye et al. (arXiv:1912.09729). Tests hold it against TRL's own and against values worked out by hand.
 
 B completions of a micro-batch, T tokens of the longest. Log-probabilities are of the tokens that were drawn.
 """
