@@ -288,7 +288,7 @@ class RoundCallback(TrainerCallback):
         """Do it; what goes wrong is logged. Nothing here is worth somebody's training, whatever it raises."""
         try:
             work()
-        except Exception as error:
+        except Exception as error:  # as the docstring says: a training goes on
             again = f"diagevo diagnose --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
             steps = {
                 "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as that goes",

@@ -80,7 +80,7 @@ def main() -> None:
                 sys.stdout.write((said if isinstance(said, str) else json.dumps(said)) + "\n")
         except MemoryError:
             sys.stdout.write(json.dumps({"error": f"reading it takes more than {MEMORY >> 20} MiB"}) + "\n")
-        except Exception as error:
+        except Exception as error:  # polars raises of many kinds, and the parent waits for an answer
             sys.stdout.write(json.dumps({"error": str(error).strip() or type(error).__name__}) + "\n")
         sys.stdout.flush()
 

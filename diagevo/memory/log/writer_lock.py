@@ -57,7 +57,7 @@ class _FileLock:
         private_folder(folder)
         private_file(folder / NAME)
         self._process = os.getpid()
-        self._file = open(folder / NAME, "r+b", buffering=0)  # noqa: SIM115
+        self._file = open(folder / NAME, "r+b", buffering=0)  # noqa: SIM115  (open as long as the lock is held)
         _OPEN.add(self)
 
     def take(self) -> bool:
