@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.long_run import LongRun
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row
+from tests.memory_audit.long_run import LongRun
 
 PROGRAM = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 BARE = "python -c pass"

@@ -1,6 +1,6 @@
 """Measure everything, print one table, write bench.json.
 
-`python -m tests.benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
+`python -m benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
 `rows() -> list[Row]`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row
 
 HERE = Path(__file__).parent
 
@@ -54,7 +54,7 @@ def main(words: list[str]) -> int:
     stolen: dict[str, float] = {}
     for name in modules:
         began, (taken, ticks) = time.monotonic(), _times()
-        rows += import_module(f"tests.benchmarks.{name}").rows()
+        rows += import_module(f"benchmarks.{name}").rows()
         taken, ticks = (now - then for now, then in zip(_times(), (taken, ticks), strict=True))
         stolen[name] = taken / max(ticks, 1)
         seconds = f"{time.monotonic() - began:.0f} s"

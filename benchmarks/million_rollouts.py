@@ -1,6 +1,6 @@
 """How long a large rollout log takes to ingest, and how much memory.
 
-    python -m tests.benchmarks.million_rollouts 1000000 FOLDER
+    python -m benchmarks.million_rollouts 1000000 FOLDER
 
 Writes verl's files (groups of eight, 128 groups a step, 1 kB a response), ingests them in a process of its
 own, and again.
