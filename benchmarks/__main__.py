@@ -34,14 +34,14 @@ def _times() -> tuple[int, int]:
     return ticks[7], sum(ticks)
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table("what", "measured", "reference", "of", "ratio", "target", "", "note")
+def table(rows: list[Row]) -> Table:
+    found = Table("what", "measured", "reference", "of", "ratio", "target", "", "note")
     for row in rows:
         mark = {True: "yes", False: "NO", None: ""}[row.met]
         ratio = "–" if row.ratio is None else f"{row.ratio:,.3g} ×"
         figures = (_figure(row.measured, row.unit), _figure(row.reference, row.unit))
-        table.add_row(row.name, *figures, row.reference_name, ratio, row.target, mark, row.note)
-    return table
+        found.add_row(row.name, *figures, row.reference_name, ratio, row.target, mark, row.note)
+    return found
 
 
 def main(words: list[str]) -> int:
@@ -60,7 +60,7 @@ def main(words: list[str]) -> int:
         seconds = f"{time.monotonic() - began:.0f} s"
         print(f"{name}: {seconds}, {stolen[name]:.0%} taken by the host", file=sys.stderr)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(_table(rows))
+    console.print(table(rows))
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
     said = {"machine": machine, "taken_by_host": stolen, "rows": [asdict(row) for row in rows]}
     Path("bench.json").write_text(json.dumps(said, indent=1) + "\n")
