@@ -1,6 +1,6 @@
 """Ingest of a large rollout log: its CPU time beside reading and decoding the JSON alone, and its memory.
 
-Verl's files (groups of eight, 128 groups a step, 1 kB a response) are ingested by the real command, twice: the
+Files of verl (groups of eight, 128 groups a step, 1 kB a response) go in by the real command, twice: the
 second time nothing is new. `python -m benchmarks.bench_ingest 1000000 FOLDER` asks a million and keeps them.
 """
 
