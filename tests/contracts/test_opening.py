@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -81,6 +82,27 @@ def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None
     database.close()
     with pytest.raises(StoreError, match="holds no DiagEvo log"):
         diagevo.open(str(other), run="a")
+
+
+@pytest.mark.parametrize(
+    ("statements", "loose"),
+    [
+        (["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"], "reply is no STRICT table"),
+        (
+            ["DROP TABLE run", "CREATE VIRTUAL TABLE run USING fts5(run_id)", "DROP TABLE vector"],
+            "run, vector are no STRICT tables",
+        ),
+    ],
+)
+def test_a_file_whose_tables_take_any_type_is_refused(
+    sqlite_stores: SQLiteStores, tmp_path: Path, statements: list[str], loose: str
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file:
+        for statement in ("PRAGMA legacy_alter_table = ON", *statements):
+            file.execute(statement)
+    with pytest.raises(StoreError, match=loose):
+        store.open()
 
 
 @pytest.mark.parametrize("kept_with", [None, "0001", "0004", "ae1027a6acf"])
