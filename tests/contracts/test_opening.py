@@ -15,7 +15,7 @@ from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
 import diagevo
-from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoreError
 from diagevo.memory.log import migrate, tables
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
@@ -129,6 +129,13 @@ def test_a_database_of_somebody_else_is_neither_read_nor_upgraded(
             there = {"recipes"} if kept_with is None else {"recipes", "alembic_version"}
             assert set(inspect(connection).get_table_names()) == there
         database.close()
+
+
+def test_an_sqlite_that_is_too_old_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(MissingDependencyError, match=r"needs SQLite 3\.37 or newer") as caught:
+        diagevo.open(str(tmp_path / "log.db"), run="a")
+    assert caught.value.exit_code == 4
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -215,16 +215,6 @@ class SnapshotRow(SQLModel, table=True):
     state: Bytes
 
 
-NAMES = frozenset(
-    str(row.__tablename__)
-    for row in (
-        *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
-        *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
-    )
-)
-"""Of the tables above."""
-
-
 def brought(model: str, run_id: str) -> str:
     """What a model's replies and vectors are kept under that came with an imported run: they serve that run,
     and no other one believes them. A run's name has no line feed."""
@@ -234,3 +224,13 @@ def brought(model: str, run_id: str) -> str:
 def table(row: type[SQLModel]) -> Table:
     """The SQLAlchemy Core table of a row class."""
     return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
+
+
+NAMES = frozenset(
+    table(row).name
+    for row in (
+        *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
+        *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
+    )
+)
+"""Of the tables above."""
