@@ -107,12 +107,12 @@ pictures: $(READY)
 	$(BIN)/python docs/pictures.py
 
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m benchmarks
 
 # Needs a machine with a GPU; the benchmark says so and ends with 4 without one.
 bench-gpu: $(READY)
 	$(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
-	$(BIN)/python -m tests.benchmarks.bench_gpu
+	$(BIN)/python -m benchmarks.bench_gpu
 
 clean:
 	rm -rf .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build
