@@ -282,7 +282,8 @@ STRICT = (3, 37)
 def _sqlite(url: URL, synchronous: str) -> Engine:
     if sqlite3.sqlite_version_info < STRICT:
         raise MissingDependencyError(
-            f"the log needs SQLite {STRICT[0]}.{STRICT[1]} or newer; this Python has {sqlite3.sqlite_version}",
+            f"the log needs SQLite {'.'.join(map(str, STRICT))} or newer; this Python has"
+            f" {sqlite3.sqlite_version}",
             hint="use a Python that brings its own (python.org, uv, conda), or PostgreSQL",
         )
     # As many connections as there are threads: one that waits for the lock keeps no other from waiting.
