@@ -34,7 +34,7 @@ from diagevo.training.footprint import ROOM, loads
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
 
-CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "pyarrow", "numpy", "openai")
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "numpy", "openai")
 EVALUATION = ("math-verify", "scipy")
 """The extra `eval`, which training needs too."""
 TRAINING = {

@@ -1,6 +1,6 @@
 """What a memory changes for TRL's trainer on the shipped model: steered by it, and not.
 
-    python -m tests.benchmarks.steered FOLDER [SEEDS]
+    python -m benchmarks.steered FOLDER [SEEDS]
 
 Both arms ask questions of the arithmetic world that are no held-out ones, as many, with the same settings,
 and keep a memory. The steered one asks a targeted draw from the family of questions that its cause was found

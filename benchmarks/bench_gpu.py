@@ -2,7 +2,7 @@
 
 `make bench-gpu`, on one GPU where there are several; exit code 4 where there is no CUDA device. Every shape
 is measured in a process of its own, so one that runs out of memory or of time is reported and the others go
-on. Each figure is printed as it comes and kept in bench-gpu.json. `python -m tests.benchmarks gpu` does the
+on. Each figure is printed as it comes and kept in bench-gpu.json. `python -m benchmarks gpu` does the
 same and, without a GPU, plays a tiny shape on the CPU through the same code; such rows say so and are no
 figures.
 
@@ -31,9 +31,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_shapes import SHAPES, TINY, Shape, random_model
-from tests.benchmarks.gpu_work import Card, card_of, phase_rows, reset_memory, sampling_row, update_row
-from tests.benchmarks.rows import Row
+from benchmarks.gpu_shapes import SHAPES, TINY, Shape, random_model
+from benchmarks.gpu_work import Card, card_of, phase_rows, reset_memory, sampling_row, update_row
+from benchmarks.rows import Row
 
 OUTPUT = Path("bench-gpu.json")
 NO_GPU = 4  # exit code
@@ -79,7 +79,7 @@ def measure(device: str, shapes: Sequence[Shape]) -> Iterator[Row]:
 def _in_a_process(job: str, device: str, card: Card | None) -> Iterator[dict[str, Any]]:
     """What a process of its own prints, line by line; a row that says so where it fails."""
     known = "null" if card is None else json.dumps(asdict(card))
-    command = [sys.executable, "-m", "tests.benchmarks.bench_gpu", "--job", job, "--device", device]
+    command = [sys.executable, "-m", "benchmarks.bench_gpu", "--job", job, "--device", device]
     # One GPU, where there are several: TRL refuses to train on all of them in one process.
     lent = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
     process = subprocess.Popen(
@@ -175,9 +175,7 @@ def main() -> int:
     import torch
 
     if not torch.cuda.is_available():
-        print(
-            "no CUDA device: nothing was measured (python -m tests.benchmarks gpu tries the code on the CPU)"
-        )
+        print("no CUDA device: nothing was measured (python -m benchmarks gpu tries the code on the CPU)")
         return NO_GPU
     found = list(measure("cuda", SHAPES))
     print(f"{len(found)} figures in {OUTPUT}")

@@ -15,10 +15,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.rows import Row, faster
 from diagevo.answers.equivalence import AnswerChecker
-from tests.benchmarks.rows import Row, faster
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 VOTES = 12
 
 
@@ -74,7 +74,7 @@ def _grouped(way: list[str], questions: list[list[str]]) -> tuple[float, dict]:
     """CPU seconds of the process and all it started, and what it printed."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.benchmarks.grouping", *way],
+        [sys.executable, "-m", "benchmarks.grouping", *way],
         input=json.dumps(questions),
         capture_output=True,
         text=True,

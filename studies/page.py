@@ -1,61 +1,19 @@
-"""Writes the results of the study into its page: `python docs/study_results.py`, with DIAGEVO_HOME or
-DIAGEVO_DB where its runs are.
+"""The results on the study's page, its figure, and three sentences of it in the README."""
 
-First the runs become `reference/study-results.json`: each round's scores, the hash of the memory after its
-last commit, the head of its chain. Runs of that file that this database does not have stay, so that the study
-can be played in parts; a run that is played again must come to the same memory. From that file alone come the
-tables and the figure, so that anybody can work them out again without the runs: `python
-docs/study_results.py --again`. Three sentences of it stand in the README, between two marks.
-"""
-
-import json
-import os
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 from statistics import correlation, mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from diagevo.evaluation.ablation import VARIANTS, Plan
-from diagevo.evaluation.study import Compared, compare
+from diagevo.evaluation.study import Compared
+from studies.comparison import APART, CLAIMS, SCORE, against_full, scores, verdict
+from studies.results import COURSES, PLANNED, arm_of, plan_of
 
-if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
-
-HERE = Path(__file__).parent
-PAGE, DATA = HERE / "reference" / "study.md", HERE / "reference" / "study-results.json"
-PICTURE = HERE / "pictures" / "study.svg"
-README = HERE.parent / "README.md"
-MARKS = "<!-- study -->\n", "<!-- end of study -->\n"
+ROOT = Path(__file__).parents[1]
+PAGE, PICTURE = ROOT / "docs" / "reference" / "study.md", ROOT / "docs" / "pictures" / "study.svg"
+README = ROOT / "README.md"
 BEGIN = "## Results\n"
-SCORE, APART = "mean_at_k", "tail less head"
-Claim = tuple[str, str, str, str, str]
-H14 = ("r-zero", "no-stitching", "random-stitching", "absolute-only", "frozen-challenger")
-H14 += ("fixed-7-3", "fixed-5-5", "fixed-3-7", "k-0.2", "k-1.0", "k-2.0", "tau-1.2", "tau-2.0")
-SAID, NEW = "the same", "not measured"
-CLAIMS: tuple[Claim, ...] = (
-    ("H1", "free-only", SCORE, "below", SAID),
-    ("H2", "free-only", APART, "below", NEW),
-    ("H3", "free-640", SCORE, "not below", NEW),
-    ("H4", "targeted-only", SCORE, "not below", "below"),
-    ("H5", "no-filter", SCORE, "above", "below"),
-    ("H5", "no-filter-4-steps", SCORE, "not above", NEW),
-    ("H6", "no-state-updates", SCORE, "below", SAID),
-    ("H7", "free-only", "greedy", "no difference", NEW),
-    ("H8", "placebo", SCORE, "below", NEW),
-    ("H9", "true-labels", SCORE, "above", NEW),
-    ("H9", "true-labels", "greedy", "above", NEW),
-    ("H10", "free-800", SCORE, "not below", NEW),
-    *(("H11", name, SCORE, "no difference", NEW) for name in ("learnability", "bandit")),
-    *(("H12", name, SCORE, "no difference", NEW) for name in ("promotion-3", "promotion-5")),
-    ("H13", "free-only, ten rounds", SCORE, "below", NEW),
-    ("H15", "free-only, other weights", SCORE, "below", NEW),
-    ("H15", "free-only, other weights", "greedy", "below", NEW),
-    *(("H14", name, SCORE, "below", SAID) for name in H14),
-)
-"""Hypothesis, variant, metric, what is expected of it against the full method, and what the paper says."""
+MARKS = "<!-- study -->\n", "<!-- end of study -->\n"
 FIRST = {
     "free-only": "Free exploration alone",
     "free-640": "Free exploration with twice the candidates",
@@ -64,144 +22,6 @@ FIRST = {
     "placebo": "The full method with causes drawn by lot",
 }
 """What the README tells, the first three of them that were played."""
-BESIDE = {"study-long": ", ten rounds", "study-weights": ", other weights"}
-"""What the arms of the two smaller plans, of three seeds, are called beside those of the study."""
-COURSES = ("full, ten rounds", "free-only, ten rounds", "free-absolute")
-"""The arms whose rounds are told one by one."""
-PLANNED = 5 * len(VARIANTS) + 12
-
-
-def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
-    """Every run of a plan that has begun: its scores by round, and what a replay is known by."""
-    from diagevo.evaluation.ablation import states
-    from diagevo.memory.audit.history import open_history
-    from diagevo.memory.audit.timeline.measured import measured
-    from diagevo.memory.log.database import Database
-
-    found: list[dict[str, Any]] = []
-    database = Database(url)
-    begun = [state for state in states(database, plan) if state.committed]
-    database.close()
-    for state in begun:
-        history = open_history(url, state.planned.run)
-        rounds = measured(history, candidates=False)
-        last = history.commit(state.committed)
-        kept = [line.verdicts["kept"] for _, line in sorted(measured(history, failures=False).items())]
-        found.append(
-            {
-                "run": state.planned.run,
-                "variant": state.planned.variant,
-                "seed": state.planned.seed,
-                "rounds": state.committed,
-                "of": plan.rounds,
-                "version": history.configuration().version,
-                "state_hash": last.event.state_hash,
-                "chain_head": last.recorded.hash,
-                "committed_at": last.recorded.recorded_at,
-                "kept": sum(kept),
-                "scores": {str(n): dict(line.validation) for n, line in sorted(rounds.items())},
-            }
-        )
-        if _arm(found[-1]) in COURSES:
-            found[-1]["course"] = course(history)
-        history.close()
-    return found
-
-
-def course(history: "History") -> dict[str, dict[str, Any]]:
-    """What moved ε in each round, and what was asked: candidates, kept questions and true labels of those by
-    mode, failures, promotions and reactivations, F and the next ε after the commit, and how many of the
-    valid free questions are of the head."""
-    from diagevo.arithmetic.families import GROUPS
-    from diagevo.memory.audit.history import expect
-    from diagevo.memory.audit.timeline.measured import measured
-    from diagevo.memory.events import CandidateScored, CausePromoted, CauseReactivated
-    from diagevo.view.scores import free_questions
-
-    free, rounds = free_questions(history), measured(history)
-    promoted = Counter(recorded.round for recorded in history.events(CausePromoted))
-    reactivated = Counter(recorded.round for recorded in history.events(CauseReactivated))
-    asked: dict[tuple[int, str], list[CandidateScored]] = {}
-    for recorded in history.events(CandidateScored):
-        scored = expect(recorded, CandidateScored)
-        asked.setdefault((recorded.round, scored.mode), []).append(scored)
-    found: dict[str, dict[str, Any]] = {}
-    for commit in history.commits:
-        families = free.get(commit.round, Counter[str]())
-        modes = {mode: of for (round, mode), of in sorted(asked.items()) if round == commit.round}
-        kept = {mode: [each for each in of if each.verdict == "kept"] for mode, of in modes.items()}
-        found[str(commit.round)] = {
-            "asked": {mode: len(of) for mode, of in modes.items()},
-            "kept": {mode: len(of) for mode, of in kept.items()},
-            "true": {mode: sum(each.label_true is True for each in of) for mode, of in kept.items()},
-            "failures": rounds[commit.round].failures,
-            "promoted": promoted[commit.round],
-            "reactivated": reactivated[commit.round],
-            "F": commit.event.failures,
-            "epsilon_next": float(Fraction(commit.event.epsilon_next)),
-            "free_valid": families.total(),
-            "free_head": sum(families[name] for name in GROUPS["head"]),
-        }
-    return found
-
-
-def joined(
-    before: list[dict[str, Any]], now: list[dict[str, Any]], planned: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The runs of both, in the plans' order; of one in both the one that is further. Raises ValueError where
-    a run that was played again has come to another memory."""
-    found = {run["run"]: run for run in before}
-    for run in now:
-        other = found.get(run["run"])
-        if other is None or run["rounds"] > other["rounds"]:
-            found[run["run"]] = run
-        elif run["rounds"] == other["rounds"] and run["state_hash"] != other["state_hash"]:
-            raise ValueError(f"{run['run']} was played again and has come to another memory than before")
-    return [found[name] for name in planned if name in found]
-
-
-def scores(runs: list[dict[str, Any]], metric: str) -> dict[str, dict[int, float]]:
-    """After the last round, by variant and seed; a run that is under way has none."""
-    found: dict[str, dict[int, float]] = {}
-    for run in runs:
-        last = run["scores"].get(str(run["of"]), {})
-        if metric == APART and f"{SCORE}/tail" in last:
-            value = last[f"{SCORE}/tail"] - last[f"{SCORE}/head"]
-        elif metric in last:
-            value = last[metric]
-        else:
-            continue
-        found.setdefault(_arm(run), {})[run["seed"]] = value
-    return found
-
-
-def against_full(runs: list[dict[str, Any]], metric: str) -> dict[str, Compared]:
-    """Every variant of the three plans, played or not; Holm counts those of each plan."""
-    by_name = scores(runs, metric)
-    smaller = tuple(BESIDE.values())
-    main = {name: of for name, of in by_name.items() if not name.endswith(smaller)}
-    found = {line.variant: line for line in compare(main, "full", [v.name for v in VARIANTS])}
-    for suffix in smaller:
-        arms = {name.removesuffix(suffix): of for name, of in by_name.items() if name.endswith(suffix)}
-        found |= {line.variant + suffix: line for line in compare(arms, "full", ["full", "free-only"])}
-    return found
-
-
-def verdict(line: Compared, expected: str, planned: int) -> str:
-    """By the rule of the page. Of fewer seeds than were planned it says so."""
-    if line.difference is None:
-        return "not played"
-    if line.p_holm is None:
-        return f"open: {line.seeds} of {planned} seeds"
-    clear = line.p_holm < 0.05
-    up = line.difference > 0
-    if expected in ("below", "above"):
-        said = "not shown" if not clear else "shown" if up == (expected == "above") else "opposite"
-    elif expected == "no difference":
-        said = "contradicted" if clear else "not contradicted"
-    else:
-        said = "contradicted" if clear and up == (expected == "not above") else "not contradicted"
-    return said if line.seeds == planned else f"{said}, on {line.seeds} of {planned} seeds"
 
 
 def _signed(value: float | None) -> str:
@@ -226,15 +46,15 @@ def claim_rows(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---" * 13 + "|"
     for name, variant, metric, expected, paper in CLAIMS:
         line = against_full(runs, metric)[variant]
-        said = verdict(line, expected, 5 if _plan(variant) == "study" else 3)
+        said = verdict(line, expected, 5 if plan_of(variant) == "study" else 3)
         told = f"{name} | `{variant}` | {metric} | {expected} | {paper} | **{said}** | {_figures(line)}"
         yield f"| {told} | `{_command(variant, metric)}` |"
 
 
 def _command(variant: str, metric: str) -> str:
     if metric == APART:
-        return "python docs/study_results.py --again"
-    return f"diagevo ablate compare {_plan(variant)}" + ("" if metric == SCORE else f" --metric {metric}")
+        return "python -m studies --again"
+    return f"diagevo ablate compare {plan_of(variant)}" + ("" if metric == SCORE else f" --metric {metric}")
 
 
 def arm_rows(runs: list[dict[str, Any]]) -> Iterator[str]:
@@ -244,18 +64,9 @@ def arm_rows(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     by_metric = {metric: scores(runs, metric) for metric in metrics}
     for name, of_seed in by_metric[SCORE].items():
-        kept = [r["kept"] for r in runs if r["rounds"] == r["of"] and _arm(r) == name]
+        kept = [r["kept"] for r in runs if r["rounds"] == r["of"] and arm_of(r) == name]
         means = [_mean(by_metric[metric].get(name, {})) for metric in metrics]
         yield f"| `{name}` | {len(of_seed)} | {sum(kept) // len(kept)} | {' | '.join(means)} |"
-
-
-def _plan(arm: str) -> str:
-    return next((plan for plan, suffix in BESIDE.items() if arm.endswith(suffix)), "study")
-
-
-def _arm(run: Mapping[str, Any]) -> str:
-    plan, _, _ = run["run"].partition(".")
-    return run["variant"] + BESIDE.get(plan, "")
 
 
 def _mean(of_seed: Mapping[int, float]) -> str:
@@ -281,8 +92,8 @@ def page(runs: list[dict[str, Any]]) -> str:
         "all rounds.\n",
         *arm_rows(runs),
         "",
-        "Made by `python docs/study_results.py` from the runs, or with `--again` from",
-        "`docs/reference/study-results.json`: every run's scores by round, the hash of its memory after the",
+        "Made by `python -m studies` from the runs, or with `--again` from",
+        "`studies/results.jsonl`: every run's scores by round, the hash of its memory after the",
         "last commit, which a run of the same seed must come to, and the head of its chain.",
         *against_the_method(runs),
     ]
@@ -337,7 +148,7 @@ def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
     """What the arms of ten rounds show of ε, of free exploration and of the labels, and what may explain it;
     nothing where they were not played."""
     ended = [run for run in runs if "course" in run and run["rounds"] == run["of"]]
-    full, free, loose = ([run["course"] for run in ended if _arm(run) == arm] for arm in COURSES)
+    full, free, loose = ([run["course"] for run in ended if arm_of(run) == arm] for arm in COURSES)
     if not (full and free and loose):
         return
     late = range(6, 11)
@@ -395,8 +206,8 @@ def kept_and_scores(runs: list[dict[str, Any]]) -> tuple[int, float]:
     scored = scores(runs, SCORE)
     kept: dict[str, list[int]] = {}
     for run in runs:
-        if run["rounds"] == run["of"] and _plan(_arm(run)) == "study":
-            kept.setdefault(_arm(run), []).append(run["kept"])
+        if run["rounds"] == run["of"] and plan_of(arm_of(run)) == "study":
+            kept.setdefault(arm_of(run), []).append(run["kept"])
     arms = [arm for arm, of in kept.items() if len(of) == 5 and arm != "no-filter-4-steps"]
     ranked = [
         _ranks([mean(of[arm]) for arm in arms]) for of in (kept, {a: [*scored[a].values()] for a in arms})
@@ -463,35 +274,3 @@ def draw(runs: list[dict[str, Any]]) -> str:
         padding={"left": 56, "top": 16, "right": 16, "bottom": 16}
     )  # fonts differ in width
     return svg(Figure(chart, rows, ""))
-
-
-def main() -> None:
-    if "--again" not in sys.argv:
-        from diagevo.evaluation.ablation import load_plan
-
-        home = Path(os.environ.get("DIAGEVO_HOME", "runs"))
-        url = os.environ.get("DIAGEVO_DB", f"sqlite:///{home / 'diagevo.db'}")
-        plans = [load_plan(home, name) for name in ("study", *BESIDE) if _has(home, name)]
-        played = [run for plan in plans for run in collect(plan, url)]
-        runs = joined(json.loads(DATA.read_text(encoding="utf-8")), played, planned_runs())
-        DATA.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
-    runs = json.loads(DATA.read_text(encoding="utf-8"))
-    PICTURE.write_text(draw(runs), encoding="utf-8")
-    before = PAGE.read_text(encoding="utf-8").partition(BEGIN)[0]
-    PAGE.write_text(before + page(runs), encoding="utf-8")
-    README.write_text(with_sentences(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
-    print(f"{len(runs)} runs: {PAGE}, {DATA}, {PICTURE}")
-
-
-def planned_runs() -> list[str]:
-    """The names of the runs of the three plans, as they were committed."""
-    plans = (json.loads((DATA.parent / f"{name}.json").read_bytes()) for name in ("study", *BESIDE))
-    return [run["run"] for plan in plans for run in plan["runs"]]
-
-
-def _has(home: Path, name: str) -> bool:
-    return (home / "ablations" / name / "plan.json").exists()
-
-
-if __name__ == "__main__":
-    main()

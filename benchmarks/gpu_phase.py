@@ -1,6 +1,6 @@
 """The phase that bench_gpu.py kills and resumes: four steps with a checkpoint after each.
 
-`python -m tests.benchmarks.gpu_phase SHAPE DEVICE FOLDER` plays it from FOLDER/start and kills itself once
+`python -m benchmarks.gpu_phase SHAPE DEVICE FOLDER` plays it from FOLDER/start and kills itself once
 its second step is saved.
 """
 
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_shapes import SHAPES, TINY, Shape, config_of, random_model
 from diagevo.config.loading import of_profile
 from diagevo.config.models import Config, GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.progress import StopFlag
 from diagevo.training.footprint import loads
 from diagevo.training.phase import Phase, RewardSpec, TrainingRow, TrainingSummary
 from diagevo.training.shapes import shape_of
-from tests.benchmarks.gpu_shapes import SHAPES, TINY, Shape, config_of, random_model
 from tests.sampling.tiny_model import make_tiny_tokenizer
 
 
@@ -70,7 +70,7 @@ def play(shape: Shape, device: str, folder: Path, *, on_step: Callable[[int], No
             TrainingRow(f"q{i}", [{"role": "user", "content": f"What is {i:02}?"}])
             for i in range(4 * config.solver_grpo.batch_questions)
         ),
-        reward=RewardSpec("tests.benchmarks.gpu_phase:Length"),
+        reward=RewardSpec("benchmarks.gpu_phase:Length"),
         settings=config.solver_grpo,
         sampling=config.sampling,
         hardware=config.hardware,

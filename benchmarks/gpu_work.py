@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.gpu_phase import make_start, planned, play
+from benchmarks.gpu_shapes import Shape, config_of
+from benchmarks.rows import Row
 from diagevo.config.models import TrainingConfig
 from diagevo.training.footprint import checkpoint
 from diagevo.training.shapes import shape_of
-from tests.benchmarks.gpu_phase import make_start, planned, play
-from tests.benchmarks.gpu_shapes import Shape, config_of
-from tests.benchmarks.rows import Row
 
 # Dense bfloat16 FLOP/s and bytes/s of memory, from NVIDIA's data sheets of these cards (a figure that they
 # print for sparse matrices is halved).
@@ -131,7 +131,7 @@ def phase_rows(shape: Shape, device: str) -> Iterator[Row]:
         folder = Path(name)
         make_start(shape, device, folder)
         began = time.perf_counter()
-        command = [sys.executable, "-m", "tests.benchmarks.gpu_phase", shape.name, device, str(folder)]
+        command = [sys.executable, "-m", "benchmarks.gpu_phase", shape.name, device, str(folder)]
         killed = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
         if killed.returncode != -signal.SIGKILL:
             raise RuntimeError(f"the phase that was to be killed ended with status {killed.returncode}")

@@ -1,4 +1,4 @@
-"""Groups votes in a fresh process: `python -m tests.benchmarks.grouping mathruler|ours [WORKERS] < VOTES`.
+"""Groups votes in a fresh process: `python -m benchmarks.grouping mathruler|ours [WORKERS] < VOTES`.
 
 R-Zero's way, from its behaviour: each answer is compared with the answers so far, first as a string, then by
 `mathruler.grade_answer` in one direction and the other, and joins the first that agrees.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row
 
 PROMPTS = 64
 SAMPLES = 12

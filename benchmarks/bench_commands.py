@@ -4,27 +4,17 @@ The commands take turns, so that a machine that is busy for a while slows all of
 """
 
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.benchmarks.long_run import LongRun
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row, cpu_and_peak
+from tests.memory_audit.long_run import LongRun
 
 PROGRAM = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 BARE = "python -c pass"
 REPEAT = 5
-
-
-def _cpu_of(command: Sequence[str], environment: Mapping[str, str]) -> float:
-    """CPU seconds, user and system, of a child."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _least(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
@@ -33,7 +23,7 @@ def _least(commands: Mapping[str, Sequence[str]]) -> dict[str, float]:
     best = dict.fromkeys(commands, float("inf"))
     for turn in range(REPEAT + 1):
         for name, command in commands.items():
-            took = _cpu_of(command, environment | {"NO_COLOR": "1"})
+            took, _ = cpu_and_peak(command, environment | {"NO_COLOR": "1"})
             if turn:
                 best[name] = min(best[name], took)
     return best

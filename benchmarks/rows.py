@@ -1,8 +1,10 @@
 """What a benchmark measures, and how: CPU time, measured side by side with its reference."""
 
 import gc
+import os
+import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -35,6 +37,16 @@ def cpu_seconds(work: Callable[[], object], *, repeat: int = 1) -> float:
         work()
         best = min(best, time.process_time() - began)
     return best
+
+
+def cpu_and_peak(command: Sequence[str], environment: Mapping[str, str] | None = None) -> tuple[float, int]:
+    """CPU seconds, user and system, of a program that succeeds, and its peak memory in bytes."""
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        raise subprocess.CalledProcessError(child.returncode, command)
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
 
 
 def side_by_side(sides: Mapping[str, Callable[[], Callable[[], object]]], *, repeat: int) -> dict[str, float]:

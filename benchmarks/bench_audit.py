@@ -1,7 +1,7 @@
 """What an auditor asks of a long run, by the real commands, a process each: CPU time and memory.
 
 Memory is the process's own high-water mark (`VmHWM`); getrusage's would begin at the parent's. The promise is
-that it does not grow with the log. `python -m tests.benchmarks.bench_audit 1000000 [FOLDER]` asks a longer
+that it does not grow with the log. `python -m benchmarks.bench_audit 1000000 [FOLDER]` asks a longer
 run, and keeps it in the folder.
 """
 
@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 from shutil import rmtree
 
-from tests.benchmarks.long_run import LongRun
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row
+from tests.memory_audit.long_run import LongRun
 
 EVENTS = 100_000
-"""A minute or two; a million takes half an hour: `python -m tests.benchmarks.bench_audit 1000000`."""
+"""A minute or two; a million takes half an hour: `python -m benchmarks.bench_audit 1000000`."""
 MOST = 400
 """MiB that a command may hold, however long the log is."""
 

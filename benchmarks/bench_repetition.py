@@ -15,10 +15,10 @@ import numpy as np
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from sklearn.cluster import AgglomerativeClustering
 
+from benchmarks.rows import Row, cpu_seconds, faster
 from diagevo.equations.repetition import clusters, distances, shares
-from tests.benchmarks.rows import Row, cpu_seconds, faster
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FILES = {
     "gsm8k_test": "question",
     "math500_test": "problem",

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import diagevo
+from benchmarks.rows import Row, at_most, cpu_seconds
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair, NodeCandidate
 from diagevo.diagnosis.embedder import HashingEmbedder
@@ -20,7 +21,6 @@ from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.diagnosis.replies import read_extraction
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
-from tests.benchmarks.rows import Row, at_most, cpu_seconds
 from tests.diagnosis.generated import Generated, reply
 from tests.diagnosis.rounds import Question, Scripted, play
 

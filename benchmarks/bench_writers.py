@@ -20,12 +20,12 @@ from pathlib import Path
 import psycopg
 from msgspec import structs
 
+from benchmarks.rows import Row
 from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.shown import count as counted
-from tests.benchmarks.rows import Row
 from tests.contracts.databases import PostgresStores
 
 SECONDS = 5.0

@@ -1,6 +1,6 @@
 """Measure everything, print one table, write bench.json.
 
-`python -m tests.benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
+`python -m benchmarks [WORD ...]` measures only the modules `bench_WORD.py`. Each module has a function
 `rows() -> list[Row]`.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.rows import Row
+from benchmarks.rows import Row
 
 HERE = Path(__file__).parent
 
@@ -34,14 +34,14 @@ def _times() -> tuple[int, int]:
     return ticks[7], sum(ticks)
 
 
-def _table(rows: list[Row]) -> Table:
-    table = Table("what", "measured", "reference", "of", "ratio", "target", "", "note")
+def table(rows: list[Row]) -> Table:
+    found = Table("what", "measured", "reference", "of", "ratio", "target", "", "note")
     for row in rows:
         mark = {True: "yes", False: "NO", None: ""}[row.met]
         ratio = "–" if row.ratio is None else f"{row.ratio:,.3g} ×"
         figures = (_figure(row.measured, row.unit), _figure(row.reference, row.unit))
-        table.add_row(row.name, *figures, row.reference_name, ratio, row.target, mark, row.note)
-    return table
+        found.add_row(row.name, *figures, row.reference_name, ratio, row.target, mark, row.note)
+    return found
 
 
 def main(words: list[str]) -> int:
@@ -54,13 +54,13 @@ def main(words: list[str]) -> int:
     stolen: dict[str, float] = {}
     for name in modules:
         began, (taken, ticks) = time.monotonic(), _times()
-        rows += import_module(f"tests.benchmarks.{name}").rows()
+        rows += import_module(f"benchmarks.{name}").rows()
         taken, ticks = (now - then for now, then in zip(_times(), (taken, ticks), strict=True))
         stolen[name] = taken / max(ticks, 1)
         seconds = f"{time.monotonic() - began:.0f} s"
         print(f"{name}: {seconds}, {stolen[name]:.0%} taken by the host", file=sys.stderr)
     console = Console(width=None if sys.stdout.isatty() else 200)
-    console.print(_table(rows))
+    console.print(table(rows))
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
     said = {"machine": machine, "taken_by_host": stolen, "rows": [asdict(row) for row in rows]}
     Path("bench.json").write_text(json.dumps(said, indent=1) + "\n")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import Row, at_most, faster, side_by_side
 from diagevo.memory.nearest.recall import Matrix, best_first
-from tests.benchmarks.rows import Row, at_most, faster, side_by_side
 
 CAUSES, DIMENSION, SEARCHES = 1000, 1024, 200
 

@@ -25,14 +25,14 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.rows import Row, at_most, cpu_seconds, faster, side_by_side
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.events.records import Pending, Recorded, pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state.projection import load
-from tests.benchmarks.long_run import DIGEST, LongRun, played_events
-from tests.benchmarks.rows import Row, at_most, cpu_seconds, faster, side_by_side
+from tests.memory_audit.long_run import DIGEST, LongRun, played_events
 
 BATCH = 500
 EVENTS = 10_000
@@ -123,7 +123,7 @@ class _Appends:
     def library(self) -> Callable[[], None]:
         from eventsourcing.application import Application
 
-        from tests.benchmarks.library import Failures
+        from benchmarks.library import Failures
 
         self._made += 1
         store = {
@@ -185,7 +185,7 @@ def _append_rows() -> list[Row]:
     return [
         faster(what, took["ours"], took["raw"], "raw executemany", 0.5, unit),
         faster(what, took["ours"], took["sqlmodel"], "SQLModel add_all", 5, unit),
-        faster(f"{what}, from a call", took["ours from calls"], took["library"], library, 2.5, unit),
+        faster(f"{what}, from a call", took["ours from calls"], took["library"], library, 1.3, unit),
         faster("append, one a transaction", alone["ours"], alone["raw"], "raw executemany", 0.3, unit),
     ]
 
@@ -219,8 +219,8 @@ def _replay_rows() -> list[Row]:
     note = f"{events:,} events, {len(whole.causes)} causes"
     return [
         faster("replay into the state", ours, raw, "sqlite3 + msgspec", 0.5, "CPU s", note),
-        at_most("replay of a million events", ours / events * 1e6, "CPU s", 6, note),
-        at_most("state from the last snapshot", snapshot, "ms", 50, note),
+        at_most("replay of a million events", ours / events * 1e6, "CPU s", 4, note),
+        at_most("state from the last snapshot", snapshot, "ms", 5, note),
     ]
 
 

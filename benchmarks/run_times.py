@@ -1,7 +1,7 @@
 """What a round of the embedded profile takes: its stages beside the paper's, in one process and in two;
 and the time that a kill costs in each stage.
 
-`python -m tests.benchmarks.run_times [one] [two] [kills]` plays real programs (`diagevo train`), a minute and
+`python -m benchmarks.run_times [one] [two] [kills]` plays real programs (`diagevo train`), a minute and
 more for each, so that it is not part of `make bench`.
 """
 

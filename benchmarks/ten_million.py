@@ -1,6 +1,6 @@
 """Many long runs on one PostgreSQL: what the commands that read take as it fills, beside one run in SQLite.
 
-    python -m tests.benchmarks.ten_million 1000000 10 FOLDER
+    python -m benchmarks.ten_million 1000000 10 FOLDER
 
 The events' texts are not stored: none of these commands reads more than a few. The slope is of the
 logarithms, over the numbers of runs: 0 for a time that does not grow, 1 for one that grows as the log does.
@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psycopg
 
-from tests.benchmarks.bench_commands import PROGRAM
-from tests.benchmarks.long_run import LongRun
+from benchmarks.bench_commands import PROGRAM
 from tests.contracts.databases import PostgresStores
+from tests.memory_audit.long_run import LongRun
 
 COMMANDS = ("runs list", "memory show", "memory why c1", "memory schedule", "memory log -n 3")
 REPEAT = 5
