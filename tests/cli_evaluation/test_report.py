@@ -1,4 +1,4 @@
-"""`report list, build, fig, table` through the program."""
+"""`report build` through the program."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""`eval list, run, show, compare` with a served model and local files."""
+"""`eval run, show, compare` with a served model and local files."""
 
 import csv
 import io
