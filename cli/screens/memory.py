@@ -36,7 +36,6 @@ STEPS = (
 HEADS = (
     Column("round", align="right"),
     Column("sequence", align="right"),
-    Column("position", align="right"),
     Column("hash"),
 )
 SCHEDULE = (
