@@ -112,11 +112,6 @@ def test_why_of_a_cause_that_is_gone_says_so_and_of_one_that_stays_that_it_went_
     assert "rounds 2 to 3 count no more: again Active, f = 2" in kept
     by_words = json.loads(say(again, "memory", "why", "carry", "--json").stdout)["data"]
     assert by_words["cause_id"] == "c4"
-    refused = invoke(
-        "memory", "show", "c2", "--run", "a", env={"DIAGEVO_DB": f"sqlite:///{again / 'log.db'}"}
-    )
-    assert refused.exit_code == 3
-    assert "c2 was made in a round that is superseded" in refused.stderr
 
 
 def test_a_superseded_round_is_shown_as_it_was_with_a_word(again: Path) -> None:

@@ -103,11 +103,12 @@ def complete(log: Log, run_id: str, folder: Path) -> None:
 def copy_of(file: Path) -> Kept:
     """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
     if not file.exists():
-        raise ConfigError(f"there is no file {file}", hint="name one that diagevo memory heads wrote")
+        raise ConfigError(f"there is no file {file}", hint="diagevo memory verify --heads-out FILE makes one")
     kept = read(file)
     if not kept.lines:
         raise ConfigError(
-            f"there is no chain head in {file}", hint="diagevo memory heads --format jsonl writes such a file"
+            f"there is no chain head in {file}",
+            hint="diagevo memory verify --heads-out FILE writes such a file",
         )
     return kept
 
