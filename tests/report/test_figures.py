@@ -31,6 +31,7 @@ def drawn(name: str, material: Material) -> Figure:
 def test_what_a_figure_lacks_is_known_without_the_library_that_draws(
     material: Material, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`report build --list` says so for each figure."""
     whole = draw(entry.name, [material])
     monkeypatch.setitem(sys.modules, "altair", None)
     found = draw(entry.name, [material])
