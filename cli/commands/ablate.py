@@ -63,9 +63,9 @@ def _planned_lines() -> Any:
 
 
 def _compared_lines() -> Any:
-    from diagevo.evaluation.study import Compared
+    from diagevo.evaluation.study import VariantDifference
 
-    return list[Compared]
+    return list[VariantDifference]
 
 
 def _status_lines() -> Any:

@@ -20,7 +20,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """A training step as a file has it. `source` is the file's name."""
 
     number: int
@@ -31,7 +31,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Group:
+class RolloutGroup:
     """The rollouts of one prompt in one step, in order."""
 
     prompt: str
@@ -43,15 +43,15 @@ class Group:
     """As the file names it. Groups of one name have different prompts."""
 
 
-def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
+def grouped(rollouts: Sequence[Rollout]) -> list[RolloutGroup]:
     """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
     nothing of another, so a name that stands by several prompts is as many groups."""
-    found: dict[tuple[str | None, str], Group] = {}
+    found: dict[tuple[str | None, str], RolloutGroup] = {}
     for rollout in rollouts:
         prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
         group = found.get((rollout.group, prompt))
         if group is None:
-            group = Group(prompt, rollout.answer, name=rollout.group)
+            group = RolloutGroup(prompt, rollout.answer, name=rollout.group)
             found[rollout.group, prompt] = group
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import Message, written
+from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, step_of
 from diagevo.ingest.lines import CutLine, decoded, raw
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import Rollout, RolloutStep
 
 LATE = 9
 """Steps after which a group that was never trained on is taken as it is. prime-rl voids what is more than
@@ -25,21 +25,21 @@ class Named(msgspec.Struct):
     id: str
 
 
-class Head(msgspec.Struct):
+class EpisodeHead(msgspec.Struct):
     """An episode, as far as its group goes."""
 
     group: Named | None = None
 
 
-class Reward(msgspec.Struct):
+class TraceReward(msgspec.Struct):
     score: float | None = None
     weight: float | None = 1.0
 
 
-class Node(msgspec.Struct):
+class MessageNode(msgspec.Struct):
     """A message of the graph; its parent stands before it."""
 
-    message: Message
+    message: ChatMessage
     parent: Annotated[int, msgspec.Meta(ge=0)] | None = None
     sampled: bool = False
 
@@ -53,24 +53,24 @@ class Task(msgspec.Struct):
 
 
 class Trace(msgspec.Struct):
-    rewards: dict[str, Reward | None]
-    nodes: list[Node]
+    rewards: dict[str, TraceReward | None]
+    nodes: list[MessageNode]
     agent: Agent = msgspec.field(default_factory=Agent)
     task: Task = msgspec.field(default_factory=Task)
     ok: bool = True
 
 
-class Episode(Head):
+class Episode(EpisodeHead):
     ok: bool = False
     traces: list[Trace] = []
 
 
-_HEAD, _EPISODE = msgspec.json.Decoder(Head), msgspec.json.Decoder(Episode)
+_HEAD, _EPISODE = msgspec.json.Decoder(EpisodeHead), msgspec.json.Decoder(Episode)
 Place = tuple[Path, int, int]
 """A line: its file, its number and where it begins."""
 
 
-class Reader:
+class EpisodeReader:
     """Reads the steps one after the other: each file of `effective`, with what `all` holds of its groups."""
 
     def __init__(self, reward: str | None) -> None:
@@ -87,7 +87,7 @@ class Reader:
         """Groups that have arrived, and may not be whole."""
         return len(self._arrived)
 
-    def load(self, file: Path, step: int) -> Step:
+    def load(self, file: Path, step: int) -> RolloutStep:
         """The groups that this step is the first to train on, and those that nothing has trained on since
         they arrived long ago. Raises CutLine where the file is not whole."""
         shipped: dict[str, list[Place]] = {}
@@ -158,9 +158,9 @@ class Reader:
         return Rollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
 
 
-def _last_branch(place: str, nodes: list[Node]) -> list[Node]:
+def _last_branch(place: str, nodes: list[MessageNode]) -> list[MessageNode]:
     """From the root to the last node."""
-    path: list[Node] = []
+    path: list[MessageNode] = []
     at: int | None = len(nodes) - 1
     while at is not None:
         path.append(nodes[at])

@@ -8,7 +8,7 @@ from typing import Any
 
 from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import typed
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import Rollout, RolloutStep
 
 
 class VerlRow(Row):
@@ -24,7 +24,7 @@ _KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
 """verl's newer trainer names an output {prompt}_{session}_{index}; its older one names none."""
 
 
-def load(file: Path, step: int, *, reward: str | None) -> Step:
+def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     """The rollouts of a step; of an agent loop a session is one, whatever number of outputs it has."""
     found: list[tuple[int, VerlRow]] = list(typed(file, with_reward(VerlRow, reward or "score")))
     keys = [_KEY.fullmatch(row.uid) if isinstance(row.uid, str) else None for _, row in found]
