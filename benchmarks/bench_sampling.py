@@ -105,8 +105,9 @@ def _generated(sampler: Any, prompts: Any, top_p: float) -> int:
 
 def _served(url: str, prompts: Any, params: Any) -> int:
     from diagevo.sampling.openai_sampler import OpenAISampler
+    from diagevo.sampling.service import Service
 
-    client = OpenAISampler(url, "small", workers=2)
+    client = OpenAISampler(Service(url), "small", workers=2)
     groups = client.sample(prompts, n=SAMPLES, params=params, seed=0)
     client.close()
     return sum(completion.tokens for group in groups for completion in group)
