@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SHARED = {"Asked", "Attempts", "Call", "Candidate", "Embedder", "EventRow", "Line", "Measured", "ReplyRow"}
-SHARED |= {"Rollout", "Round", "Row", "VectorRow", "Written"}
+SHARED |= {"Round", "Row", "VectorRow", "Written"}
 """Names that still mean two things: none may be added."""
 
 

@@ -7,7 +7,7 @@ from diagevo.memory.events import GroupDraw
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class IngestedRollout:
     """One response to a prompt, with its reward."""
 
     prompt: str
@@ -25,7 +25,7 @@ class RolloutStep:
 
     number: int
     source: str
-    rollouts: Sequence[Rollout]
+    rollouts: Sequence[IngestedRollout]
     unscored: int = 0
     """Rollouts without a reward: an environment that failed, a reward function that had nothing to say."""
 
@@ -43,7 +43,7 @@ class RolloutGroup:
     """As the file names it. Groups of one name have different prompts."""
 
 
-def grouped(rollouts: Sequence[Rollout]) -> list[RolloutGroup]:
+def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
     """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
     nothing of another, so a name that stands by several prompts is as many groups."""
     found: dict[tuple[str | None, str], RolloutGroup] = {}

@@ -8,7 +8,7 @@ import pytest
 from diagevo.arithmetic.diagnostician import by_rules
 from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import embedder_for
-from diagevo.ingest.rollouts import Rollout, RolloutStep
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
@@ -40,7 +40,7 @@ def step(number: int, **groups: str) -> RolloutStep:
         number,
         f"{number}.jsonl",
         [
-            Rollout(prompt, f"{prompt} {number} {sample} {sign}", float(sign == "+"), "7")
+            IngestedRollout(prompt, f"{prompt} {number} {sample} {sign}", float(sign == "+"), "7")
             for prompt, signs in groups.items()
             for sample, sign in enumerate(signs)
         ],

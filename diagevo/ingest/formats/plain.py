@@ -9,7 +9,7 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER, LAST_STEP, Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import CutLine, Wait, typed
-from diagevo.ingest.rollouts import Rollout, RolloutStep
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 
 class PlainRow(Row):
@@ -63,9 +63,9 @@ def _check(file: Path, type_: type[Any]) -> None:
         pass
 
 
-def _rollout(place: str, row: PlainRow) -> Rollout | None:
+def _rollout(place: str, row: PlainRow) -> IngestedRollout | None:
     value = number(row.reward)
     if value is None:
         return None
     group = None if row.group is None else str(row.group)
-    return Rollout(row.prompt, row.response, value, answer(place, row.answer), group)
+    return IngestedRollout(row.prompt, row.response, value, answer(place, row.answer), group)

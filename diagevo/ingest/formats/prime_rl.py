@@ -14,7 +14,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, step_of
 from diagevo.ingest.lines import CutLine, decoded, raw
-from diagevo.ingest.rollouts import Rollout, RolloutStep
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 LATE = 9
 """Steps after which a group that was never trained on is taken as it is. prime-rl voids what is more than
@@ -122,8 +122,8 @@ class EpisodeReader:
                 pass  # the last episode before a crash: its group is never whole
         self._taken = max(self._taken, step)
 
-    def _rollouts(self, places: list[Place]) -> list[Rollout | None]:
-        found: list[Rollout | None] = []
+    def _rollouts(self, places: list[Place]) -> list[IngestedRollout | None]:
+        found: list[IngestedRollout | None] = []
         for file, line, start in places:
             with file.open("rb") as stream:
                 stream.seek(start)
@@ -137,7 +137,7 @@ class EpisodeReader:
             found += [self._trace(place, trace, name) if trace.ok else None for trace in traces]
         return found
 
-    def _trace(self, place: str, trace: Trace, group: str | None) -> Rollout | None:
+    def _trace(self, place: str, trace: Trace, group: str | None) -> IngestedRollout | None:
         if not trace.nodes:
             raise ConfigError(f"{place} holds a trace without nodes", hint=ANOTHER)
         if self.reward is not None and self.reward not in trace.rewards:
@@ -155,7 +155,7 @@ class EpisodeReader:
         path = _last_branch(place, trace.nodes)
         first = next((i for i, node in enumerate(path) if node.sampled), len(path))
         prompt, response = (written([n.message for n in part]) for part in (path[:first], path[first:]))
-        return Rollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
+        return IngestedRollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
 
 
 def _last_branch(place: str, nodes: list[MessageNode]) -> list[MessageNode]:

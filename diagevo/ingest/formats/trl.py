@@ -18,7 +18,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import CutLine, regular
-from diagevo.ingest.rollouts import Rollout, RolloutStep
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.shown import count
 
 CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch and no evaluation"
@@ -68,7 +68,7 @@ class CompletionReader:
         columns = msgspec.json.decode(next(lines), type=Columns)
         type_ = with_reward(TrlRow, self._reward(file, columns))
         decoder = msgspec.json.Decoder(type_)
-        found: list[Rollout | None] = []
+        found: list[IngestedRollout | None] = []
         for line, text in enumerate(lines, start=1):
             row = _row(file, line, text, decoder)
             value = number(row.reward)
@@ -79,7 +79,7 @@ class CompletionReader:
                 text if isinstance(text, str) else written(text) for text in (row.prompt, row.completion)
             )
             expected = row.solution if row.answer is None else row.answer
-            found.append(Rollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
+            found.append(IngestedRollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
         return step_of(step, file.name, found)
 
     def _reward(self, file: Path, columns: Columns) -> str:
@@ -172,7 +172,7 @@ def _whole(file: Path) -> None:
 def once(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterator[RolloutStep]:
     """Without the steps that log a batch again: TRL writes its last generation at every logging step. At the
     end, says what the files cannot tell."""
-    before: Sequence[Rollout] = ()
+    before: Sequence[IngestedRollout] = ()
     numbers: list[int] = []
     asked: dict[bytes, list[int]] = {}
     for step in steps:
