@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
-    from diagevo.report.reported import Reported
-    from diagevo.report.tables import RunResult, Table, TableName
+    from diagevo.report.tables import Table, TableName
 
 SHOWN = (
     Column("paper"),
@@ -47,30 +46,18 @@ class FileLine:
 
 @contextmanager
 def _gathered(call: Call, beside: list[str]) -> Iterator[tuple["History", list["Material"]]]:
+    from diagevo.report.build import each_run
     from diagevo.report.material import gather
 
     with opened(call) as history:
-        materials = [gather(history)]
-        for run in beside:
-            with opened(call, run) as other:
-                if all(other.run_id != material.run_id for material in materials):
-                    materials.append(gather(other))
-        yield history, materials
+        found = [gather(history), *map(gather, each_run(call.database, beside))]
+        yield history, list({material.run_id: material for material in found}.values())
 
 
 def _arms(call: Call, plan: "Plan | None") -> list["Material"]:
-    """The runs of a plan that have begun, each by its variant."""
-    from diagevo.evaluation.ablation import variant
-    from diagevo.report.material import gather
+    from diagevo.report.build import arms_of
 
-    found = []
-    for planned in [] if plan is None else plan.runs:
-        try:
-            with opened(call, planned.run) as history:
-                found.append(replace(gather(history), variant=variant(planned.variant).title))
-        except NotFoundError:
-            render.say(call, f"{planned.run} has not begun")
-    return found
+    return [] if plan is None else arms_of(call.database, plan, lambda text: render.say(call, text))
 
 
 def _folder(history: "History", folder: Path | None) -> Path:
@@ -186,12 +173,12 @@ def _build_pages(
     call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool, pages: int | None
 ) -> None:
     from diagevo.evaluation.ablation import load_plan
-    from diagevo.report.build import PAGES
+    from diagevo.report.build import PAGES, tables_of
     from diagevo.report.build import build as build_
 
     planned = None if plan is None else load_plan(call.home, plan)
     with _gathered(call, beside) as (history, materials):
-        tables = _tables_of(call, materials, planned)
+        tables = tables_of(call.database, materials, planned, lambda text: render.say(call, text))
         folder = _folder(history, to)
         with render.writing(folder):
             written = build_(
@@ -244,53 +231,12 @@ def _build_only(
         print_rows(call, FILES, lines, run=history.run_id)
 
 
-def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
-    """The tables that something was measured for: the main one, the report's own time, and a plan's."""
-    from diagevo.report.selection import time_table
-    from diagevo.report.tables import OF_PLANS, table
-
-    found: dict[TableName, Table] = {}
-    with suppress(NotFoundError):
-        found["time"] = time_table(materials[0])
-    runs = [material.run_id for material in materials]
-    measured: dict[TableName, tuple[list[RunResult], str | None]] = {"main": _results(call, runs, None)}
-    if plan is not None:
-        of_plan = _results(call, [planned.run for planned in plan.runs], plan)
-        measured |= dict.fromkeys(OF_PLANS, of_plan)
-    for name, (results, world) in measured.items():
-        with suppress(NotFoundError):
-            found[name] = table(name, results, world)
-    return found
-
-
-def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["RunResult"], str | None]:
-    """What the runs came to, and the world that any of them was played in."""
-    from diagevo.memory.audit.history import open_history
-    from diagevo.report import tables
-
-    found: list[RunResult] = []
-    world = None
-    for run in dict.fromkeys(runs):
-        try:
-            history = open_history(call.database, run or None)
-        except NotFoundError:
-            if plan is None:
-                raise
-            render.say(call, f"{run} has not begun")
-            continue
-        try:
-            found += tables.results(history, plan)
-            world = world or history.world
-        finally:
-            history.close()
-    return found, world
-
-
 def _wanted(
     call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
 ) -> "dict[TableName, Table]":
     """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
+    from diagevo.report.build import named_table
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import SWEPT, TITLES
 
@@ -315,8 +261,9 @@ def _wanted(
         planned = None if alone and plan is None else load_plan(call.home, plan)
         of = listed or ([run.run for run in planned.runs] if planned else None)
         one(call, *(of or ()))
-        compared = given if name in ("main", "baselines") else []
-        found[name] = _table(call, name, of or [call.run or ""], planned, compared)
+        found[name] = named_table(
+            name, call.database, of or [call.run or ""], planned, given, lambda text: render.say(call, text)
+        )
     return found
 
 
@@ -328,28 +275,3 @@ def _drawn(call: Call, content: "Table") -> None:
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
     render.document(call, None, f"{content.title}. {content.note}")
     print_rows(call, columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
-
-
-def _table(
-    call: Call, name: "TableName", runs: list[str], plan: "Plan | None", reported: list["Reported"]
-) -> "Table":
-    from diagevo.report import tables
-    from diagevo.report.reported import baselines, with_reported
-
-    if name == "time":
-        return _time_of(call, runs)
-    found, world = _results(call, runs, plan)
-    if name == "baselines":
-        return baselines(found, reported)
-    content = tables.table(name, found, world)
-    return with_reported(content, found, reported) if reported else content
-
-
-def _time_of(call: Call, runs: list[str]) -> "Table":
-    from diagevo.report.material import gather
-    from diagevo.report.selection import time_table
-
-    if len(runs) > 1:
-        raise ConfigError("the table time is of one run", hint=f"name it: --run {runs[0]}")
-    with opened(call, runs[0] or None) as history:
-        return time_table(gather(history))

@@ -1,18 +1,26 @@
 """The whole report in a folder: the pages of `diagevo view` with the figures and tables on them, and beside
 them every figure with its data and every table in its formats."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.evaluation.ablation import Plan, variant
+from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure, write_table
-from diagevo.report.material import Material
+from diagevo.report.material import Material, gather
+from diagevo.report.reported import Reported, baselines, with_reported
+from diagevo.report.scores import RunResult
+from diagevo.report.selection import time_table
 from diagevo.report.table_text import cells
-from diagevo.report.tables import Table, TableName
+from diagevo.report.tables import OF_PLANS, Table, TableName, results, table
 from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
 
@@ -36,6 +44,80 @@ EVIDENCE: Mapping[str, str] = {
     "f_after": "f after",
 }
 """The rows of `reactivations` are evidence in their own right: these columns are shown, so headed."""
+
+
+Say = Callable[[str], None]
+
+
+def each_run(url: str, names: Iterable[str], say: Say | None = None) -> Iterator[History]:
+    """Runs of a database one after another, each once and closed behind; an empty name is its latest run's.
+
+    One that is not there is told to `say`. Raises NotFoundError where nobody is to be told.
+    """
+    for name in dict.fromkeys(names):
+        try:
+            history = open_history(url, name or None)
+        except NotFoundError:
+            if say is None:
+                raise
+            say(f"{name} has not begun")
+            continue
+        try:
+            yield history
+        finally:
+            history.close()
+
+
+def arms_of(url: str, plan: Plan, say: Say) -> list[Material]:
+    """The runs of a plan that have begun, each by its variant."""
+    titles = {planned.run: variant(planned.variant).title for planned in plan.runs}
+    return [
+        replace(gather(history), variant=titles[history.run_id]) for history in each_run(url, titles, say)
+    ]
+
+
+def tables_of(url: str, materials: Sequence[Material], plan: Plan | None, say: Say) -> dict[TableName, Table]:
+    """The tables that something was measured for: the main one, the report's own time, and a plan's."""
+    found: dict[TableName, Table] = {}
+    with suppress(NotFoundError):
+        found["time"] = time_table(materials[0])
+    runs = [material.run_id for material in materials]
+    measured: dict[TableName, tuple[list[RunResult], str | None]] = {"main": _results(url, runs, None, say)}
+    if plan is not None:
+        of_plan = _results(url, [planned.run for planned in plan.runs], plan, say)
+        measured |= dict.fromkeys(OF_PLANS, of_plan)
+    for name, (outcomes, world) in measured.items():
+        with suppress(NotFoundError):
+            found[name] = table(name, outcomes, world)
+    return found
+
+
+def named_table(
+    name: TableName, url: str, runs: Sequence[str], plan: Plan | None, reported: Sequence[Reported], say: Say
+) -> Table:
+    """A table of these runs. Raises NotFoundError where nothing of it was measured."""
+    if name == "time":
+        if len(runs) > 1:
+            raise ConfigError("the table time is of one run", hint=f"name it: --run {runs[0]}")
+        [material] = map(gather, each_run(url, runs))
+        return time_table(material)
+    found, world = _results(url, runs, plan, say)
+    if name == "baselines":
+        return baselines(found, reported)
+    content = table(name, found, world)
+    return with_reported(content, found, reported) if reported and name == "main" else content
+
+
+def _results(
+    url: str, runs: Sequence[str], plan: Plan | None, say: Say
+) -> tuple[list[RunResult], str | None]:
+    """What the runs came to, and the world that any of them was played in."""
+    found: list[RunResult] = []
+    world = None
+    for history in each_run(url, runs, None if plan is None else say):
+        found += results(history, plan)
+        world = world or history.world
+    return found, world
 
 
 def build(

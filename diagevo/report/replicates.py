@@ -3,15 +3,13 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diagevo.config.sources import dotted, keys
 from diagevo.exact import fraction
 from diagevo.memory.audit.history import Configuration, History
 from diagevo.memory.audit.retention import by_round
-
-if TYPE_CHECKING:
-    from diagevo.report.tables import RunResult
+from diagevo.report.scores import RunResult
 
 ELSEWHERE = frozenset(
     {
@@ -87,7 +85,7 @@ def family(history: History) -> frozenset[str]:
     return frozenset({history.run_id, *(origin.run for origin in origins if origin is not None)})
 
 
-def told_apart(label: str, runs: "Sequence[RunResult]") -> "dict[str, list[RunResult]]":
+def told_apart(label: str, runs: Sequence[RunResult]) -> dict[str, list[RunResult]]:
     """Runs of one label by row: replicates together, and beside the label what a setting says where it is not
     the same for all. Runs that share rounds or a seed are no replicates: each has a row by its name."""
     every = sorted({key for run in runs for key in run.settings})
@@ -105,7 +103,7 @@ def told_apart(label: str, runs: "Sequence[RunResult]") -> "dict[str, list[RunRe
     return rows
 
 
-def _without_copies(runs: "Sequence[RunResult]") -> "list[RunResult]":
+def _without_copies(runs: Sequence[RunResult]) -> list[RunResult]:
     """What an untrained model came to is measured once, however many runs began with it or repeat it."""
     kept: list[RunResult] = []
     for run in runs:

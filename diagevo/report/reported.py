@@ -7,8 +7,8 @@ from pathlib import Path
 
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.ablation import variant
-from diagevo.report.scores import GROUPS, NINE
-from diagevo.report.tables import TITLES, Cell, RunResult, Table, cell, main_columns
+from diagevo.report.scores import GROUPS, NINE, RunResult
+from diagevo.report.tables import TITLES, Cell, Table, cell, main_columns
 from diagevo.texts import visible
 
 MARK = "†"

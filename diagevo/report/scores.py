@@ -1,6 +1,7 @@
 """Benchmark scores as the paper reports them: whole sets, the set's own protocol, unweighted averages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from diagevo.evaluation.benchmarks import BENCHMARKS
 from diagevo.evaluation.store import Evaluation
@@ -11,6 +12,27 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "General Avg.": tuple(name for name, entry in NINE.items() if entry.group == "general"),
     "Overall": tuple(NINE),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
+
+    run_id: str
+    label: str
+    variant: str | None
+    seed: int
+    round: int
+    scores: Mapping[str, float]
+    judges: Sequence[str] = ()
+    """Who judged its benchmarks beside the rule."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the method, by dotted key: what replicates have in common."""
+    family: frozenset[str] = frozenset()
+    """The run and those that it was forked from."""
+    solver: str = ""
+    system: str = ""
+    """Base, R-Zero or DiagEvo."""
 
 
 def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evaluation]]:

@@ -14,7 +14,7 @@ from diagevo.exact import fraction
 from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.report.replicates import family, method, told_apart
-from diagevo.report.scores import GROUPS, by_protocol, judges
+from diagevo.report.scores import GROUPS, RunResult, by_protocol, judges
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
 TITLES: Mapping[TableName, str] = {
@@ -30,27 +30,6 @@ SWEPT: Mapping[str, tuple[str, str]] = {"k": ("k", "schedule.k"), "tau": ("τ", 
 """Tables by the value of one setting: its symbol and key."""
 OF_PLANS: tuple[TableName, ...] = ("ablation", "fixed", "k", "tau")
 VALIDATION = {"mean_at_k": "Val. mean@k", "greedy": "Val. greedy"}
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a run came to at its best round, or stood at before its first: shares in [0, 1] by column name."""
-
-    run_id: str
-    label: str
-    variant: str | None
-    seed: int
-    round: int
-    scores: Mapping[str, float]
-    judges: Sequence[str] = ()
-    """Who judged its benchmarks beside the rule."""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """Of the method, by dotted key: what replicates have in common."""
-    family: frozenset[str] = frozenset()
-    """The run and those that it was forked from."""
-    solver: str = ""
-    system: str = ""
-    """Base, R-Zero or DiagEvo."""
 
 
 @dataclass(frozen=True, slots=True)

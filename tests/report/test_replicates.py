@@ -11,8 +11,9 @@ import diagevo
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.transfer.fork import fork
+from diagevo.report.scores import RunResult
 from diagevo.report.table_text import FORMATS, markdown
-from diagevo.report.tables import RunResult, Table, results, table
+from diagevo.report.tables import Table, results, table
 from tests.memory_audit.played import CONFIG
 from tests.memory_audit.random_play import play_on, play_randomly
 

@@ -7,8 +7,9 @@ import pytest
 
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.report.reported import baselines, read_reported, with_reported
+from diagevo.report.scores import RunResult
 from diagevo.report.table_text import latex, markdown
-from diagevo.report.tables import RunResult, table
+from diagevo.report.tables import table
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT.parent / "shared" / "paper" / "diagevo.tex"

@@ -10,9 +10,9 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.store import EvaluationStore
 from diagevo.memory.audit.history import History, open_history
-from diagevo.report.scores import GROUPS
+from diagevo.report.scores import GROUPS, RunResult
 from diagevo.report.table_text import FORMATS, in_latex, latex, markdown
-from diagevo.report.tables import RunResult, cell, results, table
+from diagevo.report.tables import cell, results, table
 
 RUNS = [
     RunResult("p.full.s0", "DiagEvo (full)", "full", 0, 5, {"Math Avg.": 0.72, "General Avg.": 0.39}),
