@@ -113,7 +113,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
-    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…{_was(line, ' of ')}"
+    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
     given = None if line.origin is None else line.origin.model_dump()
     return row_of(line) | {
         "origin": given,
@@ -193,9 +193,12 @@ def _invalid(reasons: "Mapping[str, int]") -> str:
     return f"{total} ({invalid(reasons)})" if total else "0"
 
 
-def _was(line: "RunLine", before: str) -> str:
-    """The name of an imported run in its bundle; nothing where that was not kept."""
-    return "" if line.imported_run is None else f"{before}{visible(line.imported_run, one_line=True)}"
+def _shared(story: "RunStory") -> str:
+    if story.shared is None:
+        return ""
+    return (
+        f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here is another"
+    )
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
@@ -222,11 +225,9 @@ def _story_text(story: "RunStory") -> str:
     embedder = configuration.embedder
     lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
     if line.origin is not None:
-        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
+        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}{_shared(story)}")
     if line.imported is not None:
-        lines.append(
-            f"  {'imported':<14} from the bundle{_was(line, ' of run ')} that ends in {line.imported}"
-        )
+        lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
         lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")

@@ -16,7 +16,7 @@ from diagevo.config.outside import REACHING
 from diagevo.config.sources import dotted
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Bundle, Log
+from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
@@ -184,7 +184,7 @@ def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_p
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
     manifest = json.loads((bundle / "manifest.json").read_text())
-    came = Bundle(manifest["head"], manifest["run_id"])
+    came = manifest["head"]
     database = Database(store.url)
     import_bundle(bundle, database, "a", root=store.root)
     assert Log(database).imported("a") == came

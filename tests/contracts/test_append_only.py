@@ -53,7 +53,7 @@ ON_SQLITE = {
             "ALTER TABLE kept RENAME TO event",
             *(sql for sql in SQLITE.values() if sql.startswith("CREATE")),
         ],
-        "the primary key (position), the unique key (event_id), the unique key (run_id, sequence)",
+        "the primary key (position), the unique key (run_id, event_id), the unique key (run_id, sequence)",
     ),
 }
 

@@ -186,8 +186,8 @@ def test_the_view_marks_them(again: Path, tmp_path: Path) -> None:
 
 
 def test_a_promotion_that_is_restored_is_the_imported_runs_own(memory: Memory, tmp_path: Path) -> None:
-    """Round 3 superseded, c1 is Mastered again by the promotion of round 2, whose id is another in run b; the
-    next failure undoes it by that id."""
+    """Round 3 superseded, c1 is Mastered again by the promotion of round 2; the next failure undoes it by
+    that id."""
     three_rounds(memory)
     Rounds(memory).supersede(3, "wrong")
     record(memory, step(6, a="+---"))

@@ -43,8 +43,8 @@ class Comparison:
             )
         elif not _same(first, of(record)):
             yield (
-                f"{self._line(number)} names round {first.round}, #{first.position}; its event is of round"
-                f" {record.round}, #{record.position}: the line was changed"
+                f"{self._line(number)} names round {first.round}; its event is of round {record.round}:"
+                " the line was changed"
             )
         for other, head in lines[1:]:
             if not _same(head, first):
