@@ -60,7 +60,7 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert b"\x1b" not in written
     said = written.decode()
     assert process.wait(timeout=300) == 75, said
-    assert "go on with: diagevo train --resume" in said
+    assert "continue with: diagevo train --resume" in said
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
     resumed = subprocess.run(
         [*STARTED, "train", "--resume", "--display", "json"],

@@ -50,7 +50,7 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
         "event": "error",
         "kind": "stopped",
         "message": f"stopped after step {last} of the solver's training, as asked",
-        "hint": "go on with: diagevo train --resume",
+        "hint": "continue with: diagevo train --resume",
     }
     done = played(tmp_path, RESUMED)
     assert done.code == 0, done.stderr[-3000:]

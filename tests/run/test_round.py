@@ -97,7 +97,7 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
     assert [(line.round, line.measured) for line in shown] == measured
     for number, found in measured:
         told = watcher.told[number, found.stage]
-        assert (told["KL at step 1"], told["sampler apart"]) == (found.first_kl, found.sampling_gap)
+        assert (told["KL at step 1"], told["log-prob gap"]) == (found.first_kl, found.sampling_gap)
         assert told["rewards"] == f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}"
         assert told["cut off"] == f"{found.cut_off}/{found.completions}"
 
