@@ -75,7 +75,7 @@ def test_with_json_a_failure_is_one_json_object_on_stdout() -> None:
         "error": {
             "kind": "config",
             "message": "--set filter.tua: there is no key filter.tua",
-            "hint": "the nearest is filter.tau",
+            "hint": "the closest is filter.tau",
         }
     }
 

@@ -160,7 +160,7 @@ def test_the_plan_of_a_run_that_is_resumed_prices_the_rounds_that_are_left() -> 
 def test_a_plan_says_where_no_failure_is_diagnosed() -> None:
     shown = invoke("train", "--plan", "--set", "diagnosis.enabled=false").stdout
     told = next(line for line in shown.splitlines() if line.startswith("diagnosis"))
-    assert told.endswith("off: at most 2560 failures are recorded, and nobody is asked about them")
+    assert told.endswith("off: at most 2560 failures are recorded, and none is diagnosed")
 
 
 def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:

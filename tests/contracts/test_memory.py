@@ -133,7 +133,7 @@ def test_an_abandoned_attempt_voids_what_it_saw_past_its_checkpoint(store: Store
         assert memory.start_stage("solver") == 2
         with pytest.raises(OutOfOrderError, match="stays void"):
             memory.observe([failure("r1.q0.a1", step=2)])
-        with pytest.raises(OutOfOrderError, match="attempt 1 of stage solver is not under way"):
+        with pytest.raises(OutOfOrderError, match="attempt 1 of stage solver is not running"):
             memory.observe([failure("r1.q0.a2", step=3)])
         memory.observe([failure("r1.q0.a1", step=2, attempt=2), failure("r1.q0.a2", step=3, attempt=2)])
         memory.complete_stage("solver", [Artifact(path="solver/r1", sha256="0" * 64)])

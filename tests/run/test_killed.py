@@ -54,7 +54,7 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
     }
     done = played(tmp_path, RESUMED)
     assert done.code == 0, done.stderr[-3000:]
-    assert f"round 1: solver was interrupted and goes on after step {last}" in done.messages()
+    assert f"round 1: solver was interrupted and resumes after step {last}" in done.messages()
     assert stopped.steps("solver") + done.steps("solver") == [1, 2, 3]
     assert done.stderr == "run a stands after round 1; see: diagevo memory show --run a\n"
     assert_same_end(tmp_path, unbroken).close()
