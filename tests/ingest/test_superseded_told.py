@@ -173,7 +173,7 @@ def test_the_view_marks_them(again: Path, tmp_path: Path) -> None:
     out = tmp_path / "site"
     done = invoke(
         "view",
-        "export",
+        "--export",
         str(out),
         env={"DIAGEVO_DB": f"sqlite:///{again / 'log.db'}", "DIAGEVO_HOME": str(again)},
     )

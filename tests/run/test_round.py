@@ -105,7 +105,7 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
 def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Path) -> None:
     with pytest.raises(WrongTrainingError) as caught:
         play(tmp_path, small_config(training={"sampling_gap": 1e-12}))
-    assert caught.value.message.startswith("round 1, training of the challenger: the sampler's log-prob")
+    assert caught.value.message.startswith("round 1, training of the challenger: the log-prob gap")
     opened = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
     with closing(opened) as history:
         [found] = of(history, events.PhaseMeasured)
