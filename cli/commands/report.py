@@ -14,8 +14,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.result import Result
-from ..render.result import Table as Shown
+from ..render.result import Result, Table
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
-    from diagevo.report.tables import Table, TableName
+    from diagevo.report.tables import ReportTable, TableName
 
 SHOWN = (
     Column("paper"),
@@ -197,7 +196,7 @@ def _build_pages(
 def _build_only(
     call: Call,
     figures: list[str],
-    tables: "dict[TableName, Table]",
+    tables: "dict[TableName, ReportTable]",
     beside: list[str],
     plan: str | None,
     to: Path | None,
@@ -212,7 +211,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
-    parts: list[str | Shown] = []
+    parts: list[str | Table] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -227,19 +226,19 @@ def _build_only(
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        return Result(lines, FILES, [*parts, Shown(FILES, lines)], run=history.run_id)
+        return Result(lines, FILES, [*parts, Table(FILES, lines)], run=history.run_id)
 
 
 def _wanted(
     call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
-) -> "dict[TableName, Table]":
+) -> "dict[TableName, ReportTable]":
     """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import SWEPT, TITLES
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
@@ -266,11 +265,11 @@ def _wanted(
     return found
 
 
-def _drawn(content: "Table") -> list[str | Shown]:
+def _drawn(content: "ReportTable") -> list[str | Table]:
     """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    shown = Shown(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Table(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
     return [f"{content.title}. {content.note}", shown]

@@ -20,7 +20,7 @@ from diagevo.report.reported import Reported, baselines, with_reported
 from diagevo.report.scores import RunResult
 from diagevo.report.selection import time_table
 from diagevo.report.table_text import cells
-from diagevo.report.tables import OF_PLANS, Table, TableName, results, table
+from diagevo.report.tables import OF_PLANS, ReportTable, TableName, results, table
 from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
 
@@ -76,9 +76,11 @@ def arms_of(url: str, plan: Plan, say: Say) -> list[Material]:
     ]
 
 
-def tables_of(url: str, materials: Sequence[Material], plan: Plan | None, say: Say) -> dict[TableName, Table]:
+def tables_of(
+    url: str, materials: Sequence[Material], plan: Plan | None, say: Say
+) -> dict[TableName, ReportTable]:
     """The tables that something was measured for: the main one, the report's own time, and a plan's."""
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     with suppress(NotFoundError):
         found["time"] = time_table(materials[0])
     runs = [material.run_id for material in materials]
@@ -94,7 +96,7 @@ def tables_of(url: str, materials: Sequence[Material], plan: Plan | None, say: S
 
 def named_table(
     name: TableName, url: str, runs: Sequence[str], plan: Plan | None, reported: Sequence[Reported], say: Say
-) -> Table:
+) -> ReportTable:
     """A table of these runs. Raises NotFoundError where nothing of it was measured."""
     if name == "time":
         if len(runs) > 1:
@@ -125,7 +127,7 @@ def build(
     materials: Sequence[Material],
     folder: Path,
     *,
-    tables: Mapping[TableName, Table] | None = None,
+    tables: Mapping[TableName, ReportTable] | None = None,
     embedder: "Embedder | None" = None,
     arms: Sequence[Material] = (),
     pages: int = PAGES,
@@ -167,7 +169,7 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
     return Drawn(entry.name, entry.title, result.caption, _grid(rows), len(result.rows), picture)
 
 
-def _table(content: Table) -> Grid:
+def _table(content: ReportTable) -> Grid:
     """A paper's table; its text is the one of its other formats."""
     return [[(text, place > 0) for place, text in enumerate(row)] for row in cells(content)]
 
