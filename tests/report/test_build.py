@@ -93,7 +93,7 @@ def test_a_report_replaces_the_one_that_was_there_and_nothing_else(
     assert (tmp_path / "report" / "notes.txt").read_text() == "mine"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "index.html").write_text("mine")
-    with pytest.raises(ConfigError, match="holds something else"):
+    with pytest.raises(ConfigError, match="contains something other than exported pages"):
         build(database, [material], tmp_path / "other")
     assert (tmp_path / "other" / "index.html").read_text() == "mine"
 
