@@ -18,7 +18,7 @@ from tests.memory_audit.random_play import play_randomly
 
 def test_a_run_comes_back_with_the_very_same_head(history: History, store: Store, tmp_path: Path) -> None:
     made = export_bundle(history, history.end, tmp_path / "out")
-    assert (made.events, made.texts, made.replies, made.vectors) == (139, 91, 0, 7)
+    assert (made.events, made.texts, made.vectors) == (139, 91, 7)
     assert list(tmp_path.glob("out*")) == [tmp_path / "out"], "one file"
     assert (tmp_path / "out").stat().st_mode & 0o077 == 0, "for its owner alone"
     target = Database(store.url)
@@ -72,12 +72,11 @@ def test_a_changed_event_is_refused_whole(my_history: History, store: Store, tmp
     export_bundle(my_history, my_history.end, tmp_path / "out")
     alter(tmp_path / "out", "UPDATE event SET payload = replace(payload, '17/24', '18/24')")
     target = Database(store.url)
-    for work in (
-        lambda: import_bundle(tmp_path / "out", target, root=store.root),
-        lambda: check_bundle(tmp_path / "out"),
-    ):
-        with pytest.raises(StoreError, match="is not what was written: its hash is another one's"):
-            work()
+    said = "is not what was written: its hash is another one's"
+    with pytest.raises(StoreError, match=said):
+        import_bundle(tmp_path / "out", target, root=store.root)
+    with pytest.raises(StoreError, match=said):
+        check_bundle(tmp_path / "out")
     assert Log(target).runs() == []
     assert Log(target).last_position() == 0
     target.close()
@@ -86,7 +85,7 @@ def test_a_changed_event_is_refused_whole(my_history: History, store: Store, tmp
 def test_a_bundle_without_its_end_is_refused(my_history: History, tmp_path: Path) -> None:
     export_bundle(my_history, my_history.end, tmp_path / "out")
     alter(tmp_path / "out", "DELETE FROM event WHERE sequence = 139")
-    with pytest.raises(StoreError, match="ends at event 138 in .*; its run says 139"):
+    with pytest.raises(StoreError, match=r"ends at event 138 in .*; its run says 139"):
         check_bundle(tmp_path / "out")
 
 

@@ -83,7 +83,7 @@ def test_no_changed_byte_breaks_an_import(exported: bytes, target: Database, tmp
         if outcome(bundle, target, run, tmp_path):
             taken += 1
             report = verify(Log(target), run, tmp_path / run, deep=True)
-            assert (report.faults, report.events) == ([], 76)
+            assert (report.faults, report.events) == ([], 78)
     assert taken < 50 * TIMES
 
 
