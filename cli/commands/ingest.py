@@ -4,32 +4,33 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
 from .. import options
 from ..call import Call
 from ..render import console as render
+from ..render.result import Result
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config, IngestConfig
-    from diagevo.ingest.recording import Recorded, Recorder
+    from diagevo.ingest.recording import IngestSummary, Recorder
     from diagevo.memory.memory import Memory
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
-Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "jsonl"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What `ingest` prints: see `diagevo.ingest.recording.Recorded`."""
+    """What `ingest` prints: see `diagevo.ingest.recording.IngestSummary`."""
 
     steps: int
     new_steps: int
@@ -56,7 +57,7 @@ diagevo ingest verl rollouts --run math --follow""",
 def ingest(
     call: Call,
     format: Annotated[
-        Format, typer.Argument(metavar="FORMAT", help="verl, trl, nemo-rl, prime-rl or jsonl.")
+        Format, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(get_args(Format))}.")
     ],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
     *,
@@ -84,14 +85,13 @@ def ingest(
             help="Steps with other rollouts than before: this training went on from a checkpoint.",
         ),
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
     diagnoses and embeds. Then: diagevo diagnose.
     """
-    from diagevo.ingest.formats import read
-    from diagevo.ingest.recording import Recorded
+    from diagevo.ingest.recording import IngestSummary
 
     if call.run in (None, "latest"):
         raise ConfigError(
@@ -99,7 +99,7 @@ def ingest(
         )
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked = {name: value for name, value in asked.items() if value is not None}
-    report, stop = Recorded(), StopFlag()
+    report, stop = IngestSummary(), StopFlag()
     with (
         _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
         stopped_by_signals(stop),
@@ -121,20 +121,21 @@ def ingest(
             session.open_next(full=False)
         found = _found(session, report)
         as_of, served = session.where, session.served
-    render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
-    for name in report.cut:
-        render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+    notes = [
+        f"{name} ends inside a line: its step is left for the next time (--follow waits)"
+        for name in report.cut
+    ]
     if report.left:
-        render.say(
-            call,
+        notes.append(
             f"{count(len(report.left), 'step')} from {report.left[0]} on left out: as before the training was"
-            " resumed, which has not come to them again",
+            " resumed, which has not come to them again"
         )
-    for note in report.notes:
-        render.say(call, f"note: {note}")
+    notes += [f"note: {note}" for note in report.notes]
+    text = _text(call.run, report, found, served=served)
+    return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
 
 
-def _found(session: "_Session", report: "Recorded") -> Ingested:
+def _found(session: "_Session", report: "IngestSummary") -> Ingested:
     opened, waiting = session.standing()
     return Ingested(
         steps=report.steps,
@@ -152,7 +153,7 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
     )
 
 
-def _text(run: str, report: "Recorded", found: Ingested, *, served: bool) -> str:
+def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -> str:
     who = "" if served else " --model M --base-url URL"
     groups = report.groups
     lines = [

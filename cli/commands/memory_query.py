@@ -14,7 +14,7 @@ from .. import options
 from ..call import Call
 from ..opening import config_of, opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def query(
         Path | None, typer.Option("--file", metavar="FILE", help="A file with the statement.")
     ] = None,
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
-) -> None:
+) -> Result[Any]:
     """Read-only SQL over the v_… views. Writing is refused by the database itself."""
     from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
@@ -59,16 +59,15 @@ def query(
             hint='diagevo memory query "SELECT * FROM v_round"',
         )
     statement = _statement(sql, file)
-    with opened(call) as history:
-        if views:
-            known = view_columns(history.database)
-            listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
-            print_rows(call, (Column("view"), Column("about"), Column("columns")), listed)
-            return
-        with ask(history.database, statement, run_id=history.run_id) as answer:
-            names = _unique(answer.columns)
-            rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-            print_rows(call, [Column(name) for name in names], rows, run=history.run_id)
+    history = call.stack.enter_context(opened(call))
+    if views:
+        known = view_columns(history.database)
+        listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
+        return Result(listed, (Column("view"), Column("about"), Column("columns")))
+    answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
+    names = _unique(answer.columns)
+    rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
+    return Result(rows, [Column(name) for name in names], run=history.run_id)
 
 
 def _statement(sql: str | None, file: Path | None) -> str:
@@ -117,7 +116,7 @@ def rebuild(
         bool,
         typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Make projections, snapshots and the vector index again; the events stay as they are.
 
     With --embedder the run goes over to the model that roles.embedder names, in its own configuration or by
@@ -136,7 +135,7 @@ def rebuild(
             _embed_anew(call, memory, role, stored)
         done = make_again(memory)
         where_ = (memory.state.round, memory.state.position)
-    render.document(call, done, _rebuilt_text(run_id, done), run=run_id, as_of=where_)
+    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=where_)
 
 
 def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:

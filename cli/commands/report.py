@@ -1,11 +1,10 @@
 """`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +14,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result, Table
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
     from diagevo.report.reported import Reported
-    from diagevo.report.tables import RunResult, Table, TableName
+    from diagevo.report.tables import ReportTable, RunResult, TableName
 
 SHOWN = (
     Column("paper"),
@@ -148,7 +147,7 @@ def build(
     pages: Annotated[
         int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Write the run's pages with the figures and tables on them, and those as files beside the pages.
 
     A figure comes as SVG and PNG with its data, specification and caption; a table, mean ± standard deviation
@@ -157,16 +156,15 @@ def build(
     if list_:
         if (option := _beside_list(only, beside, plan, runs, reported, to, pages)) or embed:
             raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
-        _list(call)
-        return
+        return _list(call)
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if (runs is not None or reported is not None) and not tables:
         raise ConfigError("--runs and --reported are of tables", hint="name one: --only table-main")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
-        _build_only(call, figures, _wanted(call, tables, plan, runs, reported), beside or [], plan, to, embed)
-    else:
-        _build_pages(call, beside or [], plan, to, embed, pages)
+        made = _wanted(call, tables, plan, runs, reported)
+        return _build_only(call, figures, made, beside or [], plan, to, embed)
+    return _build_pages(call, beside or [], plan, to, embed, pages)
 
 
 def _beside_list(*given: object) -> str | None:
@@ -175,16 +173,16 @@ def _beside_list(*given: object) -> str | None:
     return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
 
 
-def _list(call: Call) -> None:
+def _list(call: Call) -> Result[Any]:
     from diagevo.report.standing import standing
 
     with _gathered(call, []) as (history, [material]):
-        print_rows(call, SHOWN, standing(history, material, call.home), run=history.run_id)
+        return Result(list(standing(history, material, call.home)), SHOWN, run=history.run_id)
 
 
 def _build_pages(
     call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool, pages: int | None
-) -> None:
+) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import PAGES
     from diagevo.report.build import build as build_
@@ -204,19 +202,19 @@ def _build_pages(
                 pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
-        render.say(call, f"open {folder / 'index.html'}")
-        print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
+        lines = [FileLine(name, str(file)) for name, file in written]
+        return Result(lines, FILES, run=history.run_id, notes=[f"open {folder / 'index.html'}"])
 
 
 def _build_only(
     call: Call,
     figures: list[str],
-    tables: "dict[TableName, Table]",
+    tables: "dict[TableName, ReportTable]",
     beside: list[str],
     plan: str | None,
     to: Path | None,
     embed: bool,
-) -> None:
+) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw, entry
@@ -226,6 +224,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
+    parts: list[str | Table] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -236,20 +235,21 @@ def _build_only(
                 files = write_figure(folder / "figures", name, result)
             lines += [FileLine(name, str(file)) for file in files]
         for of, content in tables.items():
-            if call.format == "table" and call.output is None and sys.stdout.isatty():
-                _drawn(call, content)
+            parts += _drawn(content)
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        print_rows(call, FILES, lines, run=history.run_id)
+        return Result(lines, FILES, [*parts, Table(FILES, lines)], run=history.run_id)
 
 
-def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
+def _tables_of(
+    call: Call, materials: list["Material"], plan: "Plan | None"
+) -> dict["TableName", "ReportTable"]:
     """The tables that something was measured for: the main one, the report's own time, and a plan's."""
     from diagevo.report.selection import time_table
     from diagevo.report.tables import OF_PLANS, table
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     with suppress(NotFoundError):
         found["time"] = time_table(materials[0])
     runs = [material.run_id for material in materials]
@@ -288,13 +288,13 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
 def _wanted(
     call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
-) -> "dict[TableName, Table]":
+) -> "dict[TableName, ReportTable]":
     """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import SWEPT, TITLES
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
@@ -320,19 +320,19 @@ def _wanted(
     return found
 
 
-def _drawn(call: Call, content: "Table") -> None:
-    """On a terminal: a row of Markdown is no row where it has no room."""
+def _drawn(content: "ReportTable") -> list[str | Table]:
+    """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    render.document(call, None, f"{content.title}. {content.note}")
-    print_rows(call, columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Table(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    return [f"{content.title}. {content.note}", shown]
 
 
 def _table(
     call: Call, name: "TableName", runs: list[str], plan: "Plan | None", reported: list["Reported"]
-) -> "Table":
+) -> "ReportTable":
     from diagevo.report import tables
     from diagevo.report.reported import baselines, with_reported
 
@@ -345,7 +345,7 @@ def _table(
     return with_reported(content, found, reported) if reported else content
 
 
-def _time_of(call: Call, runs: list[str]) -> "Table":
+def _time_of(call: Call, runs: list[str]) -> "ReportTable":
     from diagevo.report.material import gather
     from diagevo.report.selection import time_table
 

@@ -1,7 +1,7 @@
 """`diagevo runs export, import`: a run as a bundle, or its figures in a tracker; a bundle as a run."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,8 +11,7 @@ from diagevo.shown import count
 from .. import options
 from ..call import Call
 from ..opening import At, Round, database, one, opened, where
-from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 from .runs import FIGURES, Run
 
@@ -50,7 +49,7 @@ def export(
     project: Annotated[
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
-) -> None:
+) -> Result[Any]:
     """Write a run as a bundle, or put the figures of its rounds into a tracker.
 
     A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
@@ -64,23 +63,23 @@ def export(
             hint="diagevo runs export RUN -o FILE, or diagevo runs export RUN --to trackio",
         )
     with opened(call, one(call, run)) as history:
-        if file is not None:
-            _bundle(call, history, history.as_of(round, at), file)
-        elif to is not None:
-            _track(call, history, to, project)
+        if to is not None:
+            return _track(history, to, project)
+        assert file is not None
+        return _bundle(history, history.as_of(round, at), file)
 
 
-def _bundle(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
+def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     from diagevo.memory.transfer.bundle import export_bundle
 
     made = export_bundle(history, as_of, file)
     text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
     text += f"  {made.texts} texts, {made.replies} replies, {made.vectors} vectors\n"
     text += f"  chain head {made.head}\n"
-    render.document(call, made, text, run=made.run_id, as_of=where(as_of))
+    return Result(made, text=text, run=made.run_id, as_of=where(as_of))
 
 
-def _track(call: Call, history: "History", to: "Tracker", project: str) -> None:
+def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
     from diagevo.integrations.trackers import export as write
     from diagevo.integrations.trackers import figures
 
@@ -88,9 +87,8 @@ def _track(call: Call, history: "History", to: "Tracker", project: str) -> None:
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
     added = write(to, project, name, rows)
-    print_rows(call, ADDED, added, run=name, as_of=as_of)
-    if not added:
-        render.say(call, f"{to} has every round of {name} in project {project}")
+    notes = [] if added else [f"{to} has every round of {name} in project {project}"]
+    return Result(added, ADDED, run=name, as_of=as_of, notes=notes)
 
 
 @options.command(
@@ -108,17 +106,16 @@ def import_(
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
-) -> None:
+) -> Result[Any]:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:
         written = check_bundle(file)
         text = f"{file}: {count(written.events, 'event')} of {written.run_id}, as they were written\n"
-        render.document(call, written, text + f"  chain head {written.hash}\n", run=written.run_id)
-        return
+        return Result(written, text=text + f"  chain head {written.hash}\n", run=written.run_id)
     with database(call, create=True) as into:
         written = import_bundle(file, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
-    render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
+    return Result(written, text=text, run=written.run_id, as_of=(written.round, written.position))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
+from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, story_of
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
@@ -10,7 +10,7 @@ from diagevo.memory.events.records import Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class NodeJudgement:
     """A pair of nodes that the diagnostician judged; `merged` says whether they are one now."""
 
     round: int
@@ -20,7 +20,7 @@ class Judged:
     merged: bool
     survivor: str | None
     label: str | None
-    call: Asked | None
+    call: ModelExchange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class NodeStory:
     merged_into: str | None
     evidence: FailureStory
     members: tuple[Member, ...]
-    pairs: tuple[Judged, ...]
+    pairs: tuple[NodeJudgement, ...]
 
 
 def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False) -> NodeStory:
@@ -81,8 +81,10 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
     )
 
 
-def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool) -> Judged:
-    return Judged(
+def _judged(
+    history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool
+) -> NodeJudgement:
+    return NodeJudgement(
         round=recorded.round,
         position=recorded.position,
         other=next(n for n in event.nodes if n != node_id),
