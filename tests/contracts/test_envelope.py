@@ -51,7 +51,7 @@ def test_a_number_that_is_not_finite_is_found_wherever_it_stands() -> None:
     configured = RunConfigured(config={"x": float("inf")}, models={}, embedder=embedder, version="0")
     with pytest.raises(ConfigError, match=r"config\.x is inf"):
         pending("a", 1, configured)
-    completed = StageCompleted.model_construct(stage="s", attempt=1, artifacts=[], seconds=float("nan"))
+    completed = StageCompleted(stage="s", attempt=1, artifacts=[], seconds=float("nan"))
     with pytest.raises(ConfigError, match="seconds is nan"):
         pending("a", 1, completed)
 

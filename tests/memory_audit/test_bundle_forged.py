@@ -15,7 +15,7 @@ import pytest
 
 from diagevo.errors import StoreError
 from diagevo.memory.audit.history import History, open_history
-from diagevo.memory.events import NodeAssigned
+from diagevo.memory.events import Embedder, NodeAssigned
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -367,7 +367,7 @@ def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alo
     for run, served in (("theirs", True), ("on", True), ("mine", False), (None, False)):
         recalled = Artifacts(empty, run).recall_reply(reply["model"], reply["request"])
         assert (recalled is not None) == served, run
-        stored = Vectors(empty, run or "other", name, int(dimension), revision).stored([text])
+        stored = Vectors(empty, run or "other", Embedder(name, int(dimension), revision)).stored([text])
         assert (text in stored) == served, run
     Artifacts(empty, "mine").remember_reply(reply["model"], reply["request"], Reply("my own", 1, 1))
     mine = Artifacts(empty, "mine").recall_reply(reply["model"], reply["request"])

@@ -145,8 +145,8 @@ def test_whether_a_figure_can_be_drawn_is_told_without_drawing_it(material: Mate
     """So for a run with everything, one without a cause, and an empty one."""
     configured = material.configuration
     assert configured is not None
-    hashing = configured.embedder.model_copy(update={"name": HashingEmbedder.name, "dimension": 64})
-    full = replace(material, configuration=configured.model_copy(update={"embedder": hashing}))
+    hashing = structs.replace(configured.embedder, name=HashingEmbedder.name, dimension=64)
+    full = replace(material, configuration=structs.replace(configured, embedder=hashing))
     free = replace(full, causes=(), promotions=(), reactivations=(), seconds=(), validations=())
     few = replace(free, rounds=free.rounds[:1], candidates=free.candidates[:2])
     for run in (full, free, few, Material("empty", None)):

@@ -13,7 +13,7 @@ import numpy as np
 from diagevo.errors import DiagEvoError, StoreError
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
-from diagevo.memory.events.decode import light
+from diagevo.memory.events.decode import read
 from diagevo.memory.events.named import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded, event_id
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, Form, Reader
@@ -79,7 +79,6 @@ class Contents:
             return f"it is an event of run {recorded.run_id}"
         try:
             event = recorded.event
-            light(recorded.type, recorded.schema_version, recorded.payload)  # the fold's reading is stricter
             if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
                 return "its time has no zone"
             values = msgspec.json.decode(recorded.payload, type=Values)
@@ -87,13 +86,13 @@ class Contents:
             return str(error).splitlines()[0]
         if recorded.event_id != event_id(self._run_id, recorded.round, recorded.type, event.key()):
             return "its id is another event's"
-        if recorded.cause_id != vars(event).get("cause_id"):
+        if recorded.cause_id != getattr(event, "cause_id", None):
             return "its cause is not its payload's"
         if not self._known.add(recorded.event_id):
             return "it is there twice"
         if isinstance(event, RunConfigured):
             self._models[model_of(event.embedder)] = event.embedder.dimension
-        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+        for _, digest in named_texts(event):
             self._missing += self._named.add(f"text\n{digest}")
         for key in requests(recorded.type, values):
             self._named.add("\n".join(("reply", *key)))
@@ -121,7 +120,7 @@ class Contents:
         number, event, field, digest = next(
             (number, row, field, digest)
             for number, row in enumerate(self._read("events"), start=1)
-            for field, digest in named_texts(row.type, row.schema_version, row.payload)
+            for field, digest in named_texts(read(row.type, row.schema_version, row.payload))
             if f"texts\n{digest}" not in self._known
         )
         return StoreError(

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.events import Origin, RunConfigured, StageCompleted
+from diagevo.memory.events import Origin, StageCompleted
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
@@ -76,13 +77,13 @@ def fork(
     if "schedule.policy" in changed:
         others = {role: model for role, model in before.models.items() if role != ROLE}
         changes["models"] = others | models_of(values)
-    configured = before.model_copy(update=changes)
+    configured = msgspec.structs.replace(before, **changes)
     folder = runs_folder(history.database, root)
     check_place(history.database, folder / name)
     with history.database.write() as connection:
         transcript = Transcript(connection, history.log, name)
         transcript.copy(history.events(as_of=as_of))
-        transcript.append(RunConfigured.model_validate(configured.model_dump()), round)
+        transcript.append(configured, round)
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = transcript.finish(imported=outside)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select, update
 
 from diagevo.errors import ConfigError, ConflictError, InconsistentError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.decode import Fact, decoded
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import EVENT, LOG, RUN, Bundle, Log, mark, now
@@ -137,7 +137,7 @@ class Transcript:
         if len(self._rows) >= BATCH:
             self._flush()
         closed = self.state.open
-        event = light(r.type, r.schema_version, r.payload)
+        event = decoded(r.type, r.schema_version, r.payload)
         advance(self.state, Fact(r.type, r.round, r.event_id, sequence, self.position, event))
         self._end = heads.ChainHead(r.round, sequence, self.position, hash_)
         if r.type == "RoundCommitted" and closed is not None:
