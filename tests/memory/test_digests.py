@@ -56,12 +56,10 @@ def test_what_is_no_digest_is_refused_wherever_it_stands(type_: str, digest: str
 
 
 def said(field: str, digest: str) -> str:
-    """Of another length msgspec speaks, which does not number the items of a list."""
+    """Where msgspec finds another length, and where other digits are found."""
     if len(digest) == 64:
         return re.escape(f"{field} is not the SHA-256 of a text")
-    return re.escape(
-        f"`str` of length {'>=' if len(digest) < 64 else '<='} 64 - at `$." + re.sub(r"\d+", "...", field)
-    )
+    return re.escape(f"of length {'>=' if len(digest) < 64 else '<='} 64 - at `$.{field}`")
 
 
 @pytest.mark.parametrize("digest", ["What is 2 + 2?", "A" * 64, 7])
