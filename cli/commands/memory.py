@@ -193,7 +193,6 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
-    from diagevo.memory.audit.policy import Asked, ask_again
     from diagevo.memory.audit.replay import chosen, compare_with_commit, rebuild, steps
 
     from ..screens import memory as memory_text
@@ -209,15 +208,10 @@ def replay(
             print_rows(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
             return
         memory = rebuild(history, as_of)
-        differences, asked = [], Asked()
-        if check:
-            asked = ask_again(history.log, history.run_id, as_of.sequence)
-            differences = compare_with_commit(history, memory, as_of)
-            differences += [message for _, message in asked.faults]
-    checked = memory_text.check_text(memory, differences, asked.notes) if check else ""
+        differences = compare_with_commit(history, memory, as_of) if check else []
+    checked = memory_text.check_text(memory, differences) if check else ""
     if call.format == "json":
-        found = {"differences": differences, "notes": asked.notes}
-        data = render.plain(memory) | (found if check else {})
+        data = render.plain(memory) | ({"differences": differences} if check else {})
         render.document(call, data, "", run=history.run_id, as_of=where(as_of))
     else:
         if call.format == "table" and call.output is None:

@@ -192,8 +192,6 @@ def verification_text(report: "Verification", fail: bool) -> str:
         checked.append(f"{count(report.copied, 'chain head')} of the copy")
     if report.texts:
         checked.append(f"{count(report.texts, 'text')} against their digests")
-    if report.schedules:
-        checked.append(f"ε of {count(report.schedules, 'schedule')} asked of its policy again")
     lines = [
         f"{report.run_id}: {'FAULTS FOUND' if fail else 'as it was written'}",
         f"  checked: {', '.join(checked)}",
@@ -207,15 +205,15 @@ def verification_text(report: "Verification", fail: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_text(memory: "Rebuilt", differences: Sequence[str], notes: Sequence[str]) -> str:
-    """What `replay --check` found, and what it could not ask."""
+def check_text(memory: "Rebuilt", differences: Sequence[str]) -> str:
+    """What `replay --check` found."""
     if not memory.round:
         return "  check: no commit to compare with\n"
     if memory.open_round is not None:
         return f"  check: round {memory.open_round} is open, there is no commit to compare with\n"
     lines = [f"DIFFERS, {line}" for line in differences]
     lines = lines or [f"equal to the commit of round {memory.round} and to its projection rows"]
-    return "".join(f"  check: {line}\n" for line in lines) + "".join(f"  note: {line}\n" for line in notes)
+    return "".join(f"  check: {line}\n" for line in lines)
 
 
 def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:

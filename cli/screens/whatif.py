@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
 from diagevo.shown import count, fraction, percent
 
@@ -122,8 +123,9 @@ def answer(call: Call, asked: Asked, round_: int | None) -> None:
             row for values in asked.each() for row in _rows(call, history, observed, values, dropped, round_)
         ]
     _print(call, history, as_of, rows)
-    for note in dict.fromkeys(note for one in observed if one.again for note in one.again.notes):
-        render.say(call, note)
+    for policy in dict.fromkeys(one.following.settings.policy for one in observed):
+        if policy not in BUILT_IN:
+            render.say(call, f"schedule.policy {policy}: an audit runs no code, so its ε stand as recorded")
 
 
 def _rows(

@@ -92,7 +92,7 @@ def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
 ) -> None:
     file = base.copy(tmp_path)
     with closing(sqlite3.connect(file)) as opened, opened:
-        assert opened.execute("UPDATE artifact SET content = 'told otherwise'").rowcount > 10
+        assert opened.execute("UPDATE artifact SET content = CAST('told otherwise' AS BLOB)").rowcount > 10
     said = invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 1, said.output
     assert "error: FAULT: the text " in said.output

@@ -1,12 +1,14 @@
 """Database commands: revisions, checks, backups; and what init makes."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from diagevo.memory.log import migrate
 from diagevo.memory.log.migrate import HEAD
 from tests.cli.program import invoke
 from tests.memory_audit.played import play
@@ -47,10 +49,10 @@ def test_current_tells_both_revisions(played: Path) -> None:
 
 
 def test_current_exits_5_where_an_upgrade_is_due(played: Path) -> None:
-    _ask(str(played), "UPDATE alembic_version SET version_num = '0001'")
+    _ask(str(played), "UPDATE alembic_version SET version_num = '0000'")
     done = invoke("db", "current")
     assert done.exit_code == 5
-    assert f"revision 0001, expected {HEAD}" in done.stdout
+    assert f"revision 0000, expected {HEAD}" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -77,21 +79,30 @@ def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command
     assert [file.name for file in Path().iterdir()] == ["folder"]
 
 
-def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
-    from diagevo.memory.log import migrate
-    from diagevo.memory.log.database import Database
-
-    Path("runs").mkdir()
-    database = Database("runs/diagevo.db")
-    migrate.upgrade(database, "0001")
-    database.close()
+def test_upgrade_of_an_old_database_writes_a_backup_first(
+    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a second migration came today."""
+    newer = tmp_path / "migrations"
+    shutil.copytree(Path(__file__).parents[2] / "migrations", newer)
+    (newer / "versions" / "r0002_note.py").write_text(
+        "from alembic import op\n"
+        "revision, down_revision = '0002', '0001'\n"
+        "def upgrade():\n"
+        "    op.execute('ALTER TABLE run ADD COLUMN note TEXT')\n"
+    )
+    monkeypatch.setattr(migrate, "files", lambda _: newer)
+    monkeypatch.setattr(migrate, "HEAD", "0002")
+    refused = invoke("runs", "list")
+    assert (refused.exit_code, "run: diagevo db upgrade" in refused.stderr) == (5, True)
     done = invoke("db", "upgrade", "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)["data"]
-    assert (said["before"], said["now"]) == ("0001", HEAD)
+    assert (said["before"], said["now"]) == ("0001", "0002")
     assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0001",)]
-    assert _ask("runs/diagevo.db", "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert _ask(str(played), "SELECT note, sequence > 0 FROM run") == [(None, 1)]
     assert "up to date" in invoke("db", "upgrade").stdout
+    assert invoke("memory", "verify").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,6 @@ class Event(Value, frozen=True):
 class RunConfigured(Event, frozen=True):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
-    schema_version: ClassVar[int] = 3
     config: dict[str, Any]
     models: dict[str, Model]
     embedder: Embedder
@@ -216,7 +215,6 @@ class StageStarted(Event, frozen=True):
 class StageCompleted(Event, frozen=True):
     """The attempt is done; the files that it left behind."""
 
-    schema_version: ClassVar[int] = 2
     stage: str
     attempt: int
     artifacts: list[Artifact] = []
@@ -236,7 +234,6 @@ class StageCompleted(Event, frozen=True):
 class StageAbandoned(Event, frozen=True):
     """The attempt is given up; what it observed after a step will be observed again."""
 
-    schema_version: ClassVar[int] = 3
     stage: str
     attempt: int
     after_step: int
@@ -263,7 +260,7 @@ class PhaseMeasured(Event, frozen=True):
     number."""
     sampling_gap: float | None
     """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: no
-    number, or a sampler that told none (FSDP without vLLM, in runs of before)."""
+    number."""
     reward_lowest: float
     reward_highest: float
     completions: int
@@ -280,7 +277,6 @@ class PhaseMeasured(Event, frozen=True):
 class CandidateScored(Event, frozen=True):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
-    schema_version: ClassVar[int] = 3
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -302,7 +298,7 @@ class CandidateScored(Event, frozen=True):
     label_true: bool | None = None
     """Whether the label agrees with the truth, where there is one."""
     invalid_reason: InvalidReason | None = None
-    """Why it is invalid; null for the others, and where it was written before reasons were recorded."""
+    """Why it is invalid; null for the others."""
     undecided: int = 0
     """Pairs of its answers that stand apart only because comparing them came to no verdict."""
     votes_are: Votes = "answers"
@@ -336,7 +332,6 @@ class GroupIngested(Event, frozen=True):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
-    schema_version: ClassVar[int] = 2
     step: int
     group: int
     """Place in the step, by first appearance."""
