@@ -67,9 +67,31 @@ def of_envelope(name: str, data: Any) -> dict[str, Any]:
 
 
 def _of_type(data: Any) -> dict[str, Any]:
-    from pydantic import TypeAdapter
+    import msgspec
+    from pydantic import ConfigDict, TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
 
-    return _exact(TypeAdapter(data).json_schema(mode="serialization"))
+    class WithParts(GenerateJsonSchema):
+        """Of parts of events, which are msgspec's, too."""
+
+        def is_instance_schema(self, schema: Any) -> dict[str, Any]:
+            [found], parts = msgspec.json.schema_components([schema["cls"]])
+            return _inlined(found, parts)
+
+    # A dataclass alone takes no configuration; a list of it does.
+    listed: Any = list.__class_getitem__(data)
+    adapter = TypeAdapter(listed, config=ConfigDict(arbitrary_types_allowed=True))
+    found = adapter.json_schema(mode="serialization", schema_generator=WithParts)
+    return _exact(found["items"] | {"$defs": found.get("$defs", {})})
+
+
+def _inlined(node: Any, parts: dict[str, Any]) -> Any:
+    """A schema of msgspec's without references."""
+    if isinstance(node, dict):
+        if "$ref" in node:
+            return _inlined(parts[node["$ref"].rpartition("/")[2]], parts)
+        return {key: _inlined(value, parts) for key, value in node.items()}
+    return [_inlined(item, parts) for item in node] if isinstance(node, list) else node
 
 
 def _exact(node: Any) -> Any:

@@ -145,6 +145,13 @@ def _pending(now: Round, failure_id: str, verdict: str) -> FailureDiagnosed:
     return diagnosis
 
 
+def _settled(now: Round, failure_id: str) -> None:
+    """The failure is counted, and what was judged of it is needed no more."""
+    now.settled.add(failure_id)
+    now.judged.pop(failure_id, None)
+    now.assigned.pop(failure_id, None)
+
+
 def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
     event = fact.event
     failure_id, duplicate, cause_id = event.failure_id, event.duplicate, event.cause_id
@@ -198,7 +205,7 @@ def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> N
     state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
     state.next_cause += 1
     now.created.add(event.cause_id)
-    now.settled.add(event.failure_id)
+    _settled(now, event.failure_id)
 
 
 def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
@@ -221,7 +228,7 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
         state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
     else:
         now.expected = cause_id, failure_id
-    now.settled.add(failure_id)
+    _settled(now, failure_id)
 
 
 def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) -> None:
