@@ -71,7 +71,7 @@ _SOME = {
 }
 _ALL = {
     "json": (
-        Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")],
+        Annotated[bool, typer.Option("--json", help="JSON, in an envelope that says what it is of.")],
         False,
     ),
     "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")], False),
@@ -87,8 +87,6 @@ _ALL = {
 }
 BUILT: dict[str, Any] = {}
 """Each command by its path ("memory why"), filled by `command`."""
-SCHEMAS: dict[str, tuple[str, Callable[[], Any]]] = {}
-"""By path: the name of a command's JSON and the type of its `data`, filled by `command`."""
 
 
 def command(
@@ -99,10 +97,9 @@ def command(
     pages: bool = False,
     reads: Sequence[str] = (),
     without: Sequence[str] = (),
-    schema: str | None = None,
-    data: Callable[[], Any] | None = None,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make `function(call, …)` the command `path`, with the common options after its own.
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make `function(call, …)` the command `path`, with the common options after its own. What it returns, a
+    `Result`, is printed.
 
     Args:
         path: Its name behind `diagevo`, e.g. "memory why".
@@ -111,17 +108,13 @@ def command(
         pages: Whether what it prints is finished when it ends, and may be shown by a pager.
         reads: Those of `CONFIGURATION` that mean something to it.
         without: `--run` where the command is about no run, `--db` where it opens no database.
-        schema: Name of the JSON that it prints, `diagevo.GROUP.NAME/1` where nothing is said.
-        data: Returns the Python type of its `data`, for `diagevo schema`; a callable, so that nothing heavy
-            is imported for `--help`.
     """
-    schema = schema or f"diagevo.{path.replace(' ', '.')}/1"
-    SCHEMAS[path] = (schema, data or (lambda: None))
+    schema = f"diagevo.{path.replace(' ', '.')}/1"
     taken = [option for option in ("--run", "--db", *reads) if option not in without]
     common = {name: (kind, None) for name, kind in map(_SOME.__getitem__, taken)}
     common |= (_ROWS if rows else {}) | _ALL
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         # A command may have an argument `run` or `config` of its own.
         names = {f"{name}_": name for name in common}
@@ -129,11 +122,13 @@ def command(
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
             from .pager import paged
+            from .render.result import emit
 
             call = _call(ctx, schema, {name: given.pop(key) for key, name in names.items()})
             try:
-                with paged(call) if pages and not given.get("follow") else nullcontext():
-                    function(call, **given)
+                with paged(call) if pages and not given.get("follow") else nullcontext(), call.stack:
+                    if (result := function(call, **given)) is not None:
+                        emit(call, result)
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
                 raise
             except Exception:  # a bug, unless the log that it read is damaged

@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import correlation, mean
 from typing import Any
 
-from diagevo.evaluation.study import Compared
+from diagevo.evaluation.study import VariantDifference
 from studies.comparison import APART, CLAIMS, SCORE, against_full, scores, verdict
 from studies.results import COURSES, PLANNED, arm_of, plan_of
 
@@ -32,7 +32,7 @@ def _chance(p: float | None) -> str:
     return "–" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
-def _figures(line: Compared) -> str:
+def _figures(line: VariantDifference) -> str:
     bounds = "–" if line.low is None else f"{_signed(line.low)} to {_signed(line.high)}"
     effect = "–" if line.effect is None else f"{line.effect:+.1f}"
     p, holm = (_chance(p) for p in (line.p, line.p_holm))
@@ -246,9 +246,9 @@ def with_sentences(readme: str, runs: list[dict[str, Any]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> str:
     """Differences of mean@8 with their intervals, as SVG."""
-    from diagevo.report.figure import Figure, data, sized
+    from diagevo.report.figure import data, sized
     from diagevo.report.files import svg
-    from diagevo.report.style import altair
+    from diagevo.report.style import altair, themed
 
     alt = altair()
     rows = [
@@ -273,4 +273,4 @@ def draw(runs: list[dict[str, Any]]) -> str:
     chart = sized(alt.layer(*layers), height=18 * len(rows) + 20).properties(
         padding={"left": 56, "top": 16, "right": 16, "bottom": 16}
     )  # fonts differ in width
-    return svg(Figure(chart, rows, ""))
+    return svg(themed(chart))

@@ -1,10 +1,11 @@
-"""`diagevo eval list, show, compare`: what can be measured, what was, and how two measurements differ."""
+"""`diagevo eval show, compare`: what can be measured, what was, and how two measurements differ."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.shown import count
 from diagevo.texts import json_text, visible
 
@@ -12,9 +13,10 @@ from .. import options
 from ..call import Call
 from ..opening import database
 from ..render import console as render
-from ..render.rows import print_rows, row_of
+from ..render.result import Result
+from ..render.rows import row_of
 from ..render.table import Column
-from ..screens.accuracy import say_premises, worlds_of
+from ..screens.accuracy import premises, worlds_of
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
@@ -45,7 +47,7 @@ EVALUATIONS = (
 
 @dataclass(frozen=True)
 class BenchmarkLine:
-    """A benchmark as `eval list --benchmarks` prints it."""
+    """A benchmark as `eval show --benchmarks` prints it."""
 
     name: str
     title: str
@@ -75,38 +77,6 @@ class EvaluationLine:
     conditions: dict[str, Any]
 
 
-def evaluation_lines() -> Any:
-    return list[EvaluationLine]
-
-
-def _listed() -> Any:
-    return list[EvaluationLine] | list[BenchmarkLine]
-
-
-def _shown() -> Any:
-    from diagevo.evaluation.protocol import Estimate
-    from diagevo.evaluation.store import Answered
-
-    @dataclass(frozen=True)
-    class EvaluationShown(EvaluationLine):
-        categories: dict[str, Estimate]
-        wrong: list[Answered]
-
-    return EvaluationShown
-
-
-def _compared() -> Any:
-    from diagevo.evaluation.protocol import PairedDifference
-
-    @dataclass(frozen=True)
-    class Compared:
-        paired: PairedDifference
-        conditions: dict[str, list[Any]]
-        """Conditions that differ: what a difference in score may come from."""
-
-    return Compared
-
-
 def line_of(found: "Evaluation") -> EvaluationLine:
     metrics = found.metrics or {}
     judge = found.conditions["judge"]
@@ -127,37 +97,55 @@ def line_of(found: "Evaluation") -> EvaluationLine:
 
 
 @options.command(
-    "eval list",
+    "eval show",
     rows=True,
-    data=_listed,
     pages=True,
-    example="""diagevo eval list
-    diagevo eval list --benchmarks
-    diagevo eval list --run a --json""",
+    example="""diagevo eval show
+    diagevo eval show --benchmarks
+    diagevo eval show e3f1 --wrong 5
+    diagevo eval show --run a --json""",
 )
-def list_(
+def show(
     call: Call,
+    evaluation: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
+    ] = None,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="The benchmarks there are.")] = False,
-) -> None:
-    """What was measured, or with --benchmarks what can be."""
-    if benchmarks:
-        from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
+    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
+) -> Result[Any]:
+    """What was measured, or with --benchmarks what can be.
 
-        lines = [
-            BenchmarkLine(
-                name=e.name,
-                title=e.title,
-                group=e.group,
-                questions=e.questions,
-                metric=e.metric,
-                kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
-                hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
-                licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
-            )
-            for e in ENTRIES
-        ]
-        print_rows(call, BENCHMARKS, lines)
-        return
+    With ID one evaluation: its conditions, figures and categories, and what was answered wrongly.
+    """
+    if evaluation is not None:
+        if benchmarks or "--run" in call.typed:
+            raise ConfigError(f"{evaluation} is one evaluation", hint="leave out --benchmarks and --run")
+        return _show_one(call, evaluation, wrong)
+    if wrong:
+        raise ConfigError("--wrong is about one evaluation", hint="name it: diagevo eval show ID --wrong N")
+    return _show_benchmarks() if benchmarks else _show_all(call)
+
+
+def _show_benchmarks() -> Result[Any]:
+    from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
+
+    lines = [
+        BenchmarkLine(
+            name=e.name,
+            title=e.title,
+            group=e.group,
+            questions=e.questions,
+            metric=e.metric,
+            kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
+            hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
+            licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
+        )
+        for e in ENTRIES
+    ]
+    return Result(lines, BENCHMARKS)
+
+
+def _show_all(call: Call) -> Result[Any]:
     from diagevo.evaluation.store import EvaluationStore
     from diagevo.memory.audit.history import resolve_run
     from diagevo.memory.audit.runs import list_runs
@@ -171,27 +159,10 @@ def list_(
         of_world = any(line.world == "arithmetic" and run in (None, line.run_id) for line in played)
         questions = "held-out" if of_world else "math500"
         render.say(call, f"no evaluations yet; start one: diagevo eval run {questions} --round best")
-    print_rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
-    say_premises(call, worlds)
+    return Result([line_of(e) for e in found], EVALUATIONS, run=run, notes=premises(worlds))
 
 
-@options.command(
-    "eval show",
-    data=_shown,
-    pages=True,
-    without=("--run",),
-    example="""diagevo eval show e3f1
-    diagevo eval show e3f1 --wrong 5
-    diagevo eval show e3f1 --json""",
-)
-def show(
-    call: Call,
-    evaluation: Annotated[
-        str, typer.Argument(metavar="ID", help="An evaluation, or the beginning of its id.")
-    ],
-    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
-) -> None:
-    """One evaluation: its conditions, figures and categories, and what was answered wrongly."""
+def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
     from diagevo.evaluation.scoring import by_category
     from diagevo.evaluation.store import EvaluationStore
 
@@ -217,8 +188,7 @@ def show(
         lines += [f"  reference {result.reference}; answered {answers}"]
     data = row_of(line_of(found)) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
-    render.document(call, data, text, run=found.run_id)
-    say_premises(call, worlds)
+    return Result(data, text=text, run=found.run_id, notes=premises(worlds))
 
 
 def _condition(value: Any) -> str:
@@ -227,7 +197,6 @@ def _condition(value: Any) -> str:
 
 @options.command(
     "eval compare",
-    data=_compared,
     pages=True,
     without=("--run",),
     example="""diagevo eval compare e3f1 e9a0
@@ -238,7 +207,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The evaluation compared with.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
     confidence: Annotated[float, typer.Option("--confidence", min=0.5, max=0.9999)] = 0.95,
-) -> None:
+) -> Result[Any]:
     """The difference of two evaluations on the same questions, paired by question, with its interval."""
     from diagevo.evaluation.scoring import compare as compare_
     from diagevo.evaluation.scoring import different_conditions
@@ -261,5 +230,4 @@ def compare(
         "they differ in: " + (", ".join(differ) or "nothing"),
     ]
     shown = "\n".join(visible(line, one_line=True) for line in text)
-    render.document(call, {"paired": result, "conditions": differ}, shown)
-    say_premises(call, worlds)
+    return Result({"paired": result, "conditions": differ}, text=shown, notes=premises(worlds))

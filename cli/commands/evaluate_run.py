@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,9 +14,9 @@ from .. import options
 from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
-from ..render.rows import print_rows
-from ..screens.accuracy import say_premises, worlds_of
-from .evaluate import EVALUATIONS, evaluation_lines, line_of
+from ..render.result import Result
+from ..screens.accuracy import premises, worlds_of
+from .evaluate import EVALUATIONS, line_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="BENCHMARK", help="Names from `eval list --benchmarks`, `held-out`, or `all`."),
+    typer.Argument(metavar="BENCHMARK", help="Names from `eval show --benchmarks`, `held-out`, or `all`."),
 ]
 Model = Annotated[
     str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or a name an endpoint serves.")
@@ -71,7 +71,6 @@ Swapped = Annotated[
     "eval run",
     reads=["-c", "--set"],
     rows=True,
-    data=evaluation_lines,
     example="""diagevo eval run math500 gsm8k --run a --round best --data folder-of-jsonl
     diagevo eval run all --run a --judge gpt-4o --judge-url https://api.openai.com/v1
     diagevo eval run held-out --run a --round all
@@ -100,7 +99,7 @@ def run(
         str, typer.Option("--judge-key-env", help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
     swapped_judge: Swapped = False,
-) -> None:
+) -> Result[Any]:
     """Ask, judge and sum up. The same command again goes on where it was stopped and asks nothing twice.
 
     Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
@@ -143,8 +142,9 @@ def run(
                     done.append(
                         measure(call, store, ready, questions, checker, procedure, stop, judge=asked_judge)
                     )
-        print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
-        say_premises(call, worlds_of(asked, done))
+        notes = premises(worlds_of(asked, done))
+        run_id = None if history is None else history.run_id
+        return Result([line_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
 
 
 def measure(
@@ -223,7 +223,7 @@ def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
         if sign and name not in names and not Path(given).expanduser().exists():
             raise ConfigError(
                 f"--data {given}: {name} is not a benchmark or a part of one",
-                hint="names: diagevo eval list --benchmarks",
+                hint="names: diagevo eval show --benchmarks",
             )
         named = sign and name in names
         sources.setdefault(name if named else None, []).append(Path(path if named else given).expanduser())

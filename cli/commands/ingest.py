@@ -15,11 +15,12 @@ from diagevo.shown import count
 from .. import options
 from ..call import Call
 from ..render import console as render
+from ..render.result import Result
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config, IngestConfig
-    from diagevo.ingest.recording import Recorded, Recorder
+    from diagevo.ingest.recording import IngestSummary, Recorder
     from diagevo.memory.memory import Memory
 
 POLL_SECONDS = 2.0
@@ -45,14 +46,9 @@ class Ingested:
     open_round: int | None
 
 
-def _ingested() -> Any:
-    return Ingested
-
-
 @options.command(
     "ingest",
     reads=options.CONFIGURATION,
-    data=_ingested,
     example="""diagevo ingest verl rollouts --run math
 diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
@@ -89,14 +85,14 @@ def ingest(
             help="Steps with other rollouts than before: this training went on from a checkpoint.",
         ),
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
     diagnoses and embeds. Then: diagevo diagnose.
     """
     from diagevo.ingest.formats import read
-    from diagevo.ingest.recording import Recorded
+    from diagevo.ingest.recording import IngestSummary
 
     if call.run in (None, "latest"):
         raise ConfigError(
@@ -104,7 +100,7 @@ def ingest(
         )
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked = {name: value for name, value in asked.items() if value is not None}
-    report, stop = Recorded(), StopFlag()
+    report, stop = IngestSummary(), StopFlag()
     with (
         _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
         stopped_by_signals(stop),
@@ -126,20 +122,21 @@ def ingest(
             session.open_next(full=False)
         found = _found(session, report)
         as_of, served = session.where, session.served
-    render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
-    for name in report.cut:
-        render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+    notes = [
+        f"{name} ends inside a line: its step is left for the next time (--follow waits)"
+        for name in report.cut
+    ]
     if report.left:
-        render.say(
-            call,
+        notes.append(
             f"{count(len(report.left), 'step')} from {report.left[0]} on left out: as before the training was"
-            " resumed, which has not come to them again",
+            " resumed, which has not come to them again"
         )
-    for note in report.notes:
-        render.say(call, f"note: {note}")
+    notes += [f"note: {note}" for note in report.notes]
+    text = _text(call.run, report, found, served=served)
+    return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
 
 
-def _found(session: "_Session", report: "Recorded") -> Ingested:
+def _found(session: "_Session", report: "IngestSummary") -> Ingested:
     opened, waiting = session.standing()
     return Ingested(
         steps=report.steps,
@@ -157,7 +154,7 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
     )
 
 
-def _text(run: str, report: "Recorded", found: Ingested, *, served: bool) -> str:
+def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -> str:
     who = "" if served else " --model M --base-url URL"
     groups = report.groups
     lines = [

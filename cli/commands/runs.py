@@ -1,22 +1,25 @@
 """`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec.structs import asdict
 
+from diagevo.errors import ConfigError
 from diagevo.shown import count, number
 from diagevo.texts import visible
 
 from .. import completion, options
 from ..call import Call
-from ..opening import database, one, opened
+from ..opening import database, one, opened, where
 from ..render import console as render
-from ..render.rows import print_rows, row_of
+from ..render.result import Result, Table
+from ..render.rows import row_of
 from ..render.table import Column
-from ..screens.accuracy import print_accuracy, say_premises
-from ..screens.ingested import print_pass_rates
+from ..screens.accuracy import accuracy, premises
+from ..screens.ingested import pass_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,18 +94,13 @@ PHASES = (
     Column("attention"),
     Column("found"),
 )
+_POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 Run = Annotated[
     str | None,
     typer.Argument(
         metavar="[RUN]", help="The run; the latest if none is named.", autocompletion=completion.runs
     ),
 ]
-
-
-def _run_story() -> Any:
-    from diagevo.memory.audit.runs import RunStory
-
-    return RunStory
 
 
 def _stage(line: "RunLine") -> str:
@@ -116,7 +114,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
-    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…{_was(line, ' of ')}"
+    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
     given = None if line.origin is None else asdict(line.origin)
     return row_of(line) | {
         "origin": given,
@@ -134,7 +132,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
-def list_(call: Call) -> None:
+def list_(call: Call) -> Result[Any]:
     """Every run of the database, the latest first."""
     from diagevo.memory.audit.runs import list_runs
 
@@ -143,30 +141,26 @@ def list_(call: Call) -> None:
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
-    print_rows(call, RUNS, rows)
-    if rows and call.format == "table" and call.output is None:  # both in one would not fit a terminal
-        render.text(call, "")
-        print_rows(call, OUTCOMES, rows)
-    say_premises(call, (line.world for line in found if line.rounds))
+    tables = [Table(RUNS, rows), Table(OUTCOMES, rows)]  # both in one would not fit a terminal
+    return Result(
+        rows, RUNS, tables if rows else None, notes=premises(line.world for line in found if line.rounds)
+    )
 
 
 @options.command(
     "runs show",
-    data=_run_story,
     pages=True,
     example="""diagevo runs show
     diagevo runs show a --json""",
 )
-def show(call: Call, run: Run = None) -> None:
+def show(call: Call, run: Run = None) -> Result[Any]:
     """One run: its models, origin and rounds."""
     from diagevo.memory.audit.runs import run_story
 
     with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
-        render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
-        if call.json:
-            return
+        parts: list[str | Table] = [_story_text(story)]
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -175,14 +169,11 @@ def show(call: Call, run: Run = None) -> None:
             ]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
-            for columns, values in ((ROUNDS, rounds), *own):
-                render.text(call, "")
-                print_rows(call, columns, values)
-        print_pass_rates(call, story)
-        print_accuracy(call, history)
+            parts += [Table(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
+        parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
-            render.text(call, "")
-            print_rows(call, PHASES, [_phase(line) for line in story.phases])
+            parts.append(Table(PHASES, [_phase(line) for line in story.phases]))
+        return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
 def _round(line: "RoundLine") -> int | str:
@@ -203,9 +194,12 @@ def _invalid(reasons: "Mapping[str, int]") -> str:
     return f"{total} ({invalid(reasons)})" if total else "0"
 
 
-def _was(line: "RunLine", before: str) -> str:
-    """The name of an imported run in its bundle; nothing where that was not kept."""
-    return "" if line.imported_run is None else f"{before}{visible(line.imported_run, one_line=True)}"
+def _shared(story: "RunStory") -> str:
+    if story.shared is None:
+        return ""
+    return (
+        f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here is another"
+    )
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
@@ -232,11 +226,9 @@ def _story_text(story: "RunStory") -> str:
     embedder = configuration.embedder
     lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
     if line.origin is not None:
-        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
+        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}{_shared(story)}")
     if line.imported is not None:
-        lines.append(
-            f"  {'imported':<14} from the bundle{_was(line, ' of run ')} that ends in {line.imported}"
-        )
+        lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
         lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
@@ -251,57 +243,90 @@ def _story_text(story: "RunStory") -> str:
 @options.command(
     "runs diff",
     pages=True,
-    without=("--run",),
-    example="""diagevo runs diff a b
-    diagevo runs diff a@3 b@3 --exit-code""",
+    example="""diagevo runs diff a..b
+    diagevo runs diff a@3..b@3 --exit-code
+    diagevo runs diff a@2..a@5
+    diagevo runs diff 2..5 --run a""",
 )
 def diff(
     call: Call,
-    a: Annotated[
-        str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.", autocompletion=completion.runs)
-    ],
-    b: Annotated[
+    points: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="Another run, with @ROUND if wanted.", autocompletion=completion.runs
+            metavar="A..B",
+            help="Two runs, each with @ROUND if wanted; two rounds of a run; or rounds alone, of --run.",
+            autocompletion=completion.points,
         ),
     ],
     *,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
     ] = False,
-) -> None:
-    """Where two runs first differ, and which causes are shared, unique, or differ in timing."""
-    if not compare(call, a, b) and exit_code:
-        raise typer.Exit(1)
+) -> Result[Any]:
+    """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
+    left, dots, right = points.partition("..")
+    if not dots or not left or not right:
+        raise ConfigError(f"{points} does not name two points", hint=_POINTS)
+    if left.isdecimal() != right.isdecimal():
+        number, other = (left, right) if left.isdecimal() else (right, left)
+        raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
+    (a, at_a), (b, at_b) = _point(left), _point(right)
+    if left.isdecimal():
+        found = _compare_rounds(call, call.run, int(left), int(right))
+    elif a == b and at_a is not None and at_b is not None:
+        found = _compare_rounds(call, one(call, a), at_a, at_b)
+    else:
+        one(call, left, right)
+        found = _compare_runs(call, (a, at_a), (b, at_b))
+    return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
 
 
-def compare(call: Call, left: str, right: str) -> bool:
-    """Print how two runs differ; whether they are the same."""
+def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
+    """What changed between two commits of a run. Round 0 is before the first event."""
+    from diagevo.memory.audit.compare import diff_memory
+    from diagevo.memory.audit.compare_runs import configuration, learnt
+    from diagevo.memory.audit.history import AsOf
+
+    from ..screens import compare as compare_text
+
+    with opened(call, run) as history:
+        first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
+        found = diff_memory(history, first, last)
+        outcomes = [line for line in learnt(history, history, (first.round, last.round)) if line.round >= a]
+        changed = list(configuration(history, history, first, last)) if first.round else []
+    data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
+    data |= {"learnt": render.plain(outcomes)}
+    parts: list[str | Table] = [compare_text.memory_diff(history.run_id, found, changed)]
+    if found.causes:
+        parts.append(Table(compare_text.CHANGES, compare_text.change_rows(found)))
+    if outcomes:
+        parts.append(Table(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+    notes = premises([history.world] if outcomes else [])
+    return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
+
+
+def _compare_runs(
+    call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
+) -> Result[dict[str, Any]]:
+    """How two runs differ."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
 
     from ..screens import compare as compare_text
 
-    names = [_point(left), _point(right)]
-    with opened(call, names[0][0]) as a, opened(call, names[1][0]) as b:
-        at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
+    with opened(call, left[0]) as a, opened(call, right[0]) as b:
+        at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
-    render.document(call, data, compare_text.runs_diff(found))
-    if not call.json:
-        if outcomes:
-            print_rows(call, compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes))
-        matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
-        if matched:
-            print_rows(call, compare_text.MATCHED, matched)
-        if alone:
-            print_rows(call, compare_text.ALONE, alone)
-        if outcomes:
-            say_premises(call, worlds)
-    return found.same
+    tables = (
+        Table(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
+        Table(compare_text.MATCHED, compare_text.matched_rows(found)),
+        Table(compare_text.ALONE, compare_text.alone_rows(found)),
+    )
+    parts = [compare_text.runs_diff(found), *(table for table in tables if table.rows)]
+    return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 
 def _point(text: str) -> tuple[str, int | None]:
@@ -328,7 +353,7 @@ def fork(
     name: Annotated[
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
@@ -347,9 +372,9 @@ def fork(
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
     text += f"go on with: {again}\n"
-    render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
-    if made.missing:
-        render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")
+    lost = [f"no longer there, and not in the fork: {', '.join(made.missing)}"] if made.missing else []
+    as_of = (made.written.round, made.written.position)
+    return Result(made, text=text, run=free, as_of=as_of, notes=lost)
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
@@ -376,7 +401,6 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
     from diagevo.config.loading import put_method
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
-    from diagevo.errors import ConfigError
 
     if not settings:
         return stored

@@ -7,9 +7,10 @@ from pathlib import Path
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
 from diagevo.memory.audit.history import History
-from diagevo.report.figures import FIGURES, lacking
+from diagevo.report.figure import Missing
+from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Material
-from diagevo.report.paper import PAPER, Shown
+from diagevo.report.paper import PAPER, PaperItem
 from diagevo.report.tables import results, table
 
 
@@ -37,7 +38,7 @@ def standing(history: History, material: Material, home: Path) -> list[Line]:
     return lines + [_figure(entry.name, entry.title, material) for entry in own]
 
 
-def _line(shown: Shown, history: History, material: Material, planned: Sequence[Plan]) -> Line:
+def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> Line:
     labels, run = list(shown.labels), history.run_id
     match shown.kind:
         case "fig":
@@ -69,8 +70,9 @@ def _line(shown: Shown, history: History, material: Material, planned: Sequence[
 def _figure(
     name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
 ) -> Line:
-    if (missing := lacking(name, [material])) is not None:
-        return Line(number, name, title, False, missing.reason, missing.command, labels=list(labels))
+    found = draw(name, [material])
+    if isinstance(found, Missing):
+        return Line(number, name, title, False, found.reason, found.command, labels=list(labels))
     command = f"diagevo report build --only {name} --run {material.run_id}"
     return Line(number, name, title, True, None, command, labels=list(labels))
 

@@ -21,7 +21,7 @@ SQLITE_TRIGGERS = (
     # log is a statement of its own, and an append that is refused is rolled back as a whole.
     """CREATE TRIGGER event_no_replace BEFORE INSERT ON event
     WHEN EXISTS (SELECT 1 FROM event WHERE position = NEW.position)
-      OR EXISTS (SELECT 1 FROM event WHERE event_id = NEW.event_id)
+      OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND event_id = NEW.event_id)
       OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND sequence = NEW.sequence)
     BEGIN SELECT RAISE(FAIL, 'UNIQUE constraint failed: event exists'); END""",
 )
@@ -85,7 +85,6 @@ def _log() -> None:
         _text("hash"),
         _text("created_at"),
         _text("imported", null=True),
-        _text("imported_run", null=True),
         _key("run_id"),
     )
     _create(
@@ -104,13 +103,13 @@ def _log() -> None:
         _text("previous_hash"),
         _text("hash"),
         _key("position"),
-        sa.UniqueConstraint("event_id", name="uq_event_event_id"),
+        sa.UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
         sa.UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
     )
     op.create_index("ix_event_run_type_round", "event", ["run_id", "type", "round"])
     for index, columns in (
         ("ix_event_run_cause", ["run_id", "cause_id"]),
-        ("ix_event_causation", ["causation_id"]),
+        ("ix_event_run_causation", ["run_id", "causation_id"]),
     ):
         there = sa.text(f"{columns[-1]} IS NOT NULL")
         op.create_index(index, "event", columns, sqlite_where=there, postgresql_where=there)
@@ -291,7 +290,7 @@ def _views(sqlite: bool) -> dict[str, str]:
         "v_failure": f"""SELECT run_id, position, round, {named("failure_id question_id stage attempt:int")},
         {named("step:int trajectory reference")}, {read("right", "flag")} AS right_answer,
         (SELECT {read("label_true", "flag", "asked.payload")} FROM event asked
-            WHERE asked.event_id = event.causation_id) AS label_true
+            WHERE asked.run_id = event.run_id AND asked.event_id = event.causation_id) AS label_true
         FROM event WHERE type = 'FailureObserved'""",
         "v_diagnosis": f"""SELECT run_id, position, round, {named("failure_id attempt:int verdict")},
         cause_id, {named("description")} FROM event WHERE type = 'FailureDiagnosed'""",

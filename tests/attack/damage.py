@@ -26,7 +26,6 @@ PAGE_SIZE = 512
 
 UNIMPORTANT: Mapping[tuple[str, str], str] = {
     ("run", "created_at"): "a time for people: the order of `runs list`",
-    ("run", "imported_run"): "beside that mark: the run's name elsewhere, which no event has",
     ("run", "imported"): "this database's own mark, which no event has: nothing can be compared with it",
     ("round_summary", "committed_at"): "a time for people; the commit's event has its own, under the hash",
     ("snapshot", "run_id"): "a snapshot that is not found costs time only",

@@ -85,7 +85,7 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("memory", "show", "r1.q0"), ("memory", "why", "c1", "--full")], ids=" ".join
+    "arguments", [("memory", "why", "r1.q0"), ("memory", "why", "c1", "--full")], ids=" ".join
 )
 def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
     base: Base, tmp_path: Path, arguments: tuple[str, ...]
@@ -100,7 +100,7 @@ def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
 
 
 def test_broken_json_of_an_evaluation_is_told_and_no_bug(base: Base) -> None:
-    outcome = read(base, Cell("evaluation", 1, "conditions", "broken JSON"), ("eval", "list"))
+    outcome = read(base, Cell("evaluation", 1, "conditions", "broken JSON"), ("eval", "show"))
     assert (outcome.kind, "the conditions of evaluation e1 cannot be read" in outcome.detail) == (
         "exit 5",
         True,

@@ -43,23 +43,17 @@ def test_init_again_leaves_what_is_there() -> None:
     assert Path("diagevo.yaml").read_text() == "seed: 5\n"
 
 
-def test_current_tells_both_revisions(played: Path) -> None:
-    said = json.loads(invoke("db", "current", "--json").stdout)["data"]
-    assert (said["revision"], said["expected"], said["ok"]) == (HEAD, HEAD, True)
-
-
-def test_current_exits_5_where_an_upgrade_is_due(played: Path) -> None:
+def test_status_exits_5_where_an_upgrade_is_due(played: Path) -> None:
     _ask(str(played), "UPDATE alembic_version SET version_num = '0000'")
-    done = invoke("db", "current")
+    done = invoke("db", "status")
     assert done.exit_code == 5
-    assert f"revision 0000, expected {HEAD}" in done.stdout
+    assert f"0000, this version expects {HEAD}" in done.stdout
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("db", "current"),
-        ("db", "check"),
+        ("db", "status"),
         ("db", "upgrade"),
         ("db", "backup", "new.db"),
         ("runs", "list"),
@@ -107,35 +101,35 @@ def test_upgrade_of_an_old_database_writes_a_backup_first(
 
 @pytest.mark.parametrize(
     "command",
-    [("db", "upgrade"), ("db", "check"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
+    [("db", "upgrade"), ("db", "status"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
 )
 def test_a_database_of_somebody_else_is_left_as_it_is(command: tuple[str, ...]) -> None:
     _ask("other.db", "CREATE TABLE recipes (name TEXT)")
     before = Path("other.db").read_bytes()
     done = invoke(*command, "--db", "other.db")
-    assert done.exit_code == (1 if command == ("db", "check") else 5), done.stderr
+    assert done.exit_code == 5, done.stderr
     assert Path("other.db").read_bytes() == before
 
 
-def test_snapshots_of_an_older_form_are_named_by_check_and_upgrade_until_they_are_made_again(
+def test_snapshots_of_an_older_form_are_named_by_status_and_upgrade_until_they_are_made_again(
     played: Path,
 ) -> None:
-    assert "snapshots" in invoke("db", "check").stdout
-    assert "memory rebuild" not in invoke("db", "check").stdout
+    assert "snapshots" in invoke("db", "status").stdout
+    assert "memory rebuild" not in invoke("db", "status").stdout
     _ask(str(played), "UPDATE snapshot SET version = version - 1 WHERE round = 1")
-    for command in ("check", "upgrade"):
+    for command in ("status", "upgrade"):
         said = invoke("db", command)
         assert said.exit_code == 0
         assert "diagevo memory rebuild --run played" in " ".join(said.stdout.split())
     assert invoke("memory", "rebuild", "--run", "played").exit_code == 0
     assert json.loads(invoke("db", "upgrade", "--json").stdout)["data"]["next"] == ""
-    assert "memory rebuild" not in invoke("db", "check").stdout
+    assert "memory rebuild" not in invoke("db", "status").stdout
 
 
-def test_check_exits_1_when_a_trigger_is_missing(played: Path) -> None:
-    assert invoke("db", "check").exit_code == 0
+def test_status_exits_1_when_a_trigger_is_missing(played: Path) -> None:
+    assert invoke("db", "status").exit_code == 0
     _ask(str(played), "DROP TRIGGER event_no_update")
-    done = invoke("db", "check", "--format", "jsonl")
+    done = invoke("db", "status", "--format", "jsonl")
     assert done.exit_code == 1
     wrong = [row for row in map(json.loads, done.stdout.splitlines()) if not row["ok"]]
     assert [row["check"] for row in wrong] == ["triggers"]

@@ -63,7 +63,7 @@ class Playing:
         return wrapped
 
     def _id(self, type_: str, key: str) -> str:
-        return event_id(self.state.run_id, self._number, type_, key)
+        return event_id(self._number, type_, key)
 
     def pendings(self) -> Iterator[Pending]:
         """Endless."""
@@ -231,7 +231,7 @@ class LongRun:
                 if committed:
                     assert playing.closed is not None
                     number = playing.closed.number
-                    heads.append(folder / run, heads.ChainHead(number, written, written, done.hash))
+                    heads.append(folder / run, heads.ChainHead(number, written, done.hash))
                     if written >= events:
                         break
         self.state = playing.state

@@ -91,8 +91,7 @@ class Told:
         event = decoded(record.type, record.schema_version, told or record.payload)
         id_ = record.event_id
         if told is not None:
-            key = event.key()
-            id_ = event_id(record.run_id, record.round, record.type, key)
+            id_ = event_id(record.round, record.type, event.key())
         return Fact(record.type, record.round, id_, record.sequence, record.position, event)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diagevo.ingest.recording import Recorded, Recorder
+from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.runs import RunLine
@@ -97,9 +97,8 @@ def test_a_run_that_came_in_a_bundle_says_so(database: Database, home: Path) -> 
     import_bundle(home / "bundle", database, "back", root=home)
     view = _view(database, home)
     assert f"imported, bundle {manifest.head[:12]}…" in view.render("index.html")
-    assert (
-        f"Imported from the bundle of run played that ends in <code>{manifest.head[:12]}…</code>"
-        in view.render("back/index.html")
+    assert f"Imported from the bundle that ends in <code>{manifest.head[:12]}…</code>" in view.render(
+        "back/index.html"
     )
     assert "mported" not in view.render("played/index.html")
 
@@ -114,7 +113,7 @@ def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Data
                 version="test",
             )
         )
-        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], Recorded())
+        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], IngestSummary())
         Rounds(memory).open_next()
     view = _view(database, home)
     assert "its votes are rewards, not answers that agree" in view.render("theirs/index.html")

@@ -290,10 +290,8 @@ class _Reader:
 
 def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bool | None]:
     """Whether the label of each question, by round and id, is true; None where that is not known."""
-    ids = {
-        event_id(history.run_id, n, "CandidateScored", question): (n, question) for n, question in questions
-    }
-    found = history.log.known(ids)
+    ids = {event_id(n, "CandidateScored", question): (n, question) for n, question in questions}
+    found = history.log.known(history.run_id, ids)
     return {ids[key]: expect(one, CandidateScored).label_true for key, one in found.items()}
 
 

@@ -65,9 +65,7 @@ class RunRow(SQLModel, table=True):
     hash: Str
     created_at: Str
     imported: StrOrNone = None
-    """Of a run that came from outside: the head of its bundle. Its endpoints are somebody else's word."""
-    imported_run: str | None = Field(default=None, sa_type=ForeignText)
-    """Which run it was in the bundle."""
+    """Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word."""
 
 
 class EventRow(SQLModel, table=True):
@@ -77,12 +75,12 @@ class EventRow(SQLModel, table=True):
     __tablename__ = "event"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         PrimaryKeyConstraint("position"),
-        UniqueConstraint("event_id", name="uq_event_event_id"),
+        UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
         UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
         Index("ix_event_run_type_round", "run_id", "type", "round"),
         # These two leave nulls out: the migration says so; said here it would import both dialects.
         Index("ix_event_run_cause", "run_id", "cause_id"),
-        Index("ix_event_causation", "causation_id"),
+        Index("ix_event_run_causation", "run_id", "causation_id"),
     )
     position: Long
     event_id: Str
