@@ -133,7 +133,7 @@ def _refuse_unrecordable(value: Any, where: str) -> None:
 
 
 def storable_event(event: E) -> E:
-    """The event with each text as a database keeps it (`texts.storable`). Raises ConfigError as `recordable`."""
+    """The event with each text as a database keeps it (`texts.storable`), else as in `recordable`."""
     name = type(event).__name__
     _refuse_unrecordable(event, name)
     try:
