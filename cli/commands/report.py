@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
     from diagevo.report.reported import Reported
-    from diagevo.report.tables import RunResult, Table, TableName
+    from diagevo.report.tables import ReportTable, RunResult, TableName
 
 SHOWN = (
     Column("paper"),
@@ -209,7 +209,7 @@ def _build_pages(
 def _build_only(
     call: Call,
     figures: list[str],
-    tables: "dict[TableName, Table]",
+    tables: "dict[TableName, ReportTable]",
     beside: list[str],
     plan: str | None,
     to: Path | None,
@@ -242,12 +242,14 @@ def _build_only(
         return Result(lines, FILES, [*parts, Rows(FILES, lines)], run=history.run_id)
 
 
-def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
+def _tables_of(
+    call: Call, materials: list["Material"], plan: "Plan | None"
+) -> dict["TableName", "ReportTable"]:
     """The tables that something was measured for: the main one, the report's own time, and a plan's."""
     from diagevo.report.selection import time_table
     from diagevo.report.tables import OF_PLANS, table
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     with suppress(NotFoundError):
         found["time"] = time_table(materials[0])
     runs = [material.run_id for material in materials]
@@ -286,13 +288,13 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
 def _wanted(
     call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
-) -> "dict[TableName, Table]":
+) -> "dict[TableName, ReportTable]":
     """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import SWEPT, TITLES
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
@@ -318,7 +320,7 @@ def _wanted(
     return found
 
 
-def _drawn(content: "Table") -> list[str | Rows]:
+def _drawn(content: "ReportTable") -> list[str | Rows]:
     """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
@@ -330,7 +332,7 @@ def _drawn(content: "Table") -> list[str | Rows]:
 
 def _table(
     call: Call, name: "TableName", runs: list[str], plan: "Plan | None", reported: list["Reported"]
-) -> "Table":
+) -> "ReportTable":
     from diagevo.report import tables
     from diagevo.report.reported import baselines, with_reported
 
@@ -343,7 +345,7 @@ def _table(
     return with_reported(content, found, reported) if reported else content
 
 
-def _time_of(call: Call, runs: list[str]) -> "Table":
+def _time_of(call: Call, runs: list[str]) -> "ReportTable":
     from diagevo.report.material import gather
     from diagevo.report.selection import time_table
 
