@@ -204,7 +204,7 @@ def _model_folder(role: PolicyRole) -> Path:
         return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
     except (OSError, ValueError) as error:
         raise MissingDependencyError(
-            f"{role.model} is not a model folder here, and it could not be had from the hub: {error}",
+            f"{role.model} is not a model folder here, and it could not be fetched from the hub: {error}",
             hint="name a folder written by save_pretrained, or download the model first",
         ) from error
 

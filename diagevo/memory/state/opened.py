@@ -35,8 +35,8 @@ def refuse_other(now: Round, failure: FailureObserved) -> None:
     """Raises ConflictError where the failure has another valid observation."""
     if now.failures.get(failure.failure_id, failure) != failure:
         raise ConflictError(
-            f"{failure.failure_id} was observed otherwise",
-            hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
+            f"{failure.failure_id} was already observed with other content",
+            hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
         )
 
 
