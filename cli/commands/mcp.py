@@ -26,7 +26,7 @@ from ..render import console as render
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.history import AsOf, History
 
 ROWS = 200
 """Rows that `query` gives at most."""

@@ -15,7 +15,7 @@ from ..render.result import Result, Table
 from .prompts import weigh
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
 
 @options.command(

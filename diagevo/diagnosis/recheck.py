@@ -22,7 +22,6 @@ from diagevo.diagnosis.diagnostician import (
 from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.equations.policy import next_epsilon
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -32,6 +31,7 @@ from diagevo.memory.events import (
     SimilarNode,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagevo.memory.audit import frames
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
 

@@ -7,7 +7,7 @@ import sys
 import polars
 
 from diagevo.memory.audit import frames
-from diagevo.memory.audit.history import History
+from diagevo.memory.history import History
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import RUN
 

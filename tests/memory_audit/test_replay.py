@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError, InconsistentError, NotFoundError
-from diagevo.memory.audit.history import AsOf, History, open_history
 from diagevo.memory.audit.replay import Rebuilt, compare_with_commit, describe, steps
+from diagevo.memory.history import AsOf, History, open_history
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import RUN
 

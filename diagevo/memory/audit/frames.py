@@ -11,17 +11,17 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import MissingDependencyError
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.replay import describe
 from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.events import CandidateScored
+from diagevo.memory.history import History, expect
 from diagevo.memory.memory import Memory
 
 if TYPE_CHECKING:
     import polars
 
 Source = History | Memory
-"""An open memory, or a run opened for reading (`diagevo.memory.audit.history.open_history`)."""
+"""An open memory, or a run opened for reading (`diagevo.memory.history.open_history`)."""
 
 
 def causes(source: Source, *, round: int | None = None) -> "polars.DataFrame":

@@ -9,7 +9,6 @@ from sqlalchemy import select
 
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import aimed_share, probabilities, z
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events import (
     CauseCreated,
     CauseMatched,
@@ -26,6 +25,7 @@ from diagevo.memory.events import (
     number_of,
 )
 from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import HISTORY
 from diagevo.memory.state.walk import walk

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import Embedder
+from diagevo.memory.history import History
 from diagevo.memory.log.check import Finding
 from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
