@@ -20,7 +20,7 @@ from ..render.table import Column
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.evaluation.ablation import Plan
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.report.material import Material
     from diagevo.report.tables import ReportTable, TableName
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.ablation import Plan, variant
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
