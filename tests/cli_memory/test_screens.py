@@ -196,7 +196,7 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
     ("arguments", "code", "said"),
     [
         (["memory", "why", "c9"], 3, "there is no cause c9"),
-        (["memory", "why", "column"], 2, "fits 4 descriptions"),
+        (["memory", "why", "column"], 2, "matches 4 descriptions"),
         (["memory", "why", "c1", "--event", "born"], 2, "there is no turn born"),
         (["memory", "replay", "--round", "9"], 3, "round 9 of run played is not committed"),
         (["memory", "show", "--run", "other"], 3, "there is no run other"),

@@ -2,7 +2,7 @@
 
 Each function changes the state by one event of its type, and refuses what does not follow from those before
 it with InconsistentError, or KeyError for a name that the run does not have (`state.advance` says where). The
-stages and the round's bounds are in `state.py`.
+stages and the round's bounds are in `fold.py`.
 """
 
 from msgspec.structs import replace

@@ -1,5 +1,5 @@
 """The values of the memory: causes, nodes, the open round, the state. Plain data; what changes it is
-`state.py`.
+`fold.py`.
 
 Values are frozen and replaced, so that copying a state copies only its dictionaries.
 """
