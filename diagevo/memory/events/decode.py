@@ -1,6 +1,6 @@
 """From stored rows to events: pydantic models for readers, light msgspec structs for the fold.
 
-The structs are derived from the catalogue (`events.py`): the same names and types, only the fields that the
+The structs are derived from the catalogue (`catalogue.py`): the same names and types, only the fields that the
 fold reads, decoded an order of magnitude faster than a model is validated.
 """
 
