@@ -65,8 +65,8 @@ PROGRAM: dict[str, str | Group] = {
     "diagnose": "diagnose",
     "runs": _group(
         "runs",
-        "List and compare runs, and fork new ones from a committed round.",
-        _of("runs", "list show diff fork") | _of("runs_export", "export"),
+        "List and compare runs; fork, export and import them.",
+        _of("runs", "list show diff fork") | _of("runs_export", "export import"),
     ),
     "memory": _group(
         "memory",
@@ -74,7 +74,7 @@ PROGRAM: dict[str, str | Group] = {
         _of("memory", "show why replay log schedule")
         | _of("memory_whatif", "what-if")
         | _of("memory_verify", "verify")
-        | _of("memory_bundle", "query export import rebuild")
+        | _of("memory_query", "query rebuild")
         | _of("diagnosis", "calibrate"),
     ),
     "view": "view",
