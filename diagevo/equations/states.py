@@ -61,7 +61,7 @@ def reaches(tally: Tally | None, settings: Settings) -> bool:
 
 
 def provisional(state: State, frequency: int, tally: Tally | None, settings: Settings) -> tuple[State, int]:
-    """Equation 7, the provisional state: an Active cause whose votes reach θ_up becomes Mastered.
+    """Equation 7: an Active cause whose votes reach θ_up becomes Mastered (its provisional state).
 
     Args:
         state: the committed state.
