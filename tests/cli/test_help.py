@@ -13,7 +13,7 @@ PROGRAM: Any = get_command(load())
 COMMANDS = [" ".join(path) for path, _ in leaves(PROGRAM)]
 WITHOUT_DATABASE = {"ablate plan"}
 ABOUT_NO_RUN = WITHOUT_DATABASE | {
-    *("init", "doctor", "runs list", "memory import", "eval compare"),
+    *("init", "doctor", "runs list", "runs import", "eval compare"),
     *("ablate run", "ablate compare"),
     *(f"db {name}" for name in ("upgrade", "status", "backup", "restore")),
 }
@@ -44,8 +44,8 @@ def ask(capsys: pytest.CaptureFixture[str]) -> Ask:
     return run
 
 
-def test_there_are_at_most_39_commands() -> None:
-    assert len(COMMANDS) <= 39
+def test_there_are_at_most_38_commands() -> None:
+    assert len(COMMANDS) <= 38
 
 
 def test_view_says_where_there_is_nothing_to_serve(

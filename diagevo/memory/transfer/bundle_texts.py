@@ -33,7 +33,7 @@ _EMBEDDED = {
     "FailureDiagnosed": "description",
 }
 _EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
-_ASKING = tuple(event for event in EVENT_TYPES.values() if "call" in event.model_fields)
+_ASKING = tuple(event for event in EVENT_TYPES.values() if "call" in event.__struct_fields__)
 """Events with a call of a model."""
 _ASKING_TYPES = {event.__name__ for event in _ASKING}
 Rows = Iterator[dict[str, Any]]
@@ -41,15 +41,15 @@ Keys = Iterator[tuple[str, ...]]
 Found = Iterator[tuple[tuple[str, ...], dict[str, Any] | None]]
 
 
-def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
-    """(name, rows) of each file beside the events. One pass over the events for each."""
+def rows_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
+    """(table, rows) of each table beside the events. One pass over the events for each."""
     keys = [REPLY.c.model, REPLY.c.request, REPLY.c.text]
-    yield "replies", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
-    yield "texts", _texts(history, as_of)
+    yield "reply", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
+    yield "artifact", _texts(history, as_of)
     configured = history.events(RunConfigured, as_of=as_of)
     models = sorted({model_of(expect(r, RunConfigured).embedder) for r in configured})
     pairs = ((model, hash_) for (hash_,) in _named(history, as_of, _EMBEDDING, embedded) for model in models)
-    yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
+    yield "vector", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
 
 
 def _texts(history: History, as_of: AsOf) -> Rows:
@@ -65,7 +65,7 @@ def _texts(history: History, as_of: AsOf) -> Rows:
 
 def _digests(history: History, as_of: AsOf) -> Keys:
     for recorded in history.events(*NAMING, as_of=as_of):
-        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+        for _, digest in named_texts(recorded.event):
             yield (digest,)
 
 
