@@ -23,9 +23,9 @@ from diagevo.evaluation.validate import validate
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing

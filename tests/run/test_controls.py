@@ -14,7 +14,7 @@ from diagevo.loop.players import Solver, Written
 from diagevo.loop.roles import Roles
 from diagevo.loop.run import Until
 from diagevo.memory import events
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.memory.state.schedule import Draw
 from diagevo.sampling.sampler import Completion
 from tests.run.small import SMALL, play, small_config

@@ -12,7 +12,7 @@ from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
 from diagevo.loop.players import Challenger, Solver
 from diagevo.loop.roles import Roles
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config

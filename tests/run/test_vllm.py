@@ -9,8 +9,8 @@ import pytest
 
 from diagevo.arithmetic import WEIGHTS, held_out
 from diagevo.loop.roles import Roles
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
