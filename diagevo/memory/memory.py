@@ -467,7 +467,7 @@ class Memory:
                 self._run.append(items)
 
     def unsettled(self) -> list[FailureDiagnosed]:
-        """Diagnosed failures not yet put down to a cause, by question number and sample."""
+        """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:
             now_ = self._run.opened()
             return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=by_question)]
