@@ -18,8 +18,8 @@ import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events.records import GENESIS
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import REPLY, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now
@@ -75,14 +75,14 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
             part.unlink()
     rows = out.rows
     return Exported(
-        file,
-        history.run_id,
-        rows["event"],
-        as_of.round,
-        head,
-        rows["artifact"],
-        rows["reply"],
-        rows["vector"],
+        file=file,
+        run_id=history.run_id,
+        events=rows["event"],
+        round=as_of.round,
+        head=head,
+        texts=rows["artifact"],
+        replies=rows["reply"],
+        vectors=rows["vector"],
     )
 
 
