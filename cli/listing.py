@@ -102,9 +102,3 @@ def modules(homes: Mapping[str, str | Group] = PROGRAM) -> set[str]:
     """Where the commands live."""
     inner = [home.homes for home in homes.values() if isinstance(home, Group)]
     return {home for home in homes.values() if isinstance(home, str)}.union(*map(modules, inner))
-
-
-def import_all() -> None:
-    """Import every command."""
-    for module in modules():
-        import_module(f".commands.{module}", __package__)
