@@ -161,18 +161,22 @@ class Roles:
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, servers: Sequence[tuple[str, str, int]] | None, round_: int
+    config: Mapping[str, Any],
+    solver: str,
+    servers: Sequence[tuple[str, str, int]] | None,
+    round_: int,
+    stop: StopFlag,
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
     # On a cluster this process has its place already: what it loads, it loads there.
     hardware = {**config["hardware"], "cluster": "local"}
-    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path())
-    phase = roles.phase(AnswerChecker())
+    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path(), stop=stop)
+    phase = roles.phase(AnswerChecker(stop=stop))
     if servers is None:
         return ChallengerReward(phase, phase.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers]), round_)
+    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers], stop=stop), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

@@ -73,7 +73,7 @@ def train(
                 f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
-        with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
+        with AnswerChecker(stop=stop) as checker, _stopping_after(max_seconds, stop):
             phase = roles.phase(checker)
             context = RunContext(
                 phase,
