@@ -63,7 +63,7 @@ def play_phase(
     }
     found: list[Any] = [None]
     if processes.is_main_process:
-        found = [_checkpoint_to_resume(work, notes)]
+        found = [_checkpoint_to_resume(work, notes, stop)]
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
@@ -267,9 +267,9 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
             )
 
 
-def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
+def _checkpoint_to_resume(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
-    found = checkpoints.find(work)
+    found = checkpoints.find(work, stop)
     checkpoint = found.checkpoint
     private_folder(work)
     checkpoints.discard_after(work, found.step)

@@ -150,7 +150,7 @@ class PhaseTrainer(GRPOTrainer):
         that ended alone would leave the others waiting for it, and nothing could be saved.
         """
         overdue = torch.tensor(float(self._stop.overdue), device=self.accelerator.device)
-        if self.accelerator.reduce(overdue, reduction="sum").item():
+        if self._gathered(overdue).sum() > 0:
             self._stop.set_overdue()
             self._stop.check()
 

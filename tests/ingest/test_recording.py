@@ -15,6 +15,7 @@ from diagevo.ingest.recording import Recorded, Recorder
 from diagevo.ingest.rollouts import Step
 from diagevo.ingest.rounds import Rounds
 from diagevo.ingest.weights import weights
+from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.retention import moved
 from diagevo.memory.audit.timeline.rounds import observations
@@ -228,3 +229,12 @@ def test_a_training_may_be_resumed_before_its_round_is_opened_and_again(memory: 
     resume(memory, step(2, c="--+"))
     assert memory.state.superseded == ()
     assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 1), (2, 3)]
+
+
+def test_a_step_that_was_missing_is_no_beginning_of_the_attempt_that_it_comes_in(memory: Memory) -> None:
+    """Step 1 comes when the training has long been resumed before step 3: step 2 still stands."""
+    record(memory, step(2, a="+-"), step(3, a="++"))
+    resume(memory, step(3, a="--"))
+    record(memory, step(1, a="-+"))
+    assert set(Recorder(memory, SETTINGS).batches) == {1, 2, 3}
+    assert first_stranger(memory.log, memory.state) is None
