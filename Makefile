@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index]' --group dev
 	touch $(READY)
 
 # Plays the run `first`; called again it goes on with it, and says so where nothing is left to do.
@@ -107,12 +107,12 @@ pictures: $(READY)
 	$(BIN)/python docs/pictures.py
 
 bench: $(READY)
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m benchmarks
 
 # Needs a machine with a GPU; the benchmark says so and ends with 4 without one.
 bench-gpu: $(READY)
 	$(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
-	$(BIN)/python -m tests.benchmarks.bench_gpu
+	$(BIN)/python -m benchmarks.bench_gpu
 
 clean:
 	rm -rf .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build

@@ -30,6 +30,12 @@ def runs(ctx: typer.Context, incomplete: str) -> Words:
     return found
 
 
+def points(ctx: typer.Context, incomplete: str) -> Words:
+    """The runs of A..B, each in its place."""
+    first, dots, second = incomplete.rpartition("..")
+    return [(f"{first}{dots}{run}", about) for run, about in runs(ctx, second)]
+
+
 def references(ctx: typer.Context, incomplete: str) -> Words:
     """Causes and nodes of the run."""
     found: Words = []

@@ -43,18 +43,9 @@ class Group(TyperGroup):
             formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in commands])
 
 
-def _group(path: str, help: str, homes: Mapping[str, str | Group], cls: type[Group] = Group) -> Group:
+def _group(path: str, help: str, homes: Mapping[str, str | Group]) -> Group:
     name = path.rpartition(" ")[2]
-    return cls(homes, path=path, name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
-
-
-class _Served(Group):
-    """`diagevo view` alone serves; a command's name chooses another one."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not any(word in self.commands for word in args) and not {"-h", "--help"} & set(args):
-            args = ["serve", *args]
-        return super().parse_args(ctx, args)
+    return Group(homes, path=path, name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
 
 
 def _of(module: str, names: str | None = None) -> dict[str, str]:
@@ -81,26 +72,17 @@ PROGRAM: dict[str, str | Group] = {
         "memory",
         "Read the log, rebuild the memory, and ask it why.",
         _of("memory", "show why replay log schedule")
-        | _of("memory_compare", "diff blame")
         | _of("memory_whatif", "what-if")
-        | _of("memory_verify", "verify heads")
+        | _of("memory_verify", "verify")
         | _of("memory_bundle", "query export import rebuild")
         | _of("diagnosis", "calibrate"),
     ),
-    "view": _group(
-        "view",
-        "Look at runs in the browser; without a command: serve.",
-        _of("view", "serve export"),
-        _Served,
-    ),
-    "report": _group("report", "The figures of a run, alone or on its pages.", _of("report", "list build")),
+    "view": "view",
+    "report": _group("report", "The figures of a run, alone or on its pages.", _of("report", "build")),
     "eval": _group(
         "eval",
         "Measure models on the benchmarks and compare what was measured.",
-        _of("evaluate", "list")
-        | _of("evaluate_run", "run")
-        | _of("evaluate", "show compare")
-        | _of("labels", "labels selfplay"),
+        _of("evaluate_run", "run") | _of("evaluate", "show compare") | _of("labels", "labels selfplay"),
     ),
     "ablate": _group(
         "ablate",
@@ -111,9 +93,8 @@ PROGRAM: dict[str, str | Group] = {
     "db": _group(
         "db",
         "Revisions of the database, its checks, its backups.",
-        _of("db", "current upgrade check backup restore"),
+        _of("db", "upgrade status backup restore"),
     ),
-    "schema": "schema",
 }
 
 

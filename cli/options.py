@@ -71,7 +71,7 @@ _SOME = {
 }
 _ALL = {
     "json": (
-        Annotated[bool, typer.Option("--json", help="JSON; its schema: `diagevo schema COMMAND`.")],
+        Annotated[bool, typer.Option("--json", help="JSON, in an envelope that says what it is of.")],
         False,
     ),
     "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")], False),
@@ -87,8 +87,6 @@ _ALL = {
 }
 BUILT: dict[str, Any] = {}
 """Each command by its path ("memory why"), filled by `command`."""
-SCHEMAS: dict[str, tuple[str, Callable[[], Any]]] = {}
-"""By path: the name of a command's JSON and the type of its `data`, filled by `command`."""
 
 
 def command(
@@ -99,8 +97,6 @@ def command(
     pages: bool = False,
     reads: Sequence[str] = (),
     without: Sequence[str] = (),
-    schema: str | None = None,
-    data: Callable[[], Any] | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make `function(call, …)` the command `path`, with the common options after its own.
 
@@ -111,12 +107,8 @@ def command(
         pages: Whether what it prints is finished when it ends, and may be shown by a pager.
         reads: Those of `CONFIGURATION` that mean something to it.
         without: `--run` where the command is about no run, `--db` where it opens no database.
-        schema: Name of the JSON that it prints, `diagevo.GROUP.NAME/1` where nothing is said.
-        data: Returns the Python type of its `data`, for `diagevo schema`; a callable, so that nothing heavy
-            is imported for `--help`.
     """
-    schema = schema or f"diagevo.{path.replace(' ', '.')}/1"
-    SCHEMAS[path] = (schema, data or (lambda: None))
+    schema = f"diagevo.{path.replace(' ', '.')}/1"
     taken = [option for option in ("--run", "--db", *reads) if option not in without]
     common = {name: (kind, None) for name, kind in map(_SOME.__getitem__, taken)}
     common |= (_ROWS if rows else {}) | _ALL

@@ -34,7 +34,7 @@ from diagevo.training.footprint import ROOM, loads
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
 
-CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "pyarrow", "numpy", "openai")
+CORE = ("sqlmodel", "sqlalchemy", "alembic", "pydantic", "polars", "numpy", "openai")
 EVALUATION = ("math-verify", "scipy")
 """The extra `eval`, which training needs too."""
 TRAINING = {
@@ -354,7 +354,8 @@ def _services(config: Config) -> Iterator[Check]:
 
 def _endpoint(name: str, url: str, key: str | None, variable: str) -> Check:
     """Ask the endpoint for its models: it costs nothing. Through a proxy where a run asks through it."""
-    from diagevo.sampling.bounded import httpx, outside, redirected
+    from diagevo.sampling.connection import httpx, outside
+    from diagevo.sampling.service import redirected
 
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
     try:

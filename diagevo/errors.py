@@ -123,6 +123,10 @@ class ServiceError(DiagEvoError):
     kind = "service"
 
 
+class RefusedError(ServiceError):
+    """The service answered that the request is at fault: made again, it is refused again."""
+
+
 class NodeLostError(ServiceError):
     """A node of the cluster went away with work of ours on it."""
 

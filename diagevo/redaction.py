@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from diagevo.texts import visible
+
 MASK = "***"
 
 SHORTEST = 8
@@ -91,6 +93,12 @@ def remember(secret: str | None) -> None:
 def masked(text: str) -> str:
     """`text` with every secret in it as ***. Mask before cutting: a part of a key is not recognised."""
     return _without(text, _found(text))
+
+
+def brief(sent: str | bytes) -> str:
+    """What a service sent, in a message: on one line, masked, its beginning."""
+    text = sent[:65536].decode(errors="replace") if isinstance(sent, bytes) else sent[:65536]
+    return visible(masked(" ".join(text.split())), one_line=True)[:300]
 
 
 def _without(text: str, found: Iterator[tuple[int, int]]) -> str:

@@ -21,7 +21,7 @@ def browse(runs: Path) -> None:
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DIAGEVO_")}
     served = subprocess.Popen(
-        [*PROGRAM, "view", "serve", "--run", "latest", "--port", "0", "--no-open"],
+        [*PROGRAM, "view", "--run", "latest", "--port", "0", "--no-open"],
         env=environment | {"DIAGEVO_HOME": str(runs.resolve())},
         stdout=subprocess.PIPE,
         text=True,

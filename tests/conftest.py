@@ -54,6 +54,13 @@ def _written() -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in found if path.exists()}
 
 
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """openai's client pauses for ten milliseconds before it asks again, not for half a second."""
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.02)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_written_into_the_runs_of_the_checkout() -> Iterator[None]:
     before = _written()

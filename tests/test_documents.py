@@ -81,8 +81,10 @@ def test_the_code_of_the_documents_runs_outside_the_checkout(program: str, tmp_p
     assert (tmp_path / "runs" / "mine.db").exists()
 
 
-def test_the_readme_opens_with_the_two_commands() -> None:
-    assert README.splitlines()[2:6] == ["```console", "$ make train", "$ make test", "```"]
+def test_the_first_commands_of_the_readme_train_and_test() -> None:
+    opening, _, rest = README.partition("```")
+    assert rest.startswith("console\n$ make train\n$ make test\n```")
+    assert len(opening.splitlines()) < 15
 
 
 def test_the_readme_names_every_group_of_commands_and_no_command_that_is_not_there() -> None:

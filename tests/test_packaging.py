@@ -121,7 +121,7 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
     at = ["--db", str(tmp_path / "played.db")]
     commands = [
         ["init", "fresh"],
-        ["db", "current", "--db", "fresh/runs/diagevo.db", "--json"],
+        ["db", "status", "--db", "fresh/runs/diagevo.db", "--json"],
         ["config", "show", "--profile", "qwen3-8b", "--paper"],
         ["runs", "list", *at, "--json"],
         ["memory", "show", *at],
@@ -129,12 +129,12 @@ def test_outside_the_checkout_and_without_torch_the_log_can_be_made_and_audited(
         ["memory", "replay", "--round", "2", "--check", *at, "--json"],
         ["memory", "verify", *at],
         ["memory", "log", *at, "--format", "parquet", "-o", "log.parquet"],
-        ["db", "check", *at],
+        ["db", "status", *at],
     ]
     said = _outside(site, commands, tmp_path)
     assert {command: code for command, (code, _, err) in said.items() if code} == {}, said
-    revision = json.loads(said["db current --db fresh/runs/diagevo.db --json"][1])["data"]
-    assert revision["ok"] is True
+    findings = json.loads(said["db status --db fresh/runs/diagevo.db --json"][1])["data"]
+    assert all(finding["ok"] for finding in findings)
     replayed = json.loads(next(out for name, (_, out, _) in said.items() if "replay" in name))["data"]
     assert (replayed["failures"], replayed["epsilon_next"]["exact"]) == (5, "2/7")
     assert (tmp_path / "log.parquet").exists()

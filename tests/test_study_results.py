@@ -1,29 +1,24 @@
 """The study's page of results, from runs made up by hand."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from diagevo.evaluation.ablation import VARIANTS
 from diagevo.evaluation.study import Compared
-from docs import study_results
-from docs.study_results import (
-    CLAIMS,
+from studies.comparison import CLAIMS, against_full, scores, verdict
+from studies.page import (
     MARKS,
-    against_full,
+    PAGE,
+    README,
     claim_rows,
     draw,
-    joined,
     kept_and_scores,
     long_run,
     page,
-    planned_runs,
-    scores,
-    verdict,
     with_sentences,
 )
+from studies.results import PLANNED, joined, planned_runs, read
 
 
 def _run(
@@ -130,12 +125,10 @@ def test_every_claim_names_an_arm_of_a_plan_and_every_arm_but_three_has_a_claim(
     assert known - named == {"full", "full-160", "free-absolute"}
 
 
-def test_the_page_is_what_its_data_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not study_results.DATA.exists():
-        pytest.skip("no run of the plan has been played")
-    runs = json.loads(study_results.DATA.read_text(encoding="utf-8"))
-    assert study_results.PAGE.read_text(encoding="utf-8").endswith(page(runs))
-    readme = study_results.README.read_text(encoding="utf-8")
+def test_the_page_is_what_its_data_give() -> None:
+    runs = read()
+    assert PAGE.read_text(encoding="utf-8").endswith(page(runs))
+    readme = README.read_text(encoding="utf-8")
     assert readme == with_sentences(readme, runs)
     assert readme.count("docs/pictures/study.svg") == 1
 
@@ -176,7 +169,7 @@ def test_a_run_that_comes_to_another_memory_when_it_is_played_again_is_refused()
 
 def test_the_plans_hold_as_many_runs_as_the_page_says() -> None:
     names = planned_runs()
-    assert len(names) == len(set(names)) == study_results.PLANNED
+    assert len(names) == len(set(names)) == PLANNED
     assert names[0] == "study.full.s3"
     assert names[-1].startswith("study-weights.")
 
@@ -238,7 +231,7 @@ def test_the_long_run_is_told_by_its_rounds() -> None:
 
 
 def test_what_the_page_says_of_the_long_run_in_words_is_so() -> None:
-    runs = json.loads(study_results.DATA.read_text(encoding="utf-8"))
+    runs = read()
     long = [run for run in runs if run["run"].startswith("study-long.")]
     assert len(long) == 6
     for run in long:

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -58,20 +58,6 @@ class StatusLine(PlannedLine):
     """waiting, begun or trained."""
 
 
-def _planned_lines() -> Any:
-    return list[PlannedLine]
-
-
-def _compared_lines() -> Any:
-    from diagevo.evaluation.study import Compared
-
-    return list[Compared]
-
-
-def _status_lines() -> Any:
-    return list[StatusLine]
-
-
 Name = Annotated[
     str | None, typer.Argument(metavar="[PLAN]", help="The plan; the only one if none is named.")
 ]
@@ -81,7 +67,6 @@ Name = Annotated[
     "ablate plan",
     reads=options.CONFIGURATION,
     rows=True,
-    data=_planned_lines,
     without=("--run", "--db"),
     example="""diagevo ablate plan paper --variants all --seeds 0,1,2
     diagevo ablate plan small --variants full,free-only,no-filter --seeds 0,1 --rounds 3
@@ -150,7 +135,6 @@ def _measured(arguments: str | None) -> list[str]:
 @options.command(
     "ablate run",
     rows=True,
-    data=_status_lines,
     without=("--run",),
     example="""diagevo ablate run small
     diagevo ablate run small --only 3
@@ -208,7 +192,6 @@ def _status(call: Call, chosen: "Plan") -> None:
 @options.command(
     "ablate compare",
     rows=True,
-    data=_compared_lines,
     without=("--run",),
     example="""diagevo ablate compare small
     diagevo ablate compare paper --against full --metric greedy""",

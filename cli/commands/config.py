@@ -51,7 +51,6 @@ class Shown:
     "config show",
     reads=options.CONFIGURATION,
     rows=True,
-    data=lambda: list[Shown],
     pages=True,
     example="""diagevo config show
     diagevo config show --profile embedded --paper

@@ -34,22 +34,6 @@ def _database(call: Call, *, must_exist: bool = True) -> Iterator["Database"]:
         database.close()
 
 
-@options.command("db current", without=("--run",), example="diagevo db current --json")
-def current(call: Call) -> None:
-    """The database's revision and the one that this version expects; exit 5 where they differ."""
-    from diagevo.memory.log.location import shown
-    from diagevo.memory.log.migrate import HEAD, revision
-
-    with _database(call) as database:
-        with database.read() as connection:
-            found = revision(connection)
-        where = shown(database.url)
-    data = {"database": where, "revision": found, "expected": HEAD, "ok": found == HEAD}
-    render.document(call, data, f"{where}: revision {found or 'none'}, expected {HEAD}")
-    if found != HEAD:
-        raise typer.Exit(5)
-
-
 @options.command(
     "db upgrade",
     without=("--run",),
@@ -96,22 +80,29 @@ def _backup_beside(database: "Database") -> Path:
     return backup(database, folder / f"before-upgrade-{stamp}.db").file
 
 
-@options.command("db check", rows=True, without=("--run",), example="diagevo db check")
-def check(call: Call) -> None:
-    """Revision, append-only triggers, integrity, positions; nothing is changed. Exit 1 at a fault."""
-    from diagevo.memory.log.check import check as findings
+@options.command("db status", rows=True, without=("--run",), example="diagevo db status")
+def status(call: Call) -> None:
+    """Revision, append-only triggers, integrity, positions; nothing is changed.
+
+    Exit 5 where the revision is not the one that this version expects, 1 at another fault.
+    """
+    from diagevo.memory.log.check import check
+    from diagevo.memory.log.location import shown
     from diagevo.memory.transfer.rebuilding import snapshots
 
     with _database(call) as database:
-        looked = findings(database)
+        title = shown(database.url)
+        looked = check(database)
         if looked[0].ok:
             looked.append(snapshots(database))
     found = [
         render.plain(finding) | ({"detail": f"{finding.detail}; {finding.fix}"} if finding.fix else {})
         for finding in looked
     ]
-    print_rows(call, FINDINGS, found)
-    if not all(finding["ok"] for finding in found):
+    print_rows(call, FINDINGS, found, title=title)
+    if not looked[0].ok:
+        raise typer.Exit(5)
+    if not all(finding.ok for finding in looked):
         raise typer.Exit(1)
 
 

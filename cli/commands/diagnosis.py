@@ -1,7 +1,5 @@
 """`diagevo memory calibrate`: thresholds from judged pairs."""
 
-from typing import Any
-
 from diagevo.shown import count
 
 from .. import options
@@ -24,17 +22,10 @@ CALIBRATIONS = (
 )
 
 
-def _calibrations() -> Any:
-    from diagevo.diagnosis.calibrate import Calibration
-
-    return list[Calibration]
-
-
 @options.command(
     "memory calibrate",
     reads=options.CONFIGURATION,
     rows=True,
-    data=_calibrations,
     example="""diagevo memory calibrate
     diagevo memory calibrate --set 'roles.embedder={engine: sentence-transformers, model: all-MiniLM-L6-v2}'
     """,

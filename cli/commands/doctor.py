@@ -1,6 +1,6 @@
 """`diagevo doctor`: what is missing here, and the fix."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,17 +15,10 @@ from ..render.table import Column
 COLUMNS = (Column("state", ""), Column("name", "what"), Column("found"), Column("fix"))
 
 
-def _checks() -> Any:
-    from diagevo.checks import Check
-
-    return list[Check]
-
-
 @options.command(
     "doctor",
     reads=options.CONFIGURATION,
     rows=True,
-    data=_checks,
     without=("--run",),
     example="""diagevo doctor
     diagevo doctor --for train --profile qwen3-8b""",

@@ -1,10 +1,11 @@
-"""`diagevo eval list, show, compare`: what can be measured, what was, and how two measurements differ."""
+"""`diagevo eval show, compare`: what can be measured, what was, and how two measurements differ."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.shown import count
 from diagevo.texts import json_text, visible
 
@@ -45,7 +46,7 @@ EVALUATIONS = (
 
 @dataclass(frozen=True)
 class BenchmarkLine:
-    """A benchmark as `eval list --benchmarks` prints it."""
+    """A benchmark as `eval show --benchmarks` prints it."""
 
     name: str
     title: str
@@ -75,38 +76,6 @@ class EvaluationLine:
     conditions: dict[str, Any]
 
 
-def evaluation_lines() -> Any:
-    return list[EvaluationLine]
-
-
-def _listed() -> Any:
-    return list[EvaluationLine] | list[BenchmarkLine]
-
-
-def _shown() -> Any:
-    from diagevo.evaluation.protocol import Estimate
-    from diagevo.evaluation.store import Answered
-
-    @dataclass(frozen=True)
-    class EvaluationShown(EvaluationLine):
-        categories: dict[str, Estimate]
-        wrong: list[Answered]
-
-    return EvaluationShown
-
-
-def _compared() -> Any:
-    from diagevo.evaluation.protocol import PairedDifference
-
-    @dataclass(frozen=True)
-    class Compared:
-        paired: PairedDifference
-        conditions: dict[str, list[Any]]
-        """Conditions that differ: what a difference in score may come from."""
-
-    return Compared
-
-
 def line_of(found: "Evaluation") -> EvaluationLine:
     metrics = found.metrics or {}
     judge = found.conditions["judge"]
@@ -127,37 +96,58 @@ def line_of(found: "Evaluation") -> EvaluationLine:
 
 
 @options.command(
-    "eval list",
+    "eval show",
     rows=True,
-    data=_listed,
     pages=True,
-    example="""diagevo eval list
-    diagevo eval list --benchmarks
-    diagevo eval list --run a --json""",
+    example="""diagevo eval show
+    diagevo eval show --benchmarks
+    diagevo eval show e3f1 --wrong 5
+    diagevo eval show --run a --json""",
 )
-def list_(
+def show(
     call: Call,
+    evaluation: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
+    ] = None,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="The benchmarks there are.")] = False,
+    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
 ) -> None:
-    """What was measured, or with --benchmarks what can be."""
-    if benchmarks:
-        from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
+    """What was measured, or with --benchmarks what can be.
 
-        lines = [
-            BenchmarkLine(
-                name=e.name,
-                title=e.title,
-                group=e.group,
-                questions=e.questions,
-                metric=e.metric,
-                kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
-                hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
-                licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
-            )
-            for e in ENTRIES
-        ]
-        print_rows(call, BENCHMARKS, lines)
-        return
+    With ID one evaluation: its conditions, figures and categories, and what was answered wrongly.
+    """
+    if evaluation is not None:
+        if benchmarks or "--run" in call.typed:
+            raise ConfigError(f"{evaluation} is one evaluation", hint="leave out --benchmarks and --run")
+        _show_one(call, evaluation, wrong)
+    elif wrong:
+        raise ConfigError("--wrong is about one evaluation", hint="name it: diagevo eval show ID --wrong N")
+    elif benchmarks:
+        _show_benchmarks(call)
+    else:
+        _show_all(call)
+
+
+def _show_benchmarks(call: Call) -> None:
+    from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
+
+    lines = [
+        BenchmarkLine(
+            name=e.name,
+            title=e.title,
+            group=e.group,
+            questions=e.questions,
+            metric=e.metric,
+            kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
+            hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
+            licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
+        )
+        for e in ENTRIES
+    ]
+    print_rows(call, BENCHMARKS, lines)
+
+
+def _show_all(call: Call) -> None:
     from diagevo.evaluation.store import EvaluationStore
     from diagevo.memory.audit.history import resolve_run
     from diagevo.memory.audit.runs import list_runs
@@ -175,23 +165,7 @@ def list_(
     say_premises(call, worlds)
 
 
-@options.command(
-    "eval show",
-    data=_shown,
-    pages=True,
-    without=("--run",),
-    example="""diagevo eval show e3f1
-    diagevo eval show e3f1 --wrong 5
-    diagevo eval show e3f1 --json""",
-)
-def show(
-    call: Call,
-    evaluation: Annotated[
-        str, typer.Argument(metavar="ID", help="An evaluation, or the beginning of its id.")
-    ],
-    wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
-) -> None:
-    """One evaluation: its conditions, figures and categories, and what was answered wrongly."""
+def _show_one(call: Call, evaluation: str, wrong: int) -> None:
     from diagevo.evaluation.scoring import by_category
     from diagevo.evaluation.store import EvaluationStore
 
@@ -227,7 +201,6 @@ def _condition(value: Any) -> str:
 
 @options.command(
     "eval compare",
-    data=_compared,
     pages=True,
     without=("--run",),
     example="""diagevo eval compare e3f1 e9a0

@@ -16,7 +16,7 @@ from ..opening import database, opened
 from ..render import console as render
 from ..render.rows import print_rows
 from ..screens.accuracy import say_premises, worlds_of
-from .evaluate import EVALUATIONS, evaluation_lines, line_of
+from .evaluate import EVALUATIONS, line_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Names = Annotated[
     list[str],
-    typer.Argument(metavar="BENCHMARK", help="Names from `eval list --benchmarks`, `held-out`, or `all`."),
+    typer.Argument(metavar="BENCHMARK", help="Names from `eval show --benchmarks`, `held-out`, or `all`."),
 ]
 Model = Annotated[
     str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or a name an endpoint serves.")
@@ -71,7 +71,6 @@ Swapped = Annotated[
     "eval run",
     reads=["-c", "--set"],
     rows=True,
-    data=evaluation_lines,
     example="""diagevo eval run math500 gsm8k --run a --round best --data folder-of-jsonl
     diagevo eval run all --run a --judge gpt-4o --judge-url https://api.openai.com/v1
     diagevo eval run held-out --run a --round all
@@ -223,7 +222,7 @@ def _sources(data: list[str], names: set[str]) -> dict[str | None, list[Path]]:
         if sign and name not in names and not Path(given).expanduser().exists():
             raise ConfigError(
                 f"--data {given}: {name} is not a benchmark or a part of one",
-                hint="names: diagevo eval list --benchmarks",
+                hint="names: diagevo eval show --benchmarks",
             )
         named = sign and name in names
         sources.setdefault(name if named else None, []).append(Path(path if named else given).expanduser())

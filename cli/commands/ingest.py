@@ -45,14 +45,9 @@ class Ingested:
     open_round: int | None
 
 
-def _ingested() -> Any:
-    return Ingested
-
-
 @options.command(
     "ingest",
     reads=options.CONFIGURATION,
-    data=_ingested,
     example="""diagevo ingest verl rollouts --run math
 diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4

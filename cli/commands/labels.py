@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,7 +19,7 @@ from ..render import console as render
 from ..render.rows import print_rows
 from ..render.table import Column
 from ..screens.accuracy import say_premises, worlds_of
-from .evaluate import EVALUATIONS, evaluation_lines, line_of
+from .evaluate import EVALUATIONS, line_of
 from .evaluate_run import Batch, KeyEnv, Seed, measure
 
 if TYPE_CHECKING:
@@ -50,10 +50,6 @@ class AccuracyLine:
     accuracy: float | None
     standard_error: float | None
     source: str | None
-
-
-def _accuracy_lines() -> Any:
-    return list[AccuracyLine]
 
 
 @contextmanager
@@ -94,7 +90,6 @@ def _line(line: "LabelAccuracy") -> AccuracyLine:
 @options.command(
     "eval labels",
     rows=True,
-    data=_accuracy_lines,
     example="""diagevo eval labels --run a
     diagevo eval labels --run a --model Qwen3-Max --base-url http://127.0.0.1:8000/v1
     diagevo eval labels --run a --check labels.csv""",
@@ -189,7 +184,6 @@ def _propose(
     "eval selfplay",
     reads=["-c", "--set"],
     rows=True,
-    data=evaluation_lines,
     example="""diagevo eval selfplay --solver start --run a
     diagevo eval selfplay --solver own --run a
     diagevo eval selfplay --solver own --run free-only --of a""",

@@ -1,7 +1,7 @@
 """`diagevo memory`: read the log, rebuild the memory, and ask it why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,43 +15,20 @@ from ..render.rows import print_rows
 from .prompts import weigh
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import AsOf, History
-
-
-def _rebuilt() -> Any:
-    from diagevo.memory.audit.replay import Rebuilt
-
-    return Rebuilt
-
-
-def _schedule() -> Any:
-    from diagevo.memory.audit.replay import ScheduleLines
-
-    return ScheduleLines
-
-
-def _stories() -> Any:
-    from diagevo.memory.audit.failures import FailureStory
-    from diagevo.memory.audit.nodes import NodeStory
-    from diagevo.memory.audit.questions import QuestionStory
-    from diagevo.memory.audit.turns import CauseStory
-
-    return CauseStory | NodeStory | QuestionStory | FailureStory
+    from diagevo.memory.audit.history import History
 
 
 @options.command(
     "memory show",
     rows=True,
-    data=_rebuilt,
     pages=True,
     example="""diagevo memory show
-    diagevo memory show c42 --round 3
+    diagevo memory show --round 3
     diagevo memory show --state active --top 10 --grep carry
     diagevo memory show --tree""",
 )
 def show(
     call: Call,
-    ref: OptionalRef = None,
     *,
     round: Round = None,
     at: At = None,
@@ -73,7 +50,7 @@ def show(
         ),
     ] = None,
 ) -> None:
-    """Causes by node: states, frequencies, probabilities. With REF: that cause, node, question or failure."""
+    """Causes by node: states, frequencies, probabilities. One of them, with its evidence: `memory why`."""
     from dataclasses import replace
 
     from diagevo.memory.audit.replay import Wanted, chosen, describe
@@ -83,18 +60,9 @@ def show(
 
     with opened(call) as history:
         as_of = history.as_of(round, at)
-        wanted = Wanted(state, grep, sort, top)
-        if ref is not None:
-            if wanted != Wanted() or tree:
-                raise ConfigError(
-                    f"{ref} is one of its kind: --top, --state, --sort, --grep and --tree choose among all",
-                    hint=f"leave them out, or the name: diagevo memory show {ref}",
-                )
-            _show_one(call, history, as_of, ref)
-            return
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
-    causes = chosen(memory.causes, wanted)
+    causes = chosen(memory.causes, Wanted(state, grep, sort, top))
     title = memory_text.headline(history.run_id, memory)
     if len(causes) < len(memory.causes):
         title += f"; shown: {len(causes)} of {len(memory.causes)} causes"
@@ -114,63 +82,9 @@ def _say_superseded(call: Call, history: "History", round: int | None) -> None:
         render.say(call, f"round {round} is superseded by round {again}: what it says counts no more")
 
 
-def _show_one(call: Call, history: "History", as_of: "AsOf", ref: str) -> None:
-    from diagevo.memory.audit.failures import failure_story
-    from diagevo.memory.audit.nodes import why_node
-    from diagevo.memory.audit.questions import question_story
-    from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.replay import describe
-
-    from ..render import layout as screen
-    from ..screens import memory as memory_text
-    from ..screens import why as why_text
-
-    found = resolve(history, ref, as_of)
-    columns = screen.width()
-    place = {"run": history.run_id, "as_of": where(as_of)}
-    match found.kind:
-        case "question":
-            question = question_story(history, found, as_of)
-            text = why_text.question_screen(question, columns)
-            render.document(call, question, text, **place)
-        case "failure":
-            failure = failure_story(history, found, as_of, full=True)
-            text = why_text.failure_screen(failure, columns)
-            render.document(call, failure, text, **place)
-        case "cause":
-            cause = describe(history.state(as_of)).cause(found.id)
-            if cause is None:
-                raise _superseded(found.id)
-            render.document(call, cause, memory_text.cause_text(cause, as_of.round, columns), **place)
-        case "node":
-            memory = describe(history.state(as_of))
-            node = next((n for n in memory.skill_nodes if n.id == found.id), None)
-            if node is None:
-                survivor = why_node(history, found.id, as_of).merged_into
-                if survivor is None:
-                    raise _superseded(found.id)
-                raise NotFoundError(
-                    f"node {found.id} was merged into {survivor}",
-                    hint=f"its story: diagevo memory why {found.id}",
-                )
-            if call.format != "table" or call.output is not None:
-                render.document(call, node, memory_text.node_text(node, memory), **place)
-                return
-            render.document(call, node, memory_text.node_line(node) + "\n")
-            render.text(call, "")
-            print_rows(call, memory_text.CAUSES, memory_text.rows_under(node, memory))
-
-
-def _superseded(id_: str) -> NotFoundError:
-    return NotFoundError(
-        f"{id_} was made in a round that is superseded", hint=f"its story: diagevo memory why {id_}"
-    )
-
-
 @options.command(
     "memory replay",
     rows=True,
-    data=_rebuilt,
     pages=True,
     example="""diagevo memory replay --round 3
     diagevo memory replay --round 3 --step
@@ -193,8 +107,7 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
-    from diagevo.memory.audit.policy import Asked, ask_again
-    from diagevo.memory.audit.replay import chosen, compare_with_commit, rebuild, steps
+    from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
 
     from ..screens import memory as memory_text
 
@@ -202,22 +115,17 @@ def replay(
         as_of = history.as_of(round, at)
         _say_superseded(call, history, round)
         if step:
-            chosen = round or as_of.round
+            stepped = round or as_of.round
             if at is not None and (inside := history.state(as_of).open) is not None:
-                chosen = inside.number
-            listed = map(render.plain, steps(history, chosen, as_of))
+                stepped = inside.number
+            listed = map(render.plain, steps(history, stepped, as_of))
             print_rows(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
             return
         memory = rebuild(history, as_of)
-        differences, asked = [], Asked()
-        if check:
-            asked = ask_again(history.log, history.run_id, as_of.sequence)
-            differences = compare_with_commit(history, memory, as_of)
-            differences += [message for _, message in asked.faults]
-    checked = memory_text.check_text(memory, differences, asked.notes) if check else ""
+        differences = compare_with_commit(history, memory, as_of) if check else []
+    checked = memory_text.check_text(memory, differences) if check else ""
     if call.format == "json":
-        found = {"differences": differences, "notes": asked.notes}
-        data = render.plain(memory) | (found if check else {})
+        data = render.plain(memory) | ({"differences": differences} if check else {})
         render.document(call, data, "", run=history.run_id, as_of=where(as_of))
     else:
         if call.format == "table" and call.output is None:
@@ -226,7 +134,7 @@ def replay(
         elif check:
             render.say(call, checked)
         if memory.causes or call.format != "table":
-            print_rows(call, memory_text.CAUSES, memory_text.cause_rows(chosen(memory.causes)))
+            print_rows(call, memory_text.REPLAYED, memory_text.replayed_rows(memory))
     if differences:
         raise typer.Exit(1)
 
@@ -289,10 +197,11 @@ def log(
 
 @options.command(
     "memory why",
-    data=_stories,
+    rows=True,
     pages=True,
     example="""diagevo memory why c42
     diagevo memory why c42 --event reactivated --full
+    diagevo memory why c42 --fields --round 3
     diagevo memory why r4.q318.a5""",
 )
 def why(
@@ -310,12 +219,16 @@ def why(
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="With trajectories, prompts and replies.")] = False,
     all: Annotated[bool, typer.Option("--all", help="Every turn and every failure, however long.")] = False,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="Instead: which event made each field of a cause or a node.")
+    ] = False,
     round: Round = None,
     at: At = None,
 ) -> None:
     """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
     from dataclasses import replace
 
+    from diagevo.memory.audit.blame import blame
     from diagevo.memory.audit.failures import failure_story
     from diagevo.memory.audit.nodes import why_node
     from diagevo.memory.audit.questions import question_story
@@ -324,15 +237,22 @@ def why(
     from diagevo.memory.audit.why import chosen, why_cause
 
     from ..render import layout as screen
+    from ..screens import compare as compare_text
     from ..screens import why as why_text
 
     for name in event or ():
         if name not in TURNS:
             raise ConfigError(f"there is no turn {name}", hint=f"one of: {', '.join(TURNS)}")
+    if fields and (event or full or all):
+        raise ConfigError("--fields tells no story", hint="leave out --event, --full and --all")
     named = " or ".join(event or ())
     with opened(call) as history:
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
+        if fields:
+            made = blame(history, found, as_of)
+            print_rows(call, compare_text.FIELDS, made, run=history.run_id, as_of=where(as_of))
+            return
         if event and found.kind != "cause":
             raise ConfigError(
                 f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",
@@ -373,7 +293,6 @@ def why(
 @options.command(
     "memory schedule",
     rows=True,
-    data=_schedule,
     pages=True,
     example="""diagevo memory schedule
     diagevo memory schedule --round 3 --format csv -o p.csv
@@ -388,7 +307,7 @@ def schedule(
         typer.Option("--prompts", metavar="FILE", help="A weight for each prompt of this JSONL file."),
     ] = None,
 ) -> None:
-    """ε and p(e) of the round after the last commit, with the sums shown. `--round N`: after round N.
+    """ε and p(e) of the round after the last commit; `--round N`: after round N. The sums: `memory replay`.
 
     With --prompts, a weight a prompt for the next epoch of an ingested run: Equation 2 over the prompts that
     come back, each aiming at the causes of its last failures.
@@ -407,7 +326,4 @@ def schedule(
     if call.format == "json":
         render.document(call, found, "", run=history.run_id, as_of=where(as_of))
         return
-    if call.format == "table" and call.output is None:
-        render.document(call, None, memory_text.schedule_text(history.run_id, memory) + "\n")
-    if found.causes or call.format != "table":
-        print_rows(call, memory_text.SCHEDULE, found.causes)
+    print_rows(call, memory_text.SCHEDULE, found.causes, title=memory_text.scheduled(history.run_id, memory))

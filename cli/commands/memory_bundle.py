@@ -173,16 +173,9 @@ def _tell_strangers(call: Call, folder: Path) -> None:
         render.say(call, f"not in its manifest, not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
 
 
-def _rebuilding() -> Any:
-    from diagevo.memory.transfer.rebuilding import Rebuilding
-
-    return Rebuilding
-
-
 @options.command(
     "memory rebuild",
     reads=options.CONFIGURATION,
-    data=_rebuilding,
     example="""diagevo memory rebuild
     diagevo memory rebuild --embedder
     diagevo memory rebuild --embedder --set 'roles.embedder={engine: openai, model: text-embedding-v4}'""",

@@ -1,7 +1,8 @@
-"""`diagevo memory verify` and `heads`: whether the log is as it was written, and what to keep elsewhere."""
+"""`diagevo memory verify`: whether the log is as it was written, and the chain heads to keep elsewhere."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,22 +10,18 @@ from .. import options
 from ..call import Call
 from ..opening import opened, where
 from ..render import console as render
-from ..render.rows import print_rows
 
-
-def _verification() -> Any:
-    from diagevo.memory.audit.verify import Verification
-
-    return Verification
+if TYPE_CHECKING:
+    from diagevo.memory.log.heads import ChainHead
 
 
 @options.command(
     "memory verify",
-    data=_verification,
     pages=True,
     example="""diagevo memory verify
     diagevo memory verify --deep --json
-    diagevo memory verify --heads kept-elsewhere.jsonl""",
+    diagevo memory verify --heads-out kept.jsonl
+    diagevo memory verify --heads kept.jsonl --heads-out kept.jsonl""",
 )
 def verify(
     call: Call,
@@ -38,9 +35,18 @@ def verify(
             help="Also against chain heads that were kept elsewhere.",
         ),
     ] = None,
+    heads_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--heads-out",
+            metavar="FILE",
+            help="Without a fault, add to FILE the chain heads that it lacks: of each commit, and of now.",
+        ),
+    ] = None,
 ) -> None:
     """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
     from diagevo.memory.audit.verify import verify as check
+    from diagevo.memory.log.heads import heads_of
     from diagevo.memory.places import runs_folder
 
     from ..screens import memory as memory_text
@@ -49,6 +55,8 @@ def verify(
         folder = runs_folder(history.database) / history.run_id
         report = check(history.log, history.run_id, folder, deep=deep, copy=heads)
         as_of = None if report.faults else where(history.end)
+        if heads_out is not None and report.ok:
+            _keep(heads_out, heads_of(history.log, history.run_id))
     data = {"ok": report.ok, **render.plain(report)}
     render.document(
         call, data, memory_text.verification_text(report, not report.ok), run=history.run_id, as_of=as_of
@@ -57,25 +65,15 @@ def verify(
         raise typer.Exit(1)
 
 
-@options.command(
-    "memory heads",
-    rows=True,
-    pages=True,
-    example="""diagevo memory heads
-    diagevo memory heads -o kept-elsewhere.jsonl""",
-)
-def heads(call: Call) -> None:
-    """The chain's head after each commit and now, to be kept where no writer of the database can write.
+def _keep(file: Path, heads: "Iterable[ChainHead]") -> None:
+    """Add the lines that the file lacks, as in `chain-heads.jsonl`. Those that are there stay."""
+    from msgspec.json import encode
 
-    As JSON lines it is what `memory verify --heads` takes.
-    """
-    from msgspec import to_builtins
-
-    from diagevo.memory.log.heads import heads_of
-
-    from ..screens import memory as memory_text
-
-    with opened(call) as history:
-        values = [to_builtins(head) for head in heads_of(history.log, history.run_id)]
-        run, as_of = history.run_id, where(history.end)
-    print_rows(call, memory_text.HEADS, values, run=run, as_of=as_of)
+    with render.writing(file):
+        kept = file.read_text(encoding="utf-8") if file.is_file() else ""
+        there = set(kept.splitlines())
+        new = [line for head in heads if (line := encode(head).decode()) not in there]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as out:
+            out.write("\n" if kept and not kept.endswith("\n") else "")
+            out.writelines(f"{line}\n" for line in new)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,16 +43,6 @@ TABLE = "table-"
 class FileLine:
     figure: str
     file: str
-
-
-def _lines() -> Any:
-    from diagevo.report.standing import Line
-
-    return list[Line]
-
-
-def _file_lines() -> Any:
-    return list[FileLine]
 
 
 @contextmanager
@@ -99,25 +89,10 @@ def _embedder(material: "Material", asked: bool) -> "Embedder | None":
 
 
 @options.command(
-    "report list",
-    rows=True,
-    data=_lines,
-    pages=True,
-    example="diagevo report list --run a",
-)
-def list_(call: Call) -> None:
-    """Every table and figure of the paper, then DiagEvo's own: what makes it, or what is missing."""
-    from diagevo.report.standing import standing
-
-    with _gathered(call, []) as (history, [material]):
-        print_rows(call, SHOWN, standing(history, material, call.home), run=history.run_id)
-
-
-@options.command(
     "report build",
     rows=True,
-    data=_file_lines,
-    example="""diagevo report build --run a
+    example="""diagevo report build --list
+    diagevo report build --run a
     diagevo report build --run a --with free-only --to report
     diagevo report build --only memory --only table-main --run a
     diagevo report build --only variants --only table-ablation --plan small
@@ -127,12 +102,20 @@ def list_(call: Call) -> None:
 def build(
     call: Call,
     *,
+    list_: Annotated[
+        bool,
+        typer.Option(
+            "--list",
+            help="Build nothing: each table and figure of the paper, then DiagEvo's own, with what makes it "
+            "or what is missing.",
+        ),
+    ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
             "--only",
             metavar="NAME",
-            help="No pages, only this figure or table of `report list`; may be repeated.",
+            help="No pages, only this figure or table of --list; may be repeated.",
             autocompletion=completion.reported,
         ),
     ] = None,
@@ -171,6 +154,11 @@ def build(
     A figure comes as SVG and PNG with its data, specification and caption; a table, mean ± standard deviation
     over runs, as Markdown, CSV and LaTeX.
     """
+    if list_:
+        if (option := _beside_list(only, beside, plan, runs, reported, to, pages)) or embed:
+            raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
+        _list(call)
+        return
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if (runs is not None or reported is not None) and not tables:
         raise ConfigError("--runs and --reported are of tables", hint="name one: --only table-main")
@@ -179,6 +167,19 @@ def build(
         _build_only(call, figures, _wanted(call, tables, plan, runs, reported), beside or [], plan, to, embed)
     else:
         _build_pages(call, beside or [], plan, to, embed, pages)
+
+
+def _beside_list(*given: object) -> str | None:
+    """The first option of a build that was given."""
+    names = ("--only", "--with", "--plan", "--runs", "--reported", "--to", "--pages")
+    return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
+
+
+def _list(call: Call) -> None:
+    from diagevo.report.standing import standing
+
+    with _gathered(call, []) as (history, [material]):
+        print_rows(call, SHOWN, standing(history, material, call.home), run=history.run_id)
 
 
 def _build_pages(

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.shown import count, number
 from diagevo.texts import visible
 
 from .. import completion, options
 from ..call import Call
-from ..opening import database, one, opened
+from ..opening import database, one, opened, where
 from ..render import console as render
 from ..render.rows import print_rows, row_of
 from ..render.table import Column
@@ -90,18 +91,13 @@ PHASES = (
     Column("attention"),
     Column("found"),
 )
+_POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 Run = Annotated[
     str | None,
     typer.Argument(
         metavar="[RUN]", help="The run; the latest if none is named.", autocompletion=completion.runs
     ),
 ]
-
-
-def _run_story() -> Any:
-    from diagevo.memory.audit.runs import RunStory
-
-    return RunStory
 
 
 def _stage(line: "RunLine") -> str:
@@ -115,7 +111,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     if line.writer is not None:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
-    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…{_was(line, ' of ')}"
+    bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
     given = None if line.origin is None else line.origin.model_dump()
     return row_of(line) | {
         "origin": given,
@@ -151,7 +147,6 @@ def list_(call: Call) -> None:
 
 @options.command(
     "runs show",
-    data=_run_story,
     pages=True,
     example="""diagevo runs show
     diagevo runs show a --json""",
@@ -202,9 +197,12 @@ def _invalid(reasons: "Mapping[str, int]") -> str:
     return f"{total} ({invalid(reasons)})" if total else "0"
 
 
-def _was(line: "RunLine", before: str) -> str:
-    """The name of an imported run in its bundle; nothing where that was not kept."""
-    return "" if line.imported_run is None else f"{before}{visible(line.imported_run, one_line=True)}"
+def _shared(story: "RunStory") -> str:
+    if story.shared is None:
+        return ""
+    return (
+        f", its first {count(story.shared, 'event')}" if story.shared else ", whose history here is another"
+    )
 
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
@@ -231,11 +229,9 @@ def _story_text(story: "RunStory") -> str:
     embedder = configuration.embedder
     lines.append(f"  {'embeddings':<14} {embedder.name} @ {embedder.revision}, {embedder.dimension} numbers")
     if line.origin is not None:
-        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}")
+        lines.append(f"  {'forked from':<14} {line.origin.run} at #{line.origin.position}{_shared(story)}")
     if line.imported is not None:
-        lines.append(
-            f"  {'imported':<14} from the bundle{_was(line, ' of run ')} that ends in {line.imported}"
-        )
+        lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
         lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
@@ -250,19 +246,19 @@ def _story_text(story: "RunStory") -> str:
 @options.command(
     "runs diff",
     pages=True,
-    without=("--run",),
-    example="""diagevo runs diff a b
-    diagevo runs diff a@3 b@3 --exit-code""",
+    example="""diagevo runs diff a..b
+    diagevo runs diff a@3..b@3 --exit-code
+    diagevo runs diff a@2..a@5
+    diagevo runs diff 2..5 --run a""",
 )
 def diff(
     call: Call,
-    a: Annotated[
-        str, typer.Argument(metavar="A", help="A run, with @ROUND if wanted.", autocompletion=completion.runs)
-    ],
-    b: Annotated[
+    points: Annotated[
         str,
         typer.Argument(
-            metavar="B", help="Another run, with @ROUND if wanted.", autocompletion=completion.runs
+            metavar="A..B",
+            help="Two runs, each with @ROUND if wanted; two rounds of a run; or rounds alone, of --run.",
+            autocompletion=completion.points,
         ),
     ],
     *,
@@ -270,20 +266,60 @@ def diff(
         bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
     ] = False,
 ) -> None:
-    """Where two runs first differ, and which causes are shared, unique, or differ in timing."""
-    if not compare(call, a, b) and exit_code:
+    """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
+    left, dots, right = points.partition("..")
+    if not dots or not left or not right:
+        raise ConfigError(f"{points} does not name two points", hint=_POINTS)
+    if left.isdecimal() != right.isdecimal():
+        number, other = (left, right) if left.isdecimal() else (right, left)
+        raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
+    (a, at_a), (b, at_b) = _point(left), _point(right)
+    if left.isdecimal():
+        same = _compare_rounds(call, call.run, int(left), int(right))
+    elif a == b and at_a is not None and at_b is not None:
+        same = _compare_rounds(call, one(call, a), at_a, at_b)
+    else:
+        one(call, left, right)
+        same = _compare_runs(call, (a, at_a), (b, at_b))
+    if exit_code and not same:
         raise typer.Exit(1)
 
 
-def compare(call: Call, left: str, right: str) -> bool:
+def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> bool:
+    """Print what changed between two commits of a run; whether nothing did. Round 0 is before the first
+    event."""
+    from diagevo.memory.audit.compare import diff_memory
+    from diagevo.memory.audit.compare_runs import configuration, learnt
+    from diagevo.memory.audit.history import AsOf
+
+    from ..screens import compare as compare_text
+
+    with opened(call, run) as history:
+        first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
+        found = diff_memory(history, first, last)
+        outcomes = [line for line in learnt(history, history, (first.round, last.round)) if line.round >= a]
+        changed = list(configuration(history, history, first, last)) if first.round else []
+    data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
+    data |= {"learnt": render.plain(outcomes)}
+    text = compare_text.memory_diff(history.run_id, found, changed)
+    render.document(call, data, text, run=history.run_id, as_of=where(last))
+    if not call.json:
+        if found.causes:
+            print_rows(call, compare_text.CHANGES, compare_text.change_rows(found))
+        if outcomes:
+            print_rows(call, compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes))
+            say_premises(call, [history.world])
+    return found.same
+
+
+def _compare_runs(call: Call, left: tuple[str, int | None], right: tuple[str, int | None]) -> bool:
     """Print how two runs differ; whether they are the same."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
 
     from ..screens import compare as compare_text
 
-    names = [_point(left), _point(right)]
-    with opened(call, names[0][0]) as a, opened(call, names[1][0]) as b:
-        at_a, at_b = a.as_of(names[0][1]), b.as_of(names[1][1])
+    with opened(call, left[0]) as a, opened(call, right[0]) as b:
+        at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
         threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
@@ -375,7 +411,6 @@ def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str
     from diagevo.config.loading import put_method
     from diagevo.config.models import Config
     from diagevo.config.sources import from_settings
-    from diagevo.errors import ConfigError
 
     if not settings:
         return stored

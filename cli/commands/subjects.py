@@ -155,8 +155,9 @@ def model(
 
 def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = None) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
-    from diagevo.redaction import holds_secret, is_variable, key_from
+    from diagevo.redaction import holds_secret, is_variable
     from diagevo.sampling.openai_sampler import OpenAISampler
+    from diagevo.sampling.service import Service
 
     if not is_variable(key_env):
         raise ConfigError(
@@ -169,4 +170,4 @@ def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = N
             " they are stored with what is measured",
             hint=f"put the key into the environment: {key_env}",
         )
-    return OpenAISampler(base_url, name, api_key=key_from(key_env) or "none", stop=stop)
+    return OpenAISampler(Service(base_url, key_env=key_env), name, stop=stop)

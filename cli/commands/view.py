@@ -20,20 +20,59 @@ PORT = 7517
 
 
 @options.command(
-    "view serve",
-    example="""diagevo view serve --run first --no-open
-    diagevo view serve --host 0.0.0.0 --port 8080""",
+    "view",
+    example="""diagevo view
+    diagevo view --run first --no-open
+    diagevo view --host 0.0.0.0 --port 8080
+    diagevo view --export pages --run first --pages 500""",
 )
-def serve(
+def view(
     call: Call,
     *,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str | None, typer.Option("--host", help="The address to listen on. [default: 127.0.0.1]")
+    ] = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port; 0 takes a free one.")
-    ] = PORT,
+        int | None,
+        typer.Option(
+            "--port", metavar="N", min=0, max=65535, help=f"The port; 0 takes a free one. [default: {PORT}]"
+        ),
+    ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export",
+            metavar="DIR",
+            help="Serve nothing; write the pages into a new or empty folder, which opens from a disk and "
+            "from any file server.",
+        ),
+    ] = None,
+    pages: Annotated[
+        int | None,
+        typer.Option(
+            "--pages",
+            metavar="N",
+            min=1,
+            help="--export: at most so many, those that links lead to first. [default: 5000]",
+        ),
+    ] = None,
 ) -> None:
-    """Serve the pages, read-only, until Ctrl-C. Their address holds a token that opens them."""
+    """Look at runs in the browser: serve the pages, read-only, until Ctrl-C.
+
+    Their address holds a token that opens them.
+    """
+    if export is not None and (host is not None or port is not None or no_open):
+        raise ConfigError("--export serves nothing", hint="leave --host, --port and --no-open out")
+    if export is None and pages is not None:
+        raise ConfigError("--pages bounds what is written", hint="add --export DIR, or leave it out")
+    if export is not None:
+        _export(call, export, pages)
+    else:
+        _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
+
+
+def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
     from diagevo.memory.audit.history import resolve_run
     from diagevo.view.server import application, is_loopback
     from diagevo.view.serving import served
@@ -69,26 +108,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-@options.command(
-    "view export",
-    example="""diagevo view export pages
-    diagevo view export pages --run first --pages 500""",
-)
-def export(
-    call: Call,
-    to: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    *,
-    pages: Annotated[
-        int | None,
-        typer.Option(
-            "--pages",
-            metavar="N",
-            min=1,
-            help="At most so many: those that links lead to first. [default: 5000]",
-        ),
-    ] = None,
-) -> None:
-    """Write the pages into a folder that opens from a disk and from any file server."""
+def _export(call: Call, to: Path, pages: int | None) -> None:
     from diagevo.memory.audit.history import resolve_run
     from diagevo.view.export import PAGES
     from diagevo.view.export import export as write

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from itertools import chain, islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
@@ -29,7 +30,7 @@ HELD = 8 * 2**20
 """Characters of a JSON document that wait in memory for its last row; a longer one waits on the disk."""
 
 if TYPE_CHECKING:
-    import pyarrow
+    import polars
     from _typeshed import DataclassInstance
 
 Row = Mapping[str, Any]
@@ -169,34 +170,45 @@ def _json(out: Out, call: Call, rows: Iterator[Row], run: str | None, as_of: tup
 
 
 def _parquet(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> None:
-    import pyarrow
-    import pyarrow.parquet
+    """A group in memory, the others as files of their own until all are there."""
+    import polars
 
     if call.output is None:
         raise ConfigError("parquet cannot be printed", hint="name a file: -o rows.parquet")
     names, flat = _flat(columns, rows)
     group = list(islice(flat, GROUP))
-    schema = pyarrow.schema([(name, _type([line[name] for line in group])) for name in names])
-    texts = [field.name for field in schema if pyarrow.types.is_string(field.type)]
+    types = {name: _type([line[name] for line in group]) for name in names}
+    parts: list[Path] = []
+    with opened(call.output, "wb") as file, tempfile.TemporaryDirectory() as folder:
+        while group or not parts:
+            parts.append(Path(folder) / f"{len(parts)}.parquet")
+            _frame(group, types).write_parquet(parts[-1])
+            group = list(islice(flat, GROUP))
+        polars.scan_parquet(parts, glob=False).sink_parquet(file)
+
+
+def _frame(group: Sequence[Row], types: "Mapping[str, type[polars.DataType]]") -> "polars.DataFrame":
+    import polars
+
+    def values(name: str) -> list[Any]:
+        found = [line[name] for line in group]
+        return [None if v is None else str(v) for v in found] if types[name] == polars.String else found
+
     try:
-        with opened(call.output, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as out:
-            while group:
-                for line in group:
-                    line.update({name: str(line[name]) for name in texts if line[name] is not None})
-                out.write_table(pyarrow.Table.from_pylist(group, schema=schema))
-                group = list(islice(flat, GROUP))
-    except pyarrow.ArrowException as error:
+        return polars.DataFrame([polars.Series(name, values(name), type_) for name, type_ in types.items()])
+    except TypeError as error:
         raise ConfigError(
             f"the rows do not fit one type a column: {error}", hint="csv and jsonl take any value"
         ) from error
 
 
-def _type(values: list[Any]) -> "pyarrow.DataType":
+def _type(values: Sequence[Any]) -> "type[polars.DataType]":
     """The type of a column: text where it has none yet, or values of several types."""
-    import pyarrow
+    import polars
 
-    try:
-        found = pyarrow.array(values).type
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, OverflowError):
-        return pyarrow.string()
-    return pyarrow.string() if pyarrow.types.is_null(found) else found
+    found = {type(value) for value in values if value is not None}
+    if found == {bool}:
+        return polars.Boolean
+    if found == {int} and all(-(2**63) <= value < 2**63 for value in values if value is not None):
+        return polars.Int64
+    return polars.Float64 if found in ({float}, {int, float}) else polars.String

@@ -1,4 +1,4 @@
-"""The screens of `memory diff`, `memory blame` and `runs diff`."""
+"""The screens of `runs diff` and of `memory why --fields`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import MemoryDiff
-    from diagevo.memory.audit.compare_runs import InRun, Learnt, RunsDiff, Side
+    from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff, Side
 
 CHANGES = (
     Column("cause"),
@@ -22,7 +22,7 @@ CHANGES = (
     Column("node"),
     Column("description"),
 )
-BLAME = (
+FIELDS = (
     Column("field"),
     Column("value"),
     Column("type", "event"),
@@ -65,10 +65,11 @@ def _arrow(before: Any, after: Any) -> str:
     return f"{before} → {after}" if before != after else f"{after}"
 
 
-def memory_diff(run: str, found: "MemoryDiff") -> str:
-    """The figures of both points, and the nodes."""
+def memory_diff(run: str, found: "MemoryDiff", configuration: "Sequence[Difference]") -> str:
+    """What was configured anew, the figures of both points, and the nodes."""
     a, b = found.rounds
     lines = [
+        *(Line("config", f"{d.key}: {_arrow(d.a, d.b)}") for d in configuration),
         Line("F", _arrow(*found.failures)),
         Line("z", _arrow(*(number(z) for z in found.z))),
         Line("ε next", _arrow(*(number(e) for e in found.epsilon_next))),
@@ -178,6 +179,14 @@ def learnt_columns(found: "Sequence[Learnt]") -> list[Column]:
     if "pass_rate" not in measured:
         return [column for column in LEARNT if column.key != "pass_rate"]
     return [column for column in LEARNT if column.key in measured or column.key not in MEASURED]
+
+
+def learnt_of_one(found: "Sequence[Learnt]") -> list[dict[str, Any]]:
+    """A row a round of the run that stands on both sides."""
+    return [
+        {name: value if name == "round" else value[1] for name, value in row_of(line).items()}
+        for line in found
+    ]
 
 
 def learnt_rows(found: "Sequence[Learnt]") -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from diagevo.shown import count, number
 
 from ..render.console import visible
 from ..render.layout import sub, wrapped
-from ..render.table import Column, aligned
+from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
@@ -25,6 +25,11 @@ CAUSES = (
     Column("probability", "p", "right"),
     Column("description"),
 )
+REPLAYED = (
+    *CAUSES[:4],
+    Column("sum", "p = f/F", "right"),
+    *CAUSES[4:],
+)
 STEPS = (
     Column("position", "#", "right"),
     Column("type", "event"),
@@ -33,16 +38,9 @@ STEPS = (
     Column("after"),
     Column("failures", "F", "right"),
 )
-HEADS = (
-    Column("round", align="right"),
-    Column("sequence", align="right"),
-    Column("position", align="right"),
-    Column("hash"),
-)
 SCHEDULE = (
     Column("cause"),
     Column("frequency", "f", "right"),
-    Column("sum", "p = f/F", "right"),
     Column("probability", "p", "right"),
     Column("drawn", "(1 − ε)·p", "right", 4),
     Column("partners", "stitched to one of", "right"),
@@ -111,6 +109,16 @@ def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
     ]
 
 
+def replayed_rows(memory: "Rebuilt") -> list[dict]:
+    """Rows of causes with the sum of each p."""
+    from diagevo.memory.audit.replay import chosen
+
+    return [
+        row | {"sum": None if row["probability"] is None else f"{row['frequency']}/{memory.failures}"}
+        for row in cause_rows(chosen(memory.causes))
+    ]
+
+
 def headline(run: str, memory: "Rebuilt") -> str:
     """One line: where the memory stands."""
     where = f"after round {memory.round}" if memory.round else "before the first commit"
@@ -165,20 +173,16 @@ def node_line(node: "NodeLine") -> str:
     return f"{node.id}  {label}  ({node.active} Active, {node.mastered} Mastered, f = {node.failures})"
 
 
-def schedule_text(run: str, memory: "Rebuilt") -> str:
-    """The head of `memory schedule`."""
-    lines = sums(memory)
+def scheduled(run: str, memory: "Rebuilt") -> str:
+    """The head of `memory schedule`: how its prompts are shared out."""
     e = memory.epsilon_next
-    t = sub(memory.round + 1)
-    if memory.failures:
-        split = f"of 1000 prompts about {round(1000 * e)} are free and {round(1000 * (1 - e))} aim at a cause"
-        lines.append(f"1 − ε{t} = {1 - e} = {number(1 - e)}: {split}")
-        if memory.policy not in BUILT_IN:
-            lines.append(f"which cause: drawn by {memory.policy}; the shares below are the paper's")
-    return (
-        f"schedule of round {memory.round + 1} of {run}, as committed after round {memory.round}\n\n"
-        + "".join(f"  {line}\n" for line in lines)
-    )
+    head = f"schedule of round {memory.round + 1} of {run}, as committed after round {memory.round}"
+    if not memory.failures:
+        return f"{head}: free exploration alone"
+    head += f": of 1000 prompts about {round(1000 * e)} are free and {round(1000 * (1 - e))} aim at a cause"
+    if memory.policy not in BUILT_IN:
+        head += f"; which cause is drawn by {memory.policy}, the shares below are the paper's"
+    return head
 
 
 def verification_text(report: "Verification", fail: bool) -> str:
@@ -192,8 +196,6 @@ def verification_text(report: "Verification", fail: bool) -> str:
         checked.append(f"{count(report.copied, 'chain head')} of the copy")
     if report.texts:
         checked.append(f"{count(report.texts, 'text')} against their digests")
-    if report.schedules:
-        checked.append(f"ε of {count(report.schedules, 'schedule')} asked of its policy again")
     lines = [
         f"{report.run_id}: {'FAULTS FOUND' if fail else 'as it was written'}",
         f"  checked: {', '.join(checked)}",
@@ -207,46 +209,12 @@ def verification_text(report: "Verification", fail: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def check_text(memory: "Rebuilt", differences: Sequence[str], notes: Sequence[str]) -> str:
-    """What `replay --check` found, and what it could not ask."""
+def check_text(memory: "Rebuilt", differences: Sequence[str]) -> str:
+    """What `replay --check` found."""
     if not memory.round:
         return "  check: no commit to compare with\n"
     if memory.open_round is not None:
         return f"  check: round {memory.open_round} is open, there is no commit to compare with\n"
     lines = [f"DIFFERS, {line}" for line in differences]
     lines = lines or [f"equal to the commit of round {memory.round} and to its projection rows"]
-    return "".join(f"  check: {line}\n" for line in lines) + "".join(f"  note: {line}\n" for line in notes)
-
-
-def cause_text(cause: "CauseLine", round: int, columns: int | None) -> str:
-    """One cause as it stands."""
-    p = (
-        ""
-        if cause.probability is None
-        else f", p{sub(round + 1)} = {cause.probability} = {number(cause.probability)}"
-    )
-    partners = ""
-    if cause.state == "active":
-        others = count(cause.partners, "Mastered cause")
-        partners = f"\nstitched to one of {others}, if drawn" if cause.partners else ""
-    state = "Active" if cause.state == "active" else "Mastered"
-    return (
-        wrapped(visible(f"{cause.id}  {cause.description}", one_line=True), "", columns)
-        + f"{state}, f = {cause.frequency}{p}\n"
-        + f"under {cause.node}  {visible(cause.node_label, one_line=True)}\n"
-        + f"created in round {cause.created_round}{partners}\n"
-        + f"the evidence: diagevo memory why {cause.id}\n"
-    )
-
-
-def rows_under(node: "NodeLine", memory: "Rebuilt") -> list[dict]:
-    """The causes of a node."""
-    from diagevo.memory.audit.replay import chosen
-
-    by_id = {c.id: c for c in memory.causes}
-    return cause_rows(chosen([by_id[c] for c in node.causes]))
-
-
-def node_text(node: "NodeLine", memory: "Rebuilt") -> str:
-    """One node with its causes."""
-    return f"{node_line(node)}\n\n{aligned(CAUSES, rows_under(node, memory))}"
+    return "".join(f"  check: {line}\n" for line in lines)

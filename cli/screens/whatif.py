@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
-from diagevo.shown import count, fraction, percent
 
 from ..call import Call
 from ..opening import opened, where
@@ -14,15 +14,12 @@ from ..render import console as render
 from ..render.layout import listed
 from ..render.rows import print_rows
 from ..render.table import Column
-from . import whatif_rerun
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.history import AsOf, History
-    from diagevo.memory.audit.retention import Point
     from diagevo.memory.audit.timeline.rounds import Observed
 
 FILTERED = ("tau", "p_low", "p_high")
-KEYS = {"k": "schedule.k", "theta_up": "memory.theta_up"} | {name: f"filter.{name}" for name in FILTERED}
 REPLAY = (
     Column("change"),
     Column("round", align="right", names=True),
@@ -59,16 +56,6 @@ MOVED = (
     Column("truth"),
 )
 _MOVED_SHOWN = 12
-CURVE = (
-    Column("tau", "τ up to"),
-    Column("status"),
-    Column("kept", align="right"),
-    Column("share", align="right"),
-    Column("label_truth", "labels true", "right"),
-    Column("bar", ""),  # for a person: a picture of the share, no figure of its own
-)
-_BAR = 40
-_TAU = {"double": "τ = {:g}", "absolute": "no τ", "none": "no filter"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,74 +70,43 @@ Values = Mapping[str, Given]
 """What is changed, by name; the rest is as recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The options, read. A sweep without values is the whole curve of τ."""
-
-    values: Values
-    drop: tuple[str, ...]
-    swept: str | None
-    several: tuple[Given, ...]
-
-    @property
-    def curve(self) -> bool:
-        return self.swept is not None and not self.several
-
-    def each(self) -> list[Values]:
-        """The changes of each answer: one, or one a value of the sweep."""
-        if self.swept is None:
-            return [self.values]
-        every = [{**self.values, self.swept: one} for one in self.several]
-        return [{name: one[name] for name in KEYS if name in one} for one in every]
-
-
-def answer(call: Call, asked: Asked, round_: int | None) -> None:
+def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> None:
     """Ask the log, print the rows."""
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.audit.timeline.rounds import observations
 
     with opened(call) as history:
         as_of = history.as_of(round_) if round_ is not None else history.end
-        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in asked.drop)
+        dropped = frozenset(resolve(history, ref, as_of, "cause").id for ref in drop)
         observed = observations(history, as_of)
         if not observed:
             raise ConfigError(f"run {history.run_id} has no committed round to ask about")
-        if asked.curve:
-            _curve(call, history, as_of, observed if round_ is None else observed[-1:], asked.values)
-            return
-        rows = [
-            row for values in asked.each() for row in _rows(call, history, observed, values, dropped, round_)
-        ]
+        rows = _rows(history, observed, values, dropped, round_)
     _print(call, history, as_of, rows)
-    for note in dict.fromkeys(note for one in observed if one.again for note in one.again.notes):
-        render.say(call, note)
+    for policy in dict.fromkeys(one.following.settings.policy for one in observed):
+        if policy not in BUILT_IN:
+            render.say(call, f"schedule.policy {policy}: an audit runs no code, so its ε stand as recorded")
 
 
 def _rows(
-    call: Call,
     history: "History",
     observed: Sequence["Observed"],
     values: Values,
     dropped: frozenset[str],
     round_: int | None,
 ) -> list[dict[str, Any]]:
-    """The rows of one set of changes: retention where the filter changes, and the replay."""
+    """Retention where the filter changes, and the replay."""
     from diagevo.memory.audit.retention import first_changed, moved, retention
     from diagevo.memory.audit.whatif import Changes, what_if
 
     change = _named(values, dropped)
     rows: list[dict[str, Any]] = []
-    rerun = command = None
-    missing: list[str] = []
+    rerun = None
     filtered = _filtered(values)
     if filtered:
         over = observed if round_ is None else observed[-1:]
         kept = retention(over, filtered)
         rerun = first_changed(kept)
-        if rerun is not None:
-            changed = {KEYS[name]: str(given.value) for name, given in values.items()}
-            command = whatif_rerun.command(call, history, observed, rerun, changed)
-            missing = whatif_rerun.missing(history, rerun) if rerun > 1 else []
         rows += [
             {
                 "kind": "retention",
@@ -189,7 +145,7 @@ def _rows(
             continue
         row: dict[str, Any] = {"kind": "replay", "change": change, "round": r.round, "status": r.status}
         if rerun is not None and r.round >= rerun:
-            row |= {"status": "needs a rerun", "command": command, "missing": missing}
+            row["status"] = "needs a rerun"
         else:
             row |= {
                 "failures": r.failures,
@@ -249,13 +205,9 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """What the statuses mean here: once a change, at the first round that it concerns."""
+    """What the statuses mean here: each once, at the first round that it concerns."""
     remarks = []
-    told: set[tuple[str, str]] = set()
-    for row in rows:
-        if (row["change"], row["status"]) in told:
-            continue
-        told.add((row["change"], row["status"]))
+    for row in {row["status"]: row for row in reversed(rows)}.values():
         if row["status"] == "open-loop":
             first = row["diverges"]
             since = (
@@ -265,61 +217,6 @@ def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
             )
             remarks.append(f"{row['change']}: {since}; open-loop rows hold the recorded ones fixed")
         elif row["status"] == "needs a rerun":
-            remarks.append(
-                f"{row['change']}: from round {row['round']} on the solver would have trained on other"
-                f" questions; {_anew(row)}"
-            )
+            since = f"from round {row['round']} on the solver would have trained on other questions"
+            remarks.append(f"{row['change']}: {since}")
     return remarks
-
-
-def _anew(row: dict[str, Any]) -> str:
-    if row["command"] is None:
-        return "`train` cannot play it: the configuration in the log is another trainer's"
-    first = f"put back {', '.join(row['missing'])}, then " if row["missing"] else ""
-    return f"{first}run: {row['command']}"
-
-
-def _curve(
-    call: Call, history: "History", as_of: "AsOf", observed: Sequence["Observed"], values: Values
-) -> None:
-    """Retention as a function of τ, whole."""
-    from diagevo.memory.audit.retention import retention_by_tau
-
-    points = retention_by_tau(observed, _filtered(values))
-    rows = [_point(point) for point in points]
-    columns = CURVE[:-1]
-    if call.format == "table":
-        render.say(call, _recorded(observed, values, points[0].candidates))
-        columns = CURVE
-        rows = [row | {"bar": _bar(point)} for row, point in zip(rows, points, strict=True)]
-    print_rows(call, columns, rows, run=history.run_id, as_of=where(as_of))
-
-
-def _recorded(observed: Sequence["Observed"], values: Values, questions: int) -> str:
-    """What the curve is drawn over, beside the filter that the rounds had; a fork may have several."""
-    from diagevo.memory.audit.retention import by_round, filters, span
-
-    numbers = [round_.round for round_ in observed]
-    bands = [
-        f"p₁ from {fraction(f.p_low)} to {fraction(f.p_high)}" for f in filters(observed, _filtered(values))
-    ]
-    taus = [_TAU[f.variant].format(float(f.tau)) for f in filters(observed, {})]
-    return (
-        f"{span(numbers)}: {count(questions, 'question')}, {by_round(numbers, bands)};"
-        f" recorded with {by_round(numbers, taus)}"
-    )
-
-
-def _point(point: "Point") -> dict[str, Any]:
-    return {
-        "tau": "any" if point.tau is None else point.tau,
-        "status": "exact",
-        "kept": point.kept,
-        "candidates": point.candidates,
-        "share": point.share,
-        "label_truth": point.label_truth,
-    }
-
-
-def _bar(point: "Point") -> str:
-    return "█" * round(_BAR * float(point.share)) + f" {percent(point.share)}"

@@ -288,7 +288,11 @@ class DiagnosticianRole(Section):
     api_key_env: KeyVariable = Field(
         default="OPENAI_API_KEY", description="Environment variable that holds the key."
     )
-    timeout: float = Field(default=120.0, gt=0, description="Seconds one request may take.")
+    timeout: float = Field(
+        default=120.0,
+        gt=0,
+        description="Seconds of silence after which it is asked again.",
+    )
     max_tokens: int = Field(default=1024, ge=16, description="Longest reply.")
     structured_output: Literal["auto", "on", "off"] = Field(
         default="auto", description="Ask the server for JSON by schema; auto finds out."
@@ -307,7 +311,11 @@ class EmbedderRole(Section):
     api_key_env: KeyVariable = Field(
         default="OPENAI_API_KEY", description="Environment variable that holds the key."
     )
-    timeout: float = Field(default=60.0, gt=0, description="Seconds one request may take.")
+    timeout: float = Field(
+        default=60.0,
+        gt=0,
+        description="Seconds of silence after which it is asked again.",
+    )
 
 
 class RolesConfig(Section):

@@ -136,10 +136,10 @@ def from_yaml(text: str, name: str, kind: Kind) -> Layer:
 
 
 def _lines(node: Any, above: KeyPath = ()) -> Iterator[tuple[KeyPath, int]]:
-    """The line of every key below a YAML node."""
+    """The line of every key below a YAML node, as deep as the keys of a configuration stand."""
     from ruamel.yaml.nodes import MappingNode
 
-    if isinstance(node, MappingNode):
+    if isinstance(node, MappingNode) and len(above) < max(map(len, keys())):
         for key, value in node.value:
             path = (*above, str(key.value))
             yield path, key.start_mark.line + 1

@@ -1,68 +1,19 @@
-"""YAML within bounds: a text of a few lines can mean millions of values, or one that takes a day to read.
-
-The bounds are far above what a configuration needs, and whatever passes them is refused at its line.
-"""
+"""YAML 1.2 as configurations use it: an error names its line, and a file has a size limit."""
 
 import io
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import AliasEvent
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
-from ruamel.yaml.scanner import Scanner, ScannerError
+from ruamel.yaml.nodes import Node
 
 from diagevo.errors import ConfigError
 
 BYTES = 64 * 1024
-VALUES = 2000
-DEPTH = 20
 
 _NO_VALUE = (ValueError, TypeError, OverflowError, LookupError)
 """How ruamel.yaml fails at a directive it does not know, at `!!int` without a number, at a list as a key."""
-
-
-class _Scanner(Scanner):
-    """Looks ahead from every open bracket, so depth is bounded here."""
-
-    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:
-        if len(self.flow_context) >= DEPTH:
-            raise ScannerError(None, None, f"nested deeper than {DEPTH}", self.reader.get_mark())
-        super().fetch_flow_collection_start(TokenClass, to_push)
-
-
-class _Composer(Composer):
-    """Counts values as they will be once every alias stands for what it names."""
-
-    def __init__(self, loader: Any = None) -> None:
-        super().__init__(loader=loader)
-        self.warn_double_anchors = False  # an anchor may be named again
-        self._depth = self._made = 0
-        self._sizes: dict[int, tuple[Node, int]] = {}  # with the node, or another could get its id
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.parser.peek_event()
-        self._depth += 1
-        self._made += 1
-        if self._depth > DEPTH:
-            raise ConstructorError(None, None, f"nested deeper than {DEPTH}", event.start_mark)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        if isinstance(event, AliasEvent) and id(node) not in self._sizes:
-            raise ConstructorError(None, None, "an alias stands inside what it names", event.start_mark)
-        if id(node) not in self._sizes:
-            self._sizes[id(node)] = node, 1 + sum(self._sizes[id(inner)][1] for inner in _inside(node))
-        if max(self._made, self._sizes[id(node)][1]) > VALUES:
-            raise ConstructorError(None, None, f"more than {VALUES} values", event.start_mark)
-        return node
-
-
-def _inside(node: Node) -> list[Node]:
-    if isinstance(node, MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, SequenceNode) else []
 
 
 class _Constructor(SafeConstructor):
@@ -83,10 +34,11 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
     if len(text.encode(errors="replace")) > BYTES:
         raise ConfigError(f"{name}: longer than {BYTES // 1024} KiB", hint="is it a configuration at all?")
     loader = YAML(typ="safe", pure=True)
-    loader.Scanner, loader.Composer, loader.Constructor = _Scanner, _Composer, _Constructor
+    loader.Constructor = _Constructor
     parser = None
     try:
         constructor, parser = loader.get_constructor_parser(io.StringIO(text))
+        constructor.composer.warn_double_anchors = False  # an anchor may be named again
         node = constructor.composer.get_single_node()
         return (None if node is None else constructor.construct_document(node)), node
     except MarkedYAMLError as error:
@@ -95,6 +47,8 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
         raise ConfigError(f"{name}{line}: {what}", hint="fix the YAML there") from error
     except YAMLError as error:
         raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="fix the YAML there") from error
+    except RecursionError as error:
+        raise ConfigError(f"{name}: nested too deeply", hint="is it a configuration at all?") from error
     except _NO_VALUE as error:
         raise ConfigError(
             f"{name}: YAML that is not read here, as a line that begins with % or a list as a key",

@@ -6,21 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from diagevo.config.models import DiagnosticianRole
-from diagevo.diagnosis.endpoint import BrokenAnswer, Endpoint, RequestRefused
+from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.replies import LONGEST_REPLY
-from diagevo.errors import AGAIN, ServiceError, StoppedSafely
+from diagevo.errors import AGAIN, RefusedError, ServiceError, StoppedSafely
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
-from diagevo.redaction import unkeyed
 from diagevo.sampling.sampler import Message
-from diagevo.texts import storable
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 REFUSALS_IN_A_ROW = 8
 """Requests refused one after another, whatever they ask, before the service counts as unfit."""
@@ -173,14 +168,14 @@ class Chat:
         self._budget.take()
         try:
             reply = self._from_service(messages, kind, schema)
-        except RequestRefused as refused:
+        except RefusedError as refused:
             with self._lock:
                 self.usage[kind].refused += 1
                 self._refusals += 1
                 too_many = self._refusals >= REFUSALS_IN_A_ROW
             if too_many:
                 raise ServiceError(
-                    f"{self._endpoint.where} refused {REFUSALS_IN_A_ROW} requests in a row, last: {refused}",
+                    f"{REFUSALS_IN_A_ROW} requests were refused in a row, last: {refused.message}",
                     hint="check the role's model and max_tokens, and diagnosis.trajectory_characters",
                 ) from None
             return None
@@ -200,9 +195,9 @@ class Chat:
         while True:
             structured, parameters = self._structured, self._parameters
             try:
-                reply = self._endpoint.call(lambda client: self._create(client, messages, kind, schema))
-            except RequestRefused as refused:
-                if self._adapted(str(refused), structured, parameters):
+                reply = self._create(messages, kind, schema)
+            except RefusedError as refused:
+                if self._adapted(refused.message, structured, parameters):
                     continue
                 raise
             if structured:
@@ -225,34 +220,11 @@ class Chat:
                 return True
             return False
 
-    async def _create(
-        self, client: "AsyncOpenAI", messages: Sequence[Message], kind: str, schema: Mapping[str, Any]
-    ) -> Reply:
+    def _create(self, messages: Sequence[Message], kind: str, schema: Mapping[str, Any]) -> Reply:
         wish: dict[str, Any] = {**self._parameters, "messages": list(messages)}
         if self._structured:
             described = {"name": kind, "strict": True, "schema": schema}
             wish["response_format"] = {"type": "json_schema", "json_schema": described}
-        return reply_of(await client.chat.completions.create(model=self._role.model, **wish))
-
-
-def reply_of(completion: Any) -> Reply:
-    """Text and tokens of a completion; the package passes on whatever a service sends, unchecked.
-
-    Raises BrokenAnswer where there is no message at all. A message without text is an empty reply.
-    """
-    choices = getattr(completion, "choices", None)
-    message = getattr(choices[0], "message", None) if isinstance(choices, list) and choices else None
-    if message is None:
-        raise BrokenAnswer(f"no message in the answer ({type(completion).__name__})")
-    content = getattr(message, "content", None)
-    text = unkeyed(content)[:LONGEST_REPLY] if isinstance(content, str) else ""
-    usage = getattr(completion, "usage", None)
-    return Reply(
-        text=storable(text),
-        input_tokens=_count(getattr(usage, "prompt_tokens", 0)),
-        output_tokens=_count(getattr(usage, "completion_tokens", 0)),
-    )
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < 2**31 else 0
+        answered = self._endpoint.complete(model=self._role.model, **wish)
+        text = answered.choices[0].text[:LONGEST_REPLY]
+        return Reply(text, answered.input_tokens, answered.output_tokens)

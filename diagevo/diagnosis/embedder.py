@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from diagevo.diagnosis.endpoint import Backoff, BrokenAnswer, Endpoint, RequestRefused
-from diagevo.errors import ConfigError, MissingDependencyError, ServiceError, extra
+from diagevo.diagnosis.endpoint import Endpoint
+from diagevo.errors import ConfigError, MissingDependencyError, RefusedError, ServiceError, extra
 from diagevo.memory.events import catalogue as events
+from diagevo.sampling.service import RETRIES, Service
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
-
     from diagevo.config.models import EmbedderRole
 
 LARGEST_BATCH = 64
@@ -99,10 +98,11 @@ class OpenAIEmbedder:
 
     revision = "served"
 
-    def __init__(self, role: "EmbedderRole", *, backoff: Backoff | None = None) -> None:
+    def __init__(self, role: "EmbedderRole", *, retries: int = RETRIES) -> None:
         self.name = role.model
         self.dimension = role.dimension
-        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, 4, backoff)
+        service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)
+        self._endpoint = Endpoint(service, connections=1)
         self._batch = LARGEST_BATCH
         self._ask_dimension = True
 
@@ -113,10 +113,10 @@ class OpenAIEmbedder:
         while done < len(texts):
             batch = list(texts[done : done + self._batch])
             try:
-                rows.append(self._endpoint.call(lambda client, batch=batch: self._rows(client, batch)))
+                rows.append(self._rows(batch))
                 done += len(batch)
-            except RequestRefused as refused:
-                self._ask_for_less(len(batch), str(refused))
+            except RefusedError as refused:
+                self._ask_for_less(len(batch), refused.message)
         return np.concatenate(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
     def close(self) -> None:
@@ -130,25 +130,26 @@ class OpenAIEmbedder:
             self._ask_dimension, self._batch = False, LARGEST_BATCH
         else:
             raise ServiceError(
-                f"{self._endpoint.where} refuses to embed with {self.name}: {refused}",
+                f"nothing can be embedded with {self.name}: {refused}",
                 hint="check model and base_url of the embedder role",
             ) from None
 
-    async def _rows(self, client: "AsyncOpenAI", texts: list[str]) -> np.ndarray:
+    def _rows(self, texts: list[str]) -> np.ndarray:
         wish: dict[str, Any] = {"dimensions": self.dimension} if self._ask_dimension else {}
-        answer: Any = await client.embeddings.create(
-            model=self.name, input=texts, encoding_format="float", **wish
-        )
-        data = getattr(answer, "data", None)
-        if not isinstance(data, list) or sorted(item.index for item in data) != list(range(len(texts))):
-            raise BrokenAnswer(f"{len(texts)} vectors were asked for, and not given")
-        rows = np.array([item.embedding for item in sorted(data, key=lambda item: item.index)])
-        if rows.shape != (len(texts), self.dimension):
+        vectors = self._endpoint.embed(model=self.name, input=texts, **wish)
+        found = {len(vector) for vector in vectors}
+        if found != {self.dimension}:
+            numbers = " and ".join(map(str, sorted(found)))
             raise ConfigError(
-                f"{self.name} gives vectors of {rows.shape[-1]} numbers, configured are {self.dimension}",
-                hint=f"set roles.embedder.dimension to {rows.shape[-1]}",
+                f"{self.name} gives vectors of {numbers} numbers, configured are {self.dimension}",
+                hint=f"set roles.embedder.dimension to {max(found)}",
             )
-        return unit_rows(rows)
+        try:
+            return unit_rows(np.array(vectors))
+        except ValueError as error:
+            raise ServiceError(
+                f"{self._endpoint.where}: {error}", hint="see what the model of the embedder role is"
+            ) from error
 
 
 class SentenceTransformersEmbedder:

@@ -28,7 +28,7 @@ from diagevo.diagnosis.diagnostician import (
     PairJudgement,
     Unread,
 )
-from diagevo.diagnosis.endpoint import Backoff, Endpoint
+from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.legibility import IN_A_ROW, unreadable
 from diagevo.diagnosis.prompts import Decision, DiagnosisPrompts
 from diagevo.diagnosis.replies import (
@@ -47,6 +47,7 @@ from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.fold import KnownCause
 from diagevo.sampling.sampler import Message
+from diagevo.sampling.service import RETRIES, Service
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class _Tried(Generic[T]):
 
 class OpenAIDiagnostician:
     """Implements `Diagnostician`. `budget` holds what earlier processes of the run have spent
-    (`spending.py`)."""
+    (`spending.py`). `retries`: further tries of a request that got no answer."""
 
     def __init__(
         self,
@@ -82,14 +83,15 @@ class OpenAIDiagnostician:
         prompts: Path | None = None,
         *,
         budget: Budget | None = None,
-        backoff: Backoff | None = None,
+        retries: int = RETRIES,
     ) -> None:
         self._prompts = DiagnosisPrompts.load(
             prompts, settings.trajectory_characters, as_written=settings.prompts_as_written
         )
         self._settings = settings
         self._artifacts = artifacts
-        self._endpoint = Endpoint(role.base_url, role.api_key_env, role.timeout, settings.workers, backoff)
+        service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)
+        self._endpoint = Endpoint(service, settings.workers)
         self._chat = Chat(
             self._endpoint, role, artifacts, budget or Budget(settings.max_calls, settings.max_tokens)
         )

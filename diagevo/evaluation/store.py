@@ -198,7 +198,7 @@ class EvaluationStore:
         """An evaluation by its id or the beginning of it. Raises NotFoundError, ConfigError if ambiguous."""
         found = [e for e in self.list() if e.evaluation_id.startswith(reference)]
         if not found:
-            raise NotFoundError(f"there is no evaluation {reference}", hint="list them: diagevo eval list")
+            raise NotFoundError(f"there is no evaluation {reference}", hint="list them: diagevo eval show")
         if len(found) > 1:
             ids = ", ".join(e.evaluation_id for e in found)
             raise ConfigError(f"{reference} could be {ids}", hint="give more of the id")

@@ -283,7 +283,7 @@ class Memory:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {self.state.round} are committed")
         if round == 0:
             return self._before(1)[0] if self.state.round or self.state.open else self.state.copy()
-        if not self.log.known([self._run.id_of("RoundCommitted", "", round)]):
+        if not self.log.known(self.run_id, [self._run.id_of("RoundCommitted", "", round)]):
             raise NotFoundError(
                 f"round {round} of run {self.run_id} was never committed",
                 hint=f"superseded while it was open, by round {played_again(self.state.superseded)[round]}",
@@ -292,7 +292,7 @@ class Memory:
 
     def _before(self, round: int) -> tuple[MemoryState, RoundOpened]:
         """The state that an opened round was opened in, committed and configured since, and its schedule."""
-        opened = self.log.by_id(self._run.id_of("RoundOpened", "", round))
+        opened = self.log.by_id(self.run_id, self._run.id_of("RoundOpened", "", round))
         assert isinstance(opened.event, RoundOpened)
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
@@ -511,7 +511,9 @@ class Memory:
         same again is fine."""
         with self.atomic():
             items = [Item(judged)]
-            if judged.merge and not self.log.known([self._run.id_of("NodePairJudged", judged.key())]):
+            if judged.merge and not self.log.known(
+                self.run_id, [self._run.id_of("NodePairJudged", judged.key())]
+            ):
                 for node_id in judged.nodes:
                     self.node(node_id)
                 survivor, absorbed = self.state.pair(*judged.nodes)
@@ -547,7 +549,7 @@ class Memory:
             raise NotFoundError(
                 f"{question_id} is not the id of a question", hint="questions are named like r3.q318"
             )
-        event = self.log.by_id(event_id(self.run_id, int(round_), "CandidateScored", question_id)).event
+        event = self.log.by_id(self.run_id, event_id(int(round_), "CandidateScored", question_id)).event
         assert isinstance(event, CandidateScored)
         return event
 

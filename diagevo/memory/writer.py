@@ -139,7 +139,7 @@ class RunWriter:
 
     def id_of(self, type_: str, key: str, round: int | None = None) -> str:
         """The id that such an event has in `round` (None: the open one)."""
-        return event_id(self.run_id, self.opened().number if round is None else round, type_, key)
+        return event_id(self.opened().number if round is None else round, type_, key)
 
     def opened(self) -> Round:
         """The open round. Raises OutOfOrderError where none is."""

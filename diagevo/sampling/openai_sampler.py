@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from diagevo.errors import ServiceError
 from diagevo.progress import StopFlag
-from diagevo.redaction import masked, unkeyed
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.texts import storable
 
 if TYPE_CHECKING:
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
 
 _OTHER_FILES = 256  # that a process may have open beside its connections
 _LOOK = 0.2  # seconds between two looks at the flag while requests are under way
-
-
-class RefusedError(ServiceError):
-    """The server answered that the request is at fault: made again, it is refused again."""
 
 
 class OpenAISampler:
@@ -34,31 +29,19 @@ class OpenAISampler:
 
     def __init__(
         self,
-        base_url: str,
+        service: Service,
         model: str,
         *,
-        api_key: str = "none",
-        timeout: float = 600.0,
-        retries: int = 3,
         workers: int = 32,
         capacity: int | None = None,
-        own: bool = False,
         stop: StopFlag | None = None,
     ) -> None:
-        """`retries`: further tries after a lost connection, a time-out, 408, 409, 429 or 5xx, with back-off.
-
-        `workers`: requests under way at once. `capacity`: completions that the server decodes at once; where
-        it is given the workers follow from it and n. `own`: a server that we started; no proxy is asked for
-        it.
-        """
-        self._url = base_url
+        """`workers`: requests under way at once. `capacity`: completions that the server decodes at once;
+        where it is given the workers follow from it and n."""
+        self._service = service
         self._model = model
-        self._key = None if api_key == "none" else api_key
-        self._timeout = timeout
-        self._retries = retries
         self._workers = workers
         self._capacity = capacity
-        self._own = own
         self._stop = StopFlag() if stop is None else stop
 
     def sample(
@@ -94,8 +77,6 @@ class OpenAISampler:
         seed: int,
     ) -> None:
         """Answer the places of `waiting` as room gets free. It may be shared with other samplers."""
-        from diagevo.sampling.bounded import async_client
-
         missing = len(answers.missing())
         workers = _open_files(min(missing, self._requests(1 if params.temperature == 0 else n)))
 
@@ -104,17 +85,7 @@ class OpenAISampler:
                 found = await self._complete(client, prompts[place], n, params, _request_seed(seed, place))
                 answers.add({(place, sample): completion for sample, completion in enumerate(found)})
 
-        async with (
-            async_client(
-                self._url,
-                self._key,
-                self._timeout,
-                retries=self._retries,
-                connections=workers,
-                own=self._own,
-            ) as client,
-            asyncio.TaskGroup() as group,
-        ):
+        async with self._service.client(workers) as client, asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(work(client))
 
@@ -133,22 +104,13 @@ class OpenAISampler:
             return await self._complete(client, prompt, 1, params, seed) * n
         completions: list[Completion] = []
         while len(completions) < n:
-            got = await self._request(client, prompt, n - len(completions), params, seed + len(completions))
-            if not got:
-                raise ServiceError(
-                    f"{self._url} answered for {self._model} without any choice.",
-                    hint="Is it a chat model that this server can serve? See the server's log.",
-                )
-            completions += got
+            left, done = n - len(completions), len(completions)
+            completions += await self._request(client, prompt, left, params, seed + done)
         return completions
 
     async def _request(
         self, client: "AsyncOpenAI", prompt: Prompt, n: int, params: SamplingParams, seed: int
     ) -> list[Completion]:
-        from openai import APIConnectionError, APIStatusError, OpenAIError
-
-        from diagevo.sampling.bounded import redirected
-
         fields: dict[str, Any] = {
             "model": self._model,
             "messages": [message | {"content": storable(message["content"])} for message in prompt],
@@ -160,46 +122,12 @@ class OpenAISampler:
         }
         if params.stop:
             fields["stop"] = list(params.stop)
-        try:
-            reply = await client.chat.completions.create(**fields)
-        except APIConnectionError as error:
-            raise ServiceError(
-                masked(
-                    f"{self._url} cannot be reached ({type(error).__name__}: {error.__cause__ or error})."
-                ),
-                hint="Is the server running, and is base_url right? It ends in /v1 on most servers.",
-            ) from error
-        except APIStatusError as error:
-            if (elsewhere := redirected(self._url, error.response)) is not None:
-                raise elsewhere from error
-            kind = ServiceError if error.status_code >= 500 else RefusedError
-            raise kind(
-                f"{self._url} refused a request for {self._model}: {error.status_code}"
-                f" {masked(error.message)}",
-                hint="Check the model's name, the key, and the length of prompts and responses.",
-            ) from error
-        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: no JSON, or too deep
-            raise ServiceError(
-                f"{self._url} gave a reply that cannot be read: {masked(str(error))}",
-                hint="Is base_url right? It ends in /v1 on most servers.",
-            ) from error
-        try:
-            choices = [
-                (storable(unkeyed(choice.message.content or "")), choice.finish_reason)
-                for choice in reply.choices[:n]
-            ]
-            total = reply.usage.completion_tokens if reply.usage is not None else 0
-            if not isinstance(total, int):
-                raise TypeError("the count of tokens is not a whole number")
-        except (AttributeError, TypeError) as error:  # the client does not check the shape of a reply
-            raise ServiceError(
-                f"{self._url} gave a reply that is not a chat completion: {masked(str(reply))[:80]!r}",
-                hint="Is base_url right? It ends in /v1 on most servers.",
-            ) from error
-        shares = _shared_out(total, [len(text) + 1 for text, _ in choices])
+        answered = await self._service.complete(client, **fields)
+        choices = answered.choices[:n]
+        shares = _shared_out(answered.output_tokens, [len(choice.text) + 1 for choice in choices])
         return [
-            Completion(text=text, tokens=tokens, truncated=reason != "stop")
-            for (text, reason), tokens in zip(choices, shares, strict=True)
+            Completion(text=choice.text, tokens=tokens, truncated=choice.finish_reason != "stop")
+            for choice, tokens in zip(choices, shares, strict=True)
         ]
 
 

@@ -5,10 +5,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diagevo.errors import ServiceError
+from diagevo.errors import RefusedError, ServiceError
 from diagevo.progress import StopFlag
-from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError, fill
+from diagevo.sampling.openai_sampler import OpenAISampler, fill
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
+from diagevo.sampling.service import Service
 
 SERVED_NAME = "policy"
 
@@ -36,16 +37,8 @@ def is_healthy(url: str) -> bool:
 def sampler_of(server: Address, *, timeout: float, stop: StopFlag | None = None) -> OpenAISampler:
     """What asks a server of ours, without a proxy in between."""
     url, key, capacity = server
-    return OpenAISampler(
-        f"{url}/v1",
-        SERVED_NAME,
-        api_key=key,
-        timeout=timeout,
-        retries=1,
-        capacity=capacity,
-        own=True,
-        stop=stop,
-    )
+    service = Service(f"{url}/v1", key=key, timeout=timeout, retries=1, own=True)
+    return OpenAISampler(service, SERVED_NAME, capacity=capacity, stop=stop)
 
 
 class VLLMClient:

@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from diagevo.errors import ServiceError
+from diagevo.errors import RefusedError, ServiceError
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
-from diagevo.sampling.openai_sampler import OpenAISampler, RefusedError
+from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of

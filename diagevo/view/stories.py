@@ -82,7 +82,7 @@ def cause(history: History, site: Site, cause: str, part: str | None = None) -> 
         "base": f"{history.run_id}/causes/{cause}",
         "commands": [
             f"diagevo memory why {cause} --run {history.run_id}",
-            f"diagevo memory blame {cause} --run {history.run_id}",
+            f"diagevo memory why {cause} --fields --run {history.run_id}",
         ],
     }
     run = history.run_id

@@ -26,7 +26,6 @@ PAGE_SIZE = 512
 
 UNIMPORTANT: Mapping[tuple[str, str], str] = {
     ("run", "created_at"): "a time for people: the order of `runs list`",
-    ("run", "imported_run"): "beside that mark: the run's name elsewhere, which no event has",
     ("run", "imported"): "this database's own mark, which no event has: nothing can be compared with it",
     ("round_summary", "committed_at"): "a time for people; the commit's event has its own, under the hash",
     ("snapshot", "run_id"): "a snapshot that is not found costs time only",
@@ -132,7 +131,7 @@ class Base:
         with closing(sqlite3.connect(self._loose, isolation_level=None)) as file:
             for name, _ in self._triggers:
                 file.execute(f"DROP TRIGGER {name}")
-            _declare(file, [(name, _without_types(sql)) for name, sql in self._schema])
+            declare(file, [(name, without_types(sql)) for name, sql in self._schema])
 
     def damage(self, file: Path, case: Cell | Byte) -> bool:
         """Make `file` the base with this damage; False where SQLite cannot hold it, or nothing changed."""
@@ -150,7 +149,7 @@ class Base:
                 opened.execute(f"UPDATE {case.table} SET {case.column} = {value} WHERE rowid = {case.row}")
             except sqlite3.IntegrityError:  # a row's number, or another row has this key
                 return False
-            _declare(opened, self._schema)
+            declare(opened, self._schema)
             for _, sql in self._triggers:
                 opened.execute(sql)
         return cells(file) != self.cells
@@ -205,10 +204,10 @@ def _add_the_rest(path: Path) -> None:
     database.close()
 
 
-_TYPED = re.compile(r" (?:INTEGER|BIGINT|VARCHAR|TEXT|FLOAT|BLOB)(?:\(\d+\))?(?: NOT NULL)?")
+_TYPED = re.compile(r" (?:INTEGER|VARCHAR|TEXT|REAL|BLOB)(?:\(\d+\))?(?: NOT NULL)?|\s+STRICT\s*$")
 
 
-def _without_types(sql: str) -> str:
+def without_types(sql: str) -> str:
     """A declaration whose columns take anything. A column that is the row's number stays what it is."""
     alias = re.search(r"PRIMARY KEY \((position|id)\)", sql)
     lines = sql.split("\n")
@@ -216,7 +215,7 @@ def _without_types(sql: str) -> str:
     return "\n".join(line if line.startswith(kept) else _TYPED.sub("", line) for line in lines)
 
 
-def _declare(file: sqlite3.Connection, tables: list[tuple[str, str]]) -> None:
+def declare(file: sqlite3.Connection, tables: list[tuple[str, str]]) -> None:
     file.execute("PRAGMA writable_schema = ON")
     for name, sql in tables:
         file.execute("UPDATE sqlite_master SET sql = ? WHERE type = 'table' AND name = ?", (sql, name))

@@ -31,17 +31,17 @@ READERS: Sequence[tuple[str, ...]] = (
     ("memory", "replay", "--check"),
     ("memory", "schedule"),
     ("memory", "what-if", "--k", "1"),
-    ("memory", "diff", "1..2"),
-    ("memory", "blame", "c1"),
+    ("runs", "diff", "1..2"),
+    ("memory", "why", "c1", "--fields"),
     ("memory", "query", "SELECT * FROM v_candidate"),
     ("memory", "query", "SELECT * FROM v_cause_history"),
     ("memory", "verify", "--deep"),
     ("runs", "list"),
     ("runs", "show"),
-    ("eval", "list"),
-    ("db", "check"),
+    ("eval", "show"),
+    ("db", "status"),
     ("memory", "export", "{out}"),
-    ("report", "list"),
+    ("report", "build", "--list"),
 )
 """Every kind of reading; `{out}` is a folder that is not there."""
 CLEAR = {0, 1, 2, 3, 5}

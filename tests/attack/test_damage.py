@@ -85,14 +85,14 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("memory", "show", "r1.q0"), ("memory", "why", "c1", "--full")], ids=" ".join
+    "arguments", [("memory", "why", "r1.q0"), ("memory", "why", "c1", "--full")], ids=" ".join
 )
 def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
     base: Base, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     file = base.copy(tmp_path)
     with closing(sqlite3.connect(file)) as opened, opened:
-        assert opened.execute("UPDATE artifact SET content = 'told otherwise'").rowcount > 10
+        assert opened.execute("UPDATE artifact SET content = CAST('told otherwise' AS BLOB)").rowcount > 10
     said = invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 1, said.output
     assert "error: FAULT: the text " in said.output
@@ -100,7 +100,7 @@ def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
 
 
 def test_broken_json_of_an_evaluation_is_told_and_no_bug(base: Base) -> None:
-    outcome = read(base, Cell("evaluation", 1, "conditions", "broken JSON"), ("eval", "list"))
+    outcome = read(base, Cell("evaluation", 1, "conditions", "broken JSON"), ("eval", "show"))
     assert (outcome.kind, "the conditions of evaluation e1 cannot be read" in outcome.detail) == (
         "exit 5",
         True,

@@ -4,30 +4,27 @@ import asyncio
 import itertools
 import json
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
-from diagevo.diagnosis.chat import reply_of
 from diagevo.diagnosis.embedder import HashingEmbedder
-from diagevo.diagnosis.endpoint import Backoff, Endpoint
+from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
-from diagevo.memory.log.artifacts import Reply
 from diagevo.memory.memory import Memory
-from diagevo.sampling import bounded
+from diagevo.sampling import connection
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams
+from diagevo.sampling.service import Service
 from tests.diagnosis.rounds import DIMENSION, Question, open_memory, play
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
 
 PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -52,16 +49,6 @@ def endless(handler: BaseHTTPRequestHandler) -> None:
     handler.end_headers()
     for _ in itertools.repeat(None, 2000):
         handler.wfile.write(b" " * 65536)
-
-
-def drip(handler: BaseHTTPRequestHandler) -> None:
-    """Each byte comes in time for the socket, which waits for one; all take twelve times as long."""
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.end_headers()
-    for _ in range(300):
-        handler.wfile.write(b" ")
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -108,7 +95,7 @@ BAD = {
 @pytest.mark.parametrize("how", BAD)
 def test_the_sampler_ends_with_a_service_error(how: str) -> None:
     with serving(BAD[how]) as url:
-        sampler = OpenAISampler(url, "m", timeout=10, retries=0)
+        sampler = OpenAISampler(Service(url, timeout=10, retries=0), "m")
         try:
             with pytest.raises(ServiceError) as error:
                 sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=0)
@@ -118,31 +105,26 @@ def test_the_sampler_ends_with_a_service_error(how: str) -> None:
     assert len(str(error.value)) < 2000
 
 
-@pytest.mark.parametrize("how", [how for how in BAD if "wrong type" not in how])
+@pytest.mark.parametrize("how", BAD)
 def test_the_diagnosticians_service_is_given_up(how: str) -> None:
-    """A text of a wrong type is an empty reply, which is shown its error and counted; so are wrong tokens."""
-
-    async def ask(client: Any) -> Reply:
-        return reply_of(await client.chat.completions.create(model="m", messages=[]))
-
     with serving(BAD[how]) as url:
-        endpoint = Endpoint(url, "NO_KEY", 10, 1, Backoff(tries=2, first_pause=0.0))
+        endpoint = Endpoint(Service(url, timeout=10, retries=1), 1)
         try:
             with pytest.raises(ServiceError) as error:
-                endpoint.call(ask)
+                endpoint.complete(model="m", messages=[])
         finally:
             endpoint.close()
     assert error.value.exit_code == 6
 
 
-@pytest.mark.parametrize("how", [*BAD, "a slow drip"])
+@pytest.mark.parametrize("how", BAD)
 def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tmp_path: Path) -> None:
     """Every failure waits, where the service is given up or says nothing readable; nothing is recorded,
     and a right server finishes the round."""
-    bad, settings = BAD.get(how, drip), DiagnosisConfig(workers=2)
+    settings = DiagnosisConfig(workers=2)
     with open_memory(tmp_path) as memory:
         play(memory, 1, [Question(["wrong", "wrong again"]), Question(["wrong too"])])
-        with serving(bad) as url, closing(_diagnostician(url, memory, 5 if how in BAD else 0.5)) as asked:
+        with serving(BAD[how]) as url, closing(_diagnostician(url, memory)) as asked:
             with pytest.raises(ServiceError) as error:
                 maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
             assert error.value.exit_code == 6
@@ -150,47 +132,19 @@ def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tm
         assert memory.state.causes == {}
         slip = json.dumps({"matched_cause_id": None, "error_cause": None})
         said = json.dumps({"choices": [{"message": {"content": slip}, "finish_reason": "stop"}]})
-        with serving(body(said.encode())) as url, closing(_diagnostician(url, memory, 30)) as asked:
+        with serving(body(said.encode())) as url, closing(_diagnostician(url, memory)) as asked:
             maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
         memory.commit()
         assert (memory.state.round, memory.state.causes) == (1, {})
 
 
-def _diagnostician(url: str, memory: Memory, timeout: float) -> OpenAIDiagnostician:
-    role = DiagnosticianRole(
-        engine="openai", model="m", base_url=url, timeout=timeout, structured_output="off"
-    )
-    backoff = Backoff(tries=2, first_pause=0.0)
-    return OpenAIDiagnostician(role, DiagnosisConfig(workers=2), memory.artifacts, backoff=backoff)
-
-
-def test_a_slow_drip_over_a_socket_ends_at_the_time_of_the_whole_answer() -> None:
-    """Each byte comes in time for the socket, which waits for one; all take twelve times as long."""
-    gone = threading.Event()
-
-    def drip(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "application/json")
-        handler.end_headers()
-        try:
-            for _ in range(300):
-                handler.wfile.write(b" ")
-                gone.wait(0.02)
-        except OSError:
-            gone.set()
-
-    with serving(drip) as url:
-        sampler = OpenAISampler(url, "m", timeout=0.5, retries=0)
-        try:
-            with pytest.raises(ServiceError, match=r"the answer was not whole after 0\.5 s"):
-                sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=0)
-        finally:
-            sampler.close()
-        assert gone.wait(60), "the server was not hung up on"
+def _diagnostician(url: str, memory: Memory) -> OpenAIDiagnostician:
+    role = DiagnosticianRole(engine="openai", model="m", base_url=url, timeout=10, structured_output="off")
+    return OpenAIDiagnostician(role, DiagnosisConfig(workers=2), memory.artifacts, retries=1)
 
 
 def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded, "MOST_BYTES", 10)
+    monkeypatch.setattr(connection, "MOST_BYTES", 10)
     pieces = iter([b"12345", b"67890", b"1", b"never read"])
 
     async def stream() -> AsyncIterator[bytes]:
@@ -198,9 +152,9 @@ def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyP
             yield piece
 
     async def read() -> list[bytes]:
-        return [piece async for piece in bounded._Bounded(stream(), 60)]
+        return [piece async for piece in connection._AtMost(stream())]
 
-    with pytest.raises(bounded.httpx.ReadError, match="longer than"):
+    with pytest.raises(connection.httpx.RemoteProtocolError, match="longer than"):
         asyncio.run(read())
     assert list(pieces) == [b"never read"]
 
@@ -208,7 +162,7 @@ def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyP
 def test_what_neither_database_keeps_is_replaced_in_a_completion() -> None:
     said = json.dumps({"choices": [{"message": {"content": "a\0\ud800\x1b"}, "finish_reason": "stop"}]})
     with serving(body(said.encode())) as url:
-        sampler = OpenAISampler(url, "m", timeout=10, retries=0)
+        sampler = OpenAISampler(Service(url, timeout=10, retries=0), "m")
         try:
             asked = Message(role="user", content="half \udfff")
             [[completion]] = sampler.sample([[asked]], n=1, params=PARAMS, seed=0)

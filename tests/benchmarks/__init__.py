@@ -1,2 +1,0 @@
-"""`python -m tests.benchmarks`: every figure of speed, each beside its reference of the same run, in CPU
-time."""

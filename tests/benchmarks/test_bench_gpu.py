@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.benchmarks import bench_gpu
-from tests.benchmarks.gpu_phase import planned
-from tests.benchmarks.gpu_shapes import SHAPES, TINY
+from benchmarks import bench_gpu
+from benchmarks.gpu_phase import planned
+from benchmarks.gpu_shapes import SHAPES, TINY
 
 
 @pytest.fixture(autouse=True)

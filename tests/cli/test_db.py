@@ -1,12 +1,14 @@
 """Database commands: revisions, checks, backups; and what init makes."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from diagevo.memory.log import migrate
 from diagevo.memory.log.migrate import HEAD
 from tests.cli.program import invoke
 from tests.memory_audit.played import play
@@ -41,23 +43,17 @@ def test_init_again_leaves_what_is_there() -> None:
     assert Path("diagevo.yaml").read_text() == "seed: 5\n"
 
 
-def test_current_tells_both_revisions(played: Path) -> None:
-    said = json.loads(invoke("db", "current", "--json").stdout)["data"]
-    assert (said["revision"], said["expected"], said["ok"]) == (HEAD, HEAD, True)
-
-
-def test_current_exits_5_where_an_upgrade_is_due(played: Path) -> None:
-    _ask(str(played), "UPDATE alembic_version SET version_num = '0001'")
-    done = invoke("db", "current")
+def test_status_exits_5_where_an_upgrade_is_due(played: Path) -> None:
+    _ask(str(played), "UPDATE alembic_version SET version_num = '0000'")
+    done = invoke("db", "status")
     assert done.exit_code == 5
-    assert f"revision 0001, expected {HEAD}" in done.stdout
+    assert f"0000, this version expects {HEAD}" in done.stdout
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("db", "current"),
-        ("db", "check"),
+        ("db", "status"),
         ("db", "upgrade"),
         ("db", "backup", "new.db"),
         ("runs", "list"),
@@ -77,54 +73,63 @@ def test_a_missing_database_and_a_folder_are_told_alike_by_every_command(command
     assert [file.name for file in Path().iterdir()] == ["folder"]
 
 
-def test_upgrade_of_an_old_database_writes_a_backup_first() -> None:
-    from diagevo.memory.log import migrate
-    from diagevo.memory.log.database import Database
-
-    Path("runs").mkdir()
-    database = Database("runs/diagevo.db")
-    migrate.upgrade(database, "0001")
-    database.close()
+def test_upgrade_of_an_old_database_writes_a_backup_first(
+    played: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a second migration came today."""
+    newer = tmp_path / "migrations"
+    shutil.copytree(Path(__file__).parents[2] / "migrations", newer)
+    (newer / "versions" / "r0002_note.py").write_text(
+        "from alembic import op\n"
+        "revision, down_revision = '0002', '0001'\n"
+        "def upgrade():\n"
+        "    op.execute('ALTER TABLE run ADD COLUMN note TEXT')\n"
+    )
+    monkeypatch.setattr(migrate, "files", lambda _: newer)
+    monkeypatch.setattr(migrate, "HEAD", "0002")
+    refused = invoke("runs", "list")
+    assert (refused.exit_code, "run: diagevo db upgrade" in refused.stderr) == (5, True)
     done = invoke("db", "upgrade", "--json")
     assert done.exit_code == 0, done.stderr
     said = json.loads(done.stdout)["data"]
-    assert (said["before"], said["now"]) == ("0001", HEAD)
+    assert (said["before"], said["now"]) == ("0001", "0002")
     assert _ask(said["backup"], "SELECT version_num FROM alembic_version") == [("0001",)]
-    assert _ask("runs/diagevo.db", "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert _ask(str(played), "SELECT note, sequence > 0 FROM run") == [(None, 1)]
     assert "up to date" in invoke("db", "upgrade").stdout
+    assert invoke("memory", "verify").exit_code == 0
 
 
 @pytest.mark.parametrize(
     "command",
-    [("db", "upgrade"), ("db", "check"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
+    [("db", "upgrade"), ("db", "status"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
 )
 def test_a_database_of_somebody_else_is_left_as_it_is(command: tuple[str, ...]) -> None:
     _ask("other.db", "CREATE TABLE recipes (name TEXT)")
     before = Path("other.db").read_bytes()
     done = invoke(*command, "--db", "other.db")
-    assert done.exit_code == (1 if command == ("db", "check") else 5), done.stderr
+    assert done.exit_code == 5, done.stderr
     assert Path("other.db").read_bytes() == before
 
 
-def test_snapshots_of_an_older_form_are_named_by_check_and_upgrade_until_they_are_made_again(
+def test_snapshots_of_an_older_form_are_named_by_status_and_upgrade_until_they_are_made_again(
     played: Path,
 ) -> None:
-    assert "snapshots" in invoke("db", "check").stdout
-    assert "memory rebuild" not in invoke("db", "check").stdout
+    assert "snapshots" in invoke("db", "status").stdout
+    assert "memory rebuild" not in invoke("db", "status").stdout
     _ask(str(played), "UPDATE snapshot SET version = version - 1 WHERE round = 1")
-    for command in ("check", "upgrade"):
+    for command in ("status", "upgrade"):
         said = invoke("db", command)
         assert said.exit_code == 0
         assert "diagevo memory rebuild --run played" in " ".join(said.stdout.split())
     assert invoke("memory", "rebuild", "--run", "played").exit_code == 0
     assert json.loads(invoke("db", "upgrade", "--json").stdout)["data"]["next"] == ""
-    assert "memory rebuild" not in invoke("db", "check").stdout
+    assert "memory rebuild" not in invoke("db", "status").stdout
 
 
-def test_check_exits_1_when_a_trigger_is_missing(played: Path) -> None:
-    assert invoke("db", "check").exit_code == 0
+def test_status_exits_1_when_a_trigger_is_missing(played: Path) -> None:
+    assert invoke("db", "status").exit_code == 0
     _ask(str(played), "DROP TRIGGER event_no_update")
-    done = invoke("db", "check", "--format", "jsonl")
+    done = invoke("db", "status", "--format", "jsonl")
     assert done.exit_code == 1
     wrong = [row for row in map(json.loads, done.stdout.splitlines()) if not row["ok"]]
     assert [row["check"] for row in wrong] == ["triggers"]

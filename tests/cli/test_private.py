@@ -80,10 +80,10 @@ def test_what_others_may_read_is_noted_and_no_fault(tmp_path: Path) -> None:
     file = tmp_path / "diagevo.db"
     said = {"DIAGEVO_HOME": str(tmp_path)}
     assert invoke("init", env=said).exit_code == 0
-    closed = invoke("db", "check", "--db", str(file), env=said)
+    closed = invoke("db", "status", "--db", str(file), env=said)
     assert "nobody else may read it" in closed.output
     file.chmod(0o644)
-    opened = invoke("db", "check", "--db", str(file), "--format", "csv", env=said)
+    opened = invoke("db", "status", "--db", str(file), "--format", "csv", env=said)
     assert (opened.exit_code, f"others may read {file}; chmod go= {file}" in opened.output) == (0, True)
     rows = json.loads(invoke("doctor", "--db", str(file), "--json", env=said).stdout)
     assert f"others may read {file}" in json.dumps(rows)

@@ -154,27 +154,6 @@ def test_the_version_is_the_packages() -> None:
     assert invoke("--version").stdout == f"diagevo {version('diagevo')}\n"
 
 
-def test_the_schema_of_a_command_describes_its_json() -> None:
-    import jsonschema
-
-    for command in (["config", "show"], ["doctor"]):
-        schema = json.loads(invoke("schema", *command).stdout)
-        jsonschema.validate(json.loads(invoke(*command, "--json").stdout), schema)
-
-
-def test_a_fraction_in_a_schema_is_the_object_that_is_printed() -> None:
-    schema = json.loads(invoke("schema", "memory", "replay").stdout)
-    definitions = json.dumps(schema)
-    assert '"format": "fraction"' not in definitions
-    assert '"exact"' in definitions
-
-
-def test_the_schema_of_an_unknown_command_lists_the_known_ones() -> None:
-    done = invoke("schema", "memory", "wy")
-    assert done.exit_code == 2
-    assert "memory why" in done.stderr
-
-
 def test_fractions_are_used_exactly() -> None:
     done = invoke("config", "show", "--set", "filter.tau=1.6", "--json")
     rows = {row["key"]: row["value"] for row in json.loads(done.stdout)["data"]}

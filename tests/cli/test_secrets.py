@@ -50,15 +50,15 @@ def _asked(*arguments: str | Path, **env: str) -> str:
 @pytest.mark.parametrize("url", URLS)
 def test_no_command_prints_the_password_of_its_database(tmp_path: Path, url: str) -> None:
     for command in (
-        ["db", "current"],
-        ["db", "check", "--json"],
+        ["db", "status"],
+        ["db", "status", "--json"],
         ["db", "upgrade"],
         ["db", "backup", "b.db"],
         ["memory", "show", "--json"],
         ["memory", "query", "SELECT 1"],
         ["memory", "verify"],
         ["runs", "list"],
-        ["eval", "list"],
+        ["eval", "show"],
         ["report", "build"],
         ["doctor", "--json"],
         ["train", "--resume"],
@@ -145,7 +145,7 @@ def test_the_log_of_an_old_run_is_shown_without_the_secret_that_it_holds(
         _asked("config", "show", "--run", "old"),
         _asked("config", "show", "--run", "old", "--json"),
         _asked("runs", "show", "old", "--json"),
-        _asked("runs", "diff", "old", "other", "--json"),
+        _asked("runs", "diff", "old..other", "--json"),
         _asked("memory", "log", "--run", "old", "--type", "RunConfigured", "--format", "jsonl"),
         _asked("memory", "log", "--run", "old", "--type", "RunConfigured", "--json"),
     ]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from typer.testing import Result
 
@@ -80,13 +79,3 @@ def rows(result: Result) -> Any:
     """The data of an envelope: rows, or a document."""
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)["data"]
-
-
-def fits_its_schema(ask: Ask, command: list[str], result: Result) -> Any:
-    """Check an envelope against `diagevo schema COMMAND`; its data."""
-    assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
-    schema = json.loads(ask("schema", *command).stdout)
-    jsonschema.validate(said, schema)
-    assert schema["properties"]["data"], "the schema says nothing of the data"
-    return said["data"]

@@ -132,7 +132,7 @@ def test_the_swapped_judge_is_handed_them_the_other_way_and_labelled(
     assert (straight["score"], swapped["metrics"]["score"]) == (0.25, 0.75)
     assert swapped["judge"] == "g (reference and answer swapped, as peers do)"
     assert swapped["conditions"]["judge"]["swapped"] is True
-    assert "swapped" in ask("eval", "list").stdout
+    assert "swapped" in ask("eval", "show").stdout
 
 
 def test_a_benchmark_of_choices_has_no_judge(ask: Ask, knowing: Server, folder: Path) -> None:

@@ -13,7 +13,7 @@ from diagevo.memory.audit.history import open_history
 from tests.diagnosis.server import Answer, Server
 from tests.memory_audit import played
 
-from .conftest import Ask, fits_its_schema, question_of, rows
+from .conftest import Ask, question_of, rows
 
 EIGHT = 8
 """Held-out questions of the small run."""
@@ -33,19 +33,19 @@ def test_the_checkpoints_of_a_run_are_measured_by_round(ask: Ask, trained: Path)
     compared = rows(ask("eval", "compare", *pair, "--json"))
     assert compared["paired"]["questions"] == EIGHT
     assert {"model", "revision", "round"} <= set(compared["conditions"])
-    for shown in (["list"], ["show", pair[0]], ["compare", *pair]):
+    for shown in (["show"], ["show", pair[0]], ["compare", *pair]):
         assert PREMISE in ask("eval", *shown).stderr
 
 
 def test_the_world_fills_in_the_oracle_and_selfplay_asks_as_many_as_it_is_told(
     ask: Ask, trained: Path
 ) -> None:
-    drawn = fits_its_schema(ask, ["eval", "labels"], ask("eval", "labels", "--json"))
+    drawn = rows(ask("eval", "labels", "--json"))
     assert [line["round"] for line in drawn] == [1, 2]
     assert all(line["checked"] == line["sampled"] > 5 and line["source"] == "world" for line in drawn)
 
     options = ["--round", "1", "--questions", "5", "--samples", "2", "--json"]
-    start = fits_its_schema(ask, ["eval", "selfplay"], ask("eval", "selfplay", *options))
+    start = rows(ask("eval", "selfplay", *options))
     [own] = rows(ask("eval", "selfplay", "--solver", "own", *options))
     assert [(line["benchmark"], line["round"], line["answered"]) for line in [*start, own]] == [
         ("selfplay.r1", 0, "5/5"),
@@ -80,7 +80,7 @@ def test_no_reference_answers_says_how_to_get_them(ask: Ask, unknown: Path) -> N
 
 @pytest.mark.server
 def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: Path, tmp_path: Path) -> None:
-    [line] = fits_its_schema(ask, ["eval", "labels"], ask("eval", "labels", "--json"))
+    [line] = rows(ask("eval", "labels", "--json"))
     questions = line["sampled"]
     assert (line["checked"], line["accuracy"]) == (0, None)
 
@@ -89,7 +89,7 @@ def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: P
 
     with Server(proposes) as server:
         propose = ("eval", "labels", "--model", "big", "--base-url", server.url, "--samples", "4")
-        fits_its_schema(ask, ["eval", "labels"], ask(*propose, "--json"))
+        rows(ask(*propose, "--json"))
         assert len(server.requests) == 4 * questions
         again = ask(*propose)
         assert len(server.requests) == 4 * questions
@@ -105,7 +105,7 @@ def test_answers_are_proposed_exported_checked_and_imported(ask: Ask, unknown: P
         writer.writeheader()
         writer.writerows(checked)
     imported = ask("eval", "labels", "--check", file, "--json")
-    [line] = fits_its_schema(ask, ["eval", "labels"], imported)
+    [line] = rows(imported)
     assert (line["checked"], line["source"]) == (2, "human")
     assert f"2 answers read, {questions - 2} rows still empty" in imported.stderr
 

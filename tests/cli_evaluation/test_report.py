@@ -1,4 +1,4 @@
-"""`report list, build, fig, table` through the program."""
+"""`report build` through the program."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ import typer
 from tests.cli.program import leaves, load
 from tests.memory_audit import played
 
-from .conftest import Ask, fits_its_schema, rows
+from .conftest import Ask, rows
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def hand(home: Path) -> Path:
 
 def commands(ask: Ask) -> dict[str, str]:
     """What the figures lack; the tables of plans and of reported figures have tests of their own."""
-    found = fits_its_schema(ask, ["report", "list"], ask("report", "list", "--json"))
+    found = rows(ask("report", "build", "--list", "--json"))
     assert all((line["missing"] is None) == line["ready"] for line in found)
     assert all(parses(line["command"]) for line in found if line["command"])
     figures = [line for line in found if not (line["paper"] or "").startswith("Table") and line["command"]]
@@ -99,7 +99,7 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
     ask: Ask, trained: Path, tmp_path: Path
 ) -> None:
     built = ask("report", "build", "--to", tmp_path / "out", "--pages", "20", "--json")
-    files = fits_its_schema(ask, ["report", "build"], built)
+    files = rows(built)
     assert files[0] == {"figure": "page", "file": str(tmp_path / "out" / "index.html")}
     assert all(Path(line["file"]).stat().st_size for line in files)
     suffixes = {Path(line["file"]).name for line in files if line["figure"] == "memory"}
@@ -114,7 +114,7 @@ def test_the_page_is_built_with_every_figure_and_table_beside_it(
 
 def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) -> None:
     drawn = ask("report", "build", "--only", "schedule", "--to", tmp_path, "--json")
-    fits_its_schema(ask, ["report", "build"], drawn)
+    rows(drawn)
     data = list(csv.DictReader((tmp_path / "figures" / "schedule.csv").open(encoding="utf-8")))
     assert [row["exact"] for row in data if row["quantity"] == "F"] == ["4", "5", "5", "3"]
 
@@ -168,7 +168,7 @@ def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: 
 
 
 def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> None:
-    for arguments in (["list"], ["build"], ["build", "--only", "memory", "--only", "table-main"]):
+    for arguments in (["build", "--list"], ["build"], ["build", "--only", "memory", "--only", "table-main"]):
         assert ask("report", *arguments).exit_code == 5
     assert not home.exists()
 

@@ -1,4 +1,4 @@
-"""`eval list, run, show, compare` with a served model and local files."""
+"""`eval run, show, compare` with a served model and local files."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from tests.diagnosis.server import Answer, Server
 from tests.evaluation.published import write
 from tests.memory_audit import played
 
-from .conftest import Ask, fits_its_schema, question_of, rows
+from .conftest import Ask, question_of, rows
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 NINE = [entry.name for entry in BENCHMARKS if entry.group != "validation"]
@@ -32,7 +32,7 @@ def run_all(ask: Ask, server: Server, folder: Path, *more: str):
 
 
 def test_all_nine_are_asked_by_the_papers_protocol(ask: Ask, knowing: Server, folder: Path) -> None:
-    found = fits_its_schema(ask, ["eval", "run"], run_all(ask, knowing, folder))
+    found = rows(run_all(ask, knowing, folder))
     assert [(line["benchmark"], line["answered"], line["score"]) for line in found] == [
         (name, "2/2", 1.0) for name in NINE
     ]
@@ -85,13 +85,13 @@ def test_show_and_list_and_compare_fit_their_schemas(ask: Ask, knowing: Server, 
         [half] = rows(run_all(ask, other, folder, "mmlu_pro"))
     assert (half["score"], half["metrics"]["by_rule"]) == (0.5, 0.5)
 
-    listed = fits_its_schema(ask, ["eval", "list"], ask("eval", "list", "--json"))
+    listed = rows(ask("eval", "show", "--json"))
     assert {line["evaluation_id"] for line in listed} == {right["evaluation_id"], half["evaluation_id"]}
-    benchmarks = fits_its_schema(ask, ["eval", "list"], ask("eval", "list", "--benchmarks", "--json"))
+    benchmarks = rows(ask("eval", "show", "--benchmarks", "--json"))
     assert [line["name"] for line in benchmarks] == [entry.name for entry in BENCHMARKS]
 
     one = ("eval", "show", half["evaluation_id"][:6], "--wrong", "5")
-    shown = fits_its_schema(ask, ["eval", "show"], ask(*one, "--json"))
+    shown = rows(ask(*one, "--json"))
     assert [wrong["reference"] for wrong in shown["wrong"]] == ["J"]
     assert shown["categories"]["math"] == {"value": 1.0, "standard_error": 0.0, "questions": 1}
     text = ask(*one).stdout
@@ -99,7 +99,7 @@ def test_show_and_list_and_compare_fit_their_schemas(ask: Ask, knowing: Server, 
     assert "Which is last?" in text
 
     pair = ("eval", "compare", half["evaluation_id"], right["evaluation_id"])
-    compared = fits_its_schema(ask, ["eval", "compare"], ask(*pair, "--json"))
+    compared = rows(ask(*pair, "--json"))
     assert compared["paired"]["difference"] == 0.5
     assert (compared["paired"]["better"], compared["paired"]["worse"]) == (1, 0)
     assert list(compared["conditions"]) == ["revision"]  # another server
@@ -111,14 +111,14 @@ def test_rows_come_in_every_format_and_a_pipe_gets_no_escape(
     ask: Ask, knowing: Server, folder: Path, tmp_path: Path
 ) -> None:
     rows(run_all(ask, knowing, folder, "gsm8k", "supergpqa"))
-    assert len(list(csv.DictReader(io.StringIO(ask("eval", "list", "--format", "csv").stdout)))) == 2
-    lines = ask("eval", "list", "--format", "jsonl").stdout.splitlines()
+    assert len(list(csv.DictReader(io.StringIO(ask("eval", "show", "--format", "csv").stdout)))) == 2
+    lines = ask("eval", "show", "--format", "jsonl").stdout.splitlines()
     assert [json.loads(line)["score"] for line in lines] == [1.0, 1.0]
-    assert ask("eval", "list", "--format", "md").stdout.startswith("| id | benchmark |")
+    assert ask("eval", "show", "--format", "md").stdout.startswith("| id | benchmark |")
     file = tmp_path / "rows.parquet"
-    assert ask("eval", "list", "--format", "parquet", "-o", file).exit_code == 0
+    assert ask("eval", "show", "--format", "parquet", "-o", file).exit_code == 0
     assert sorted(polars.read_parquet(file)["benchmark"].to_list()) == ["gsm8k", "supergpqa"]
-    for command in (["eval", "list"], ["eval", "list", "--benchmarks"]):
+    for command in (["eval", "show"], ["eval", "show", "--benchmarks"]):
         said = ask(*command)
         assert not {"\x1b", "\r"} & set(said.stdout + said.stderr)
 
@@ -154,7 +154,7 @@ def test_bad_input_is_refused_before_anything_is_asked(
         (["eval", "run", "held-out", "--run", "small", "--round", "9"], 3, "round 9"),
         (["eval", "run", "held-out", "--run", "small", "--round", "two"], 2, "not a round: two"),
         (["eval", "selfplay", "--of", "nobody"], 3, "there is no run nobody"),
-        (["eval", "list", "--run", "nobody"], 3, "there is no run nobody"),
+        (["eval", "show", "--run", "nobody"], 3, "there is no run nobody"),
         (["eval", "show", "e123"], 3, "there is no evaluation e123"),
         (["eval", "compare", "e1", "e2"], 3, "there is no evaluation e1"),
     ],
@@ -176,7 +176,7 @@ def test_another_trainers_run_has_no_model_to_measure(ask: Ask, home: Path) -> N
     assert "is not one of `diagevo train`" in result.stderr
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "e1"], ["compare", "e1", "e2"]])
+@pytest.mark.parametrize("command", [["show"], ["show", "e1"], ["compare", "e1", "e2"]])
 def test_reading_makes_no_database(ask: Ask, home: Path, command: list[str]) -> None:
     result = ask("eval", *command)
     assert result.exit_code == 5
@@ -208,7 +208,7 @@ def test_a_failing_model_exits_6_and_what_it_answered_is_kept(ask: Ask, folder: 
         assert failed.exit_code == 6, failed.output
         assert json.loads(failed.stdout)["error"]["kind"] == "service"
         assert "what was answered is kept" in failed.stderr
-        assert [line["answered"] for line in rows(ask("eval", "list", "--json"))] == ["1/2"]
+        assert [line["answered"] for line in rows(ask("eval", "show", "--json"))] == ["1/2"]
         down = False
         [line] = rows(run_all(ask, server, folder, "gsm8k"))
     assert (line["answered"], line["score"]) == ("2/2", 0.5)

@@ -39,12 +39,12 @@ def test_a_fork_of_a_database_that_was_named_names_it_too(change: Ask, home: Pat
 
 def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
     change("runs", "fork", "--round", "2", "--name", "b")
-    same = change("runs", "diff", "played@2", "b@2", "--exit-code")
+    same = change("runs", "diff", "played@2..b@2", "--exit-code")
     assert (same.exit_code, "equal, as far as both go" in same.stdout) == (0, True)
-    longer = change("runs", "diff", "played", "b", "--exit-code")
+    longer = change("runs", "diff", "played..b", "--exit-code")
     assert longer.exit_code == 1
     assert "played goes on where b ends" in longer.stdout
-    assert change("memory", "diff", "2..3", "--run", "played", "--exit-code").exit_code == 1
+    assert change("runs", "diff", "2..3", "--run", "played", "--exit-code").exit_code == 1
 
 
 def test_a_key_that_is_new_since_the_run_is_no_change_of_a_fork() -> None:
@@ -63,20 +63,24 @@ def test_a_fork_that_names_another_method_takes_its_values() -> None:
 
 def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     change("runs", "fork", "--round", "3", "--name", "b")
-    out = change("runs", "diff", "played@3", "b@3").stdout
+    out = change("runs", "diff", "played@3..b@3").stdout
     assert "4 shared alike, 0 shared with other timing" in out
     assert len(out.splitlines()) == 7  # three of the comparison, then a head and a line a round
-    assert len(json.loads(change("runs", "diff", "played@3", "b@3", "--json").stdout)["data"]["shared"]) == 4
-    longer = change("runs", "diff", "played", "b").stdout
+    assert len(json.loads(change("runs", "diff", "played@3..b@3", "--json").stdout)["data"]["shared"]) == 4
+    longer = change("runs", "diff", "played..b").stdout
     assert "4 shared alike, 0 shared with other timing up to round 3, 0 only in played" in longer
     assert len(longer.splitlines()) == 8
 
 
-def test_a_diff_of_one_run_with_itself_names_the_points(ask: Ask) -> None:
-    out = ask("runs", "diff", "played@2", "played@3").stdout
-    assert "events  equal, as far as both go; played@3 goes on where played@2 ends" in out
-    assert "0 only in played@2, 1 only in played@3" in out
-    assert out.splitlines()[-1].split()[:2] == ["played@3", "c4"]
+def test_a_diff_of_two_rounds_of_one_run_says_what_changed_and_what_was_learnt(ask: Ask) -> None:
+    out = ask("runs", "diff", "played@2..played@3").stdout
+    assert out == ask("runs", "diff", "2..3").stdout == ask("runs", "diff", "2..3", "--run", "played").stdout
+    rows = [line.split() for line in out.splitlines()]
+    assert ["c4", "created", "active", "1"] in [row[:4] for row in rows]
+    assert rows[-2:] == [
+        ["2", "–", "–", "0.667", "0.250", "3", "5"],
+        ["3", "–", "–", "0.750", "0.375", "4", "5"],
+    ]
 
 
 def test_a_bundle_goes_out_and_in(change: Ask, tmp_path: Path) -> None:
@@ -131,7 +135,7 @@ def test_text_of_models_is_shown_not_obeyed(change: Ask, home: Path) -> None:
         ["memory", "why", "r1.q0.a0"],
         ["memory", "why", "n1"],
         ["memory", "log"],
-        ["memory", "blame", "c1"],
+        ["memory", "why", "c1", "--fields"],
         ["memory", "replay"],
     ):
         result = change(*arguments, "--run", "hostile")

@@ -60,13 +60,6 @@ def test_what_is_left_out_is_counted_and_the_memory_stays_whole(ask: Ask) -> Non
     assert "n2" not in tree
 
 
-@pytest.mark.parametrize("option", [("--top", "2"), ("--state", "active"), ("--grep", "x"), ("--tree",)])
-def test_one_thing_by_name_is_not_chosen_among_others(ask: Ask, option: tuple[str, ...]) -> None:
-    refused = ask("memory", "show", "c1", *option)
-    assert refused.exit_code == 2
-    assert "c1 is one of its kind" in refused.stderr
-
-
 SQL = "SELECT round, failures FROM v_round WHERE run_id = :run ORDER BY round LIMIT 1"
 
 

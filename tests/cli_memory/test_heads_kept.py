@@ -16,16 +16,24 @@ def _git(folder: Path, *arguments: str) -> bytes:
     return subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True).stdout
 
 
-def test_heads_are_those_that_each_commit_wrote(ask: Ask, played_home: Path) -> None:
+def test_heads_are_those_that_each_commit_wrote(ask: Ask, played_home: Path, tmp_path: Path) -> None:
     """Each round has five stages, whose ends are in the file too, and the commit after them."""
-    printed = ask("memory", "heads", "--format", "jsonl").stdout.splitlines()
+    kept = tmp_path / "kept.jsonl"
+    assert ask("memory", "verify", "--heads-out", kept).exit_code == 0
+    printed = kept.read_text().splitlines()
     written = (played_home / "played" / "chain-heads.jsonl").read_text().splitlines()
     assert len(written) == 4 * (5 + 1)
     assert [json.loads(line) for line in printed] == [json.loads(line) for line in written[5::6]]
     assert [json.loads(line)["round"] for line in printed] == [1, 2, 3, 4]
-    data = json.loads(ask("memory", "heads", "--json").stdout)["data"]
-    assert data == [json.loads(line) for line in printed]
-    assert ask("memory", "heads").stdout.splitlines()[0].split() == ["round", "sequence", "position", "hash"]
+    kept.write_text("\n".join(printed[:2]))
+    assert ask("memory", "verify", "--heads", kept, "--heads-out", kept).exit_code == 0
+    assert kept.read_text().splitlines() == printed
+
+
+def test_of_a_log_with_a_fault_no_head_is_kept(change: Ask, home: Path, tmp_path: Path) -> None:
+    Store(f"sqlite:///{home / 'diagevo.db'}", home).tamper("DELETE FROM cause")
+    assert change("memory", "verify", "--heads-out", tmp_path / "kept.jsonl").exit_code == 1
+    assert not (tmp_path / "kept.jsonl").exists()
 
 
 @pytest.mark.slow
@@ -35,7 +43,7 @@ def test_a_rewrite_of_database_and_folder_is_told_by_the_heads_that_git_has(
     server, kept = tmp_path / "server.git", tmp_path / "heads"
     _git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", str(server))
     _git(tmp_path, "clone", "--quiet", str(server), str(kept))
-    change("memory", "heads", "--format", "jsonl", "-o", kept / "played.jsonl")
+    change("memory", "verify", "--heads-out", kept / "played.jsonl")
     _git(kept, "add", "played.jsonl")
     _git(kept, "commit", "--quiet", "--message", "played: heads after round 4")
     _git(kept, "push", "--quiet", "origin", "HEAD:main")
@@ -56,7 +64,7 @@ def test_a_rewrite_of_database_and_folder_is_told_by_the_heads_that_git_has(
     (home / "played" / "chain-heads.jsonl").unlink()
     store.rewrite(lambda row: row.payload.replace('"reference":', '"reference": '), run="played")
     assert change("memory", "rebuild").exit_code == 0
-    change("memory", "heads", "--format", "jsonl", "-o", home / "played" / "fresh.jsonl")
+    change("memory", "verify", "--heads-out", home / "played" / "fresh.jsonl")
     (home / "played" / "fresh.jsonl").replace(home / "played" / "chain-heads.jsonl")
     alone = change("memory", "verify")
     assert (alone.exit_code, "note" in alone.stdout) == (0, False), "the machine itself cannot tell"
@@ -85,7 +93,8 @@ def test_the_last_head_is_of_the_last_event_also_without_a_commit(tmp_path: Path
 
     with diagevo.open(f"sqlite:///{tmp_path / 'diagevo.db'}", run="a", root=tmp_path) as memory:
         memory.open_round(1)  # after the configuration: event 2
-    result = invoke("memory", "heads", "--format", "jsonl", env={"DIAGEVO_HOME": str(tmp_path)})
-    [line] = map(json.loads, result.stdout.splitlines())
-    assert (line["round"], line["sequence"], line["position"]) == (1, 2, 2)
+    kept = tmp_path / "kept.jsonl"
+    assert invoke("memory", "verify", "--heads-out", kept, env={"DIAGEVO_HOME": str(tmp_path)}).exit_code == 0
+    [line] = map(json.loads, kept.read_text().splitlines())
+    assert (line["round"], line["sequence"]) == (1, 2)
     assert line == json.loads((tmp_path / "a" / "chain-heads.jsonl").read_text())

@@ -16,7 +16,7 @@ from diagevo.config.outside import REACHING
 from diagevo.config.sources import dotted
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import Bundle, Log
+from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
@@ -172,27 +172,6 @@ def test_a_resumed_run_takes_nothing_else_by_set(mine: Path, home: Path) -> None
         assert "a resumed run uses the configuration in its log" in result.stderr
 
 
-def test_a_suggested_line_never_says_it_for_the_user(mine: Path, listening: tuple[str, list[str]]) -> None:
-    result = ask(mine, "memory", "what-if", "--tau", "3")
-    assert "diagevo train" in result.output
-    assert listening[0] not in result.output
-    assert "MY_DOOR" not in result.output
-
-
-@pytest.mark.parametrize(("policy", "told"), [("free", True), ("theirs.py:X", False)])
-def test_a_suggested_line_has_a_policy_of_ours_and_names_nobodys_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str, told: bool
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("theirs.py").write_text("from diagevo.equations.policy import Frequency as X\n")
-    bundle = played_elsewhere(tmp_path / "theirs", f"schedule.policy={policy}")
-    home = tmp_path / "mine"
-    assert ask(home, "memory", "import", str(bundle)).exit_code == 0
-    result = ask(home, "memory", "what-if", "--tau", "3")
-    assert "diagevo train" in result.output
-    assert (f"schedule.policy={policy}" in result.output) is told
-
-
 def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     bundle = played_elsewhere(tmp_path / "theirs")
     home = tmp_path / "mine"
@@ -205,7 +184,7 @@ def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_p
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
     manifest = json.loads((bundle / "manifest.json").read_text())
-    came = Bundle(manifest["head"], manifest["run_id"])
+    came = manifest["head"]
     database = Database(store.url)
     import_bundle(bundle, database, "a", root=store.root)
     assert Log(database).imported("a") == came

@@ -1,13 +1,11 @@
-"""What programs read: envelopes, schemas, rows in other formats."""
+"""What programs read: envelopes, rows in other formats."""
 
 import csv
 import io
 import json
 from pathlib import Path
 
-import jsonschema
 import polars
-import pytest
 
 from tests.cli_memory.conftest import Ask
 
@@ -65,26 +63,6 @@ def test_replay_check_of_a_changed_projection_exits_1(change: Ask, home: Path) -
     assert result.exit_code == 1
     assert len(json.loads(result.stdout)["data"]["differences"]) == 4
     assert change("memory", "replay", "--round", "2", "--check").exit_code == 0
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["memory", "show"],
-        ["memory", "replay"],
-        ["memory", "why", "c2"],
-        ["memory", "why", "c4", "--full"],
-        ["memory", "why", "n1"],
-        ["memory", "why", "r3.q0"],
-        ["memory", "why", "r3.q3.a0"],
-        ["memory", "verify"],
-        ["memory", "schedule"],
-        ["runs", "show"],
-    ],
-)
-def test_json_fits_the_schema_that_the_program_prints(ask: Ask, arguments: list[str]) -> None:
-    schema = json.loads(ask("schema", *arguments[:2]).stdout)
-    jsonschema.validate(json.loads(ask(*arguments, "--json").stdout), schema)
 
 
 def test_a_failure_in_json_is_an_object(ask: Ask) -> None:

@@ -123,6 +123,21 @@ def test_a_type_that_comes_after_the_first_group_is_refused(
     assert refused.value.hint == "csv and jsonl take any value"
 
 
+def test_parquet_of_several_groups_keeps_order_and_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "GROUP", 10)
+    call = Call(format="parquet", output=tmp_path / "p")
+    more = {"half": 1, "yes": True, "big": 2**63, "none": None}
+    print_rows(call, COLUMNS, ({"n": n, "text": f"{n}", **more, "half": n / 2 or 0} for n in range(25)))
+    frame = polars.read_parquet(tmp_path / "p")
+    assert frame["n"].to_list() == list(range(25))
+    assert frame["half"].to_list() == [n / 2 for n in range(25)]
+    types = ["Int64", "String", "Float64", "Boolean", "String", "String"]
+    assert [str(type_) for type_ in frame.dtypes] == types
+    assert frame["big"].to_list()[0] == "9223372036854775808"
+
+
 def test_the_log_goes_out_in_every_format(ask: Ask, tmp_path: Path) -> None:
     for format in ("csv", "parquet", "md", "jsonl"):
         done = ask("memory", "log", "--format", format, "-o", tmp_path / format)

@@ -11,7 +11,7 @@ from tests.cli_memory.conftest import Ask
         ("runs show played", "played"),
         ("runs fork played --round 1", "played"),
         ("runs export played --to trackio", "played"),
-        ("memory diff played@1..played@2", "played@1 and played@2"),
+        ("runs diff played@1..played@2", "played"),
         ("report build --only table-main --runs played", "played"),
     ],
 )

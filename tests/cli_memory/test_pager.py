@@ -92,7 +92,7 @@ def test_codes_of_colours_reach_only_a_pager_that_obeys_them(
 
 
 def test_a_finding_keeps_its_exit_code_and_an_error_is_no_page(home: Path) -> None:
-    assert "PAGED" in _shown(home, "memory", "diff", "1..4", "--exit-code", code=1)
+    assert "PAGED" in _shown(home, "runs", "diff", "1..4", "--exit-code", code=1)
     assert "PAGED" not in _shown(home, "memory", "why", "c99", rows=2, code=3)
 
 

@@ -16,7 +16,7 @@ EMPTY_NAMES = (
     ("train", "--plan", "--profile", ""),
     ("train", "--plan", "--run", ""),
     ("runs", "show", ""),
-    ("runs", "diff", "", "played"),
+    ("runs", "diff", "..played"),
     ("runs", "fork", "", "--round", "2"),
     ("runs", "fork", "--round", "2", "--name", ""),
 )

@@ -19,8 +19,8 @@ def runs() -> None:
     ("asked", "told"),
     [
         (["runs", "list"], True),
-        (["runs", "diff", "open", "laboratory"], True),
-        (["runs", "diff", "open", "open"], False),
+        (["runs", "diff", "open..laboratory"], True),
+        (["runs", "diff", "open..open"], False),
     ],
 )
 def test_results_stand_beside_the_premise_of_their_world_once(asked: list[str], told: bool) -> None:
@@ -31,5 +31,5 @@ def test_results_stand_beside_the_premise_of_their_world_once(asked: list[str], 
 
 
 def test_what_eval_list_proposes_can_be_answered_in_the_runs_world() -> None:
-    assert "eval run held-out" in invoke("eval", "list", "--run", "laboratory").stderr
-    assert "eval run math500" in invoke("eval", "list", "--run", "open").stderr
+    assert "eval run held-out" in invoke("eval", "show", "--run", "laboratory").stderr
+    assert "eval run math500" in invoke("eval", "show", "--run", "open").stderr

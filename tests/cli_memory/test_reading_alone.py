@@ -17,8 +17,7 @@ from diagevo.memory.log.database import Database, readable
 from tests.cli.program import clean_environment, invoke
 
 READING = (
-    ("db", "check"),
-    ("db", "current"),
+    ("db", "status"),
     ("runs", "list"),
     ("runs", "show"),
     ("memory", "show"),

@@ -12,12 +12,12 @@ import pytest
 from tests.cli.terminal import shown
 
 COMMANDS = [
-    *("runs list", "runs show", "runs diff played@1 played@2", "memory show", "memory show --tree"),
-    *("memory show c1", "memory show n1", "memory show r1.q0", "memory why c1 --all", "memory why n1 --all"),
+    *("runs list", "runs show", "runs diff played@1..played@2", "memory show", "memory show --tree"),
+    *("memory why c1 --all", "memory why n1 --all"),
     *("memory why r1.q0", "memory replay --round 2", "memory replay --check", "memory log", "memory log c1"),
-    *("memory schedule", "memory diff 1..2", "memory blame c1", "memory blame n1", "memory what-if --k 1"),
-    *("memory what-if --sweep k=0.5,1,2", "memory verify", "memory heads", "db current", "db check"),
-    *("config show", "config diff embedded qwen3-8b", "report list", "eval list"),
+    *("memory schedule", "runs diff 1..2", "memory why c1 --fields", "memory why n1 --fields"),
+    *("memory what-if --k 1", "memory what-if --tau 2", "memory verify", "db status"),
+    *("config show", "config diff embedded qwen3-8b", "report build --list", "eval show"),
     *(
         "train --plan --profile qwen3-8b",
         "memory why n1",

@@ -22,7 +22,7 @@ AUDIT = (
         ("runs list", EITHER + AUDIT),
         ("memory log -n 3", EITHER + AUDIT),
         ("memory why c1", EITHER + AUDIT),
-        ("report list", EITHER),
+        ("report build --list", EITHER),
     ],
 )
 def test_a_command_that_reads_imports_nothing_of_what_it_does_not_use(

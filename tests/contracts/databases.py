@@ -2,8 +2,9 @@
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory
+from tests.attack.damage import declare, without_types
 
 READER = "diagevo_reader"
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "postgresql.md"
@@ -59,26 +61,32 @@ class Store:
             database.close()
 
     def tamper(self, *statements: str) -> None:
-        """Do what the triggers refuse, as somebody with the file or the superuser's password can."""
+        """Do what the triggers and the types of columns refuse, as somebody with the file or the superuser's
+        password can."""
+        if self.dialect == "sqlite":
+            self._tamper_file(statements)
+            return
         database = Database(self.url)
         with database.write() as connection:
-            if self.dialect == "sqlite":
-                kept = connection.exec_driver_sql(
-                    "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
-                ).fetchall()
-                for name, _ in kept:
-                    connection.exec_driver_sql(f"DROP TRIGGER {name}")
-            else:
-                kept = []
-                connection.exec_driver_sql("ALTER TABLE event DISABLE TRIGGER ALL")
+            connection.exec_driver_sql("ALTER TABLE event DISABLE TRIGGER ALL")
             for statement in statements:
                 connection.exec_driver_sql(statement)
-            for _, sql in kept:
-                connection.exec_driver_sql(sql)
-            if self.dialect == "postgresql":
-                for name in ("event_no_update", "event_no_truncate"):
-                    connection.exec_driver_sql(f"ALTER TABLE event ENABLE ALWAYS TRIGGER {name}")
+            for name in ("event_no_update", "event_no_truncate"):
+                connection.exec_driver_sql(f"ALTER TABLE event ENABLE ALWAYS TRIGGER {name}")
         database.close()
+
+    def _tamper_file(self, statements: Sequence[str]) -> None:
+        with closing(sqlite3.connect(str(make_url(self.url).database), isolation_level=None)) as file:
+            made = "SELECT name, sql FROM sqlite_master WHERE type = ?"
+            tables, triggers = (file.execute(made, (kind,)).fetchall() for kind in ("table", "trigger"))
+            for name, _ in triggers:
+                file.execute(f"DROP TRIGGER {name}")
+            declare(file, [(name, without_types(sql)) for name, sql in tables])
+            for statement in statements:
+                file.execute(statement.replace("%%", "%"))
+            declare(file, tables)
+            for _, sql in triggers:
+                file.execute(sql)
 
     def rewrite(self, change: Callable[[Recorded], str], *, run: str = "a") -> None:
         """Change payloads of a run and make every hash again: what somebody with the code and the database

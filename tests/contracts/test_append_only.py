@@ -53,7 +53,7 @@ ON_SQLITE = {
             "ALTER TABLE kept RENAME TO event",
             *(sql for sql in SQLITE.values() if sql.startswith("CREATE")),
         ],
-        "the primary key (position), the unique key (event_id), the unique key (run_id, sequence)",
+        "the primary key (position), the unique key (run_id, event_id), the unique key (run_id, sequence)",
     ),
 }
 
@@ -113,7 +113,7 @@ ON_POSTGRES = {
 
 
 def _found(store: Store) -> tuple[str, list[str]]:
-    """What `db check` says of the triggers, and `verify`."""
+    """What `db status` says of the triggers, and `verify`."""
     with store.log() as log:
         [finding] = [finding for finding in check(log.database) if finding.check == "triggers"]
         report = verify(log, "a", store.root / "a")
@@ -150,7 +150,7 @@ def test_a_log_that_can_be_changed_is_told_on_postgresql(
 def test_with_triggers_of_the_right_names_an_event_is_deleted_without_a_word(
     sqlite_stores: SQLiteStores, tmp_path: Path
 ) -> None:
-    """Why `db check` compares more than names."""
+    """Why `db status` compares more than names."""
     store = sqlite_stores.new(tmp_path)
     with store.open() as memory:
         first_round(memory, [])

@@ -22,12 +22,12 @@ MEASURED = CheckpointEvaluated(
 
 @pytest.mark.parametrize("cut", [b'{"round": 2, "sequ', b"\xff\xfe", b'{"round": 2}'])
 def test_a_line_that_a_crash_cut_short_takes_no_other_with_it(tmp_path: Path, cut: bytes) -> None:
-    heads.append(tmp_path, ChainHead(1, 5, 5, "a" * 64))
+    heads.append(tmp_path, ChainHead(1, 5, "a" * 64))
     with (tmp_path / heads.NAME).open("ab") as file:
         file.write(cut)
     assert [line.round for line in heads.read(tmp_path / heads.NAME).heads] == [1]
-    heads.append(tmp_path, ChainHead(3, 9, 9, "b" * 64))
-    heads.append(tmp_path, ChainHead(4, 12, 12, "c" * 64))
+    heads.append(tmp_path, ChainHead(3, 9, "b" * 64))
+    heads.append(tmp_path, ChainHead(4, 12, "c" * 64))
     assert [line.round for line in heads.read(tmp_path / heads.NAME).heads] == [1, 3, 4]
 
 
@@ -42,9 +42,9 @@ def test_a_head_is_on_the_disk_before_the_commit_is_told(
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    heads.append(tmp_path, ChainHead(1, 5, 5, "a" * 64))
+    heads.append(tmp_path, ChainHead(1, 5, "a" * 64))
     assert synced == [tmp_path / heads.NAME, tmp_path], "the file, and its name in the folder"
-    heads.append(tmp_path, ChainHead(2, 9, 9, "b" * 64))
+    heads.append(tmp_path, ChainHead(2, 9, "b" * 64))
     assert synced[2:] == [tmp_path / heads.NAME]
 
 

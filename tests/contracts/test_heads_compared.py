@@ -91,13 +91,12 @@ def test_the_same_line_twice_is_no_fault(played: Store) -> None:
     assert (report.faults, report.notes, report.heads) == ([], [], 4)
 
 
-@pytest.mark.parametrize("changed", [{"round": 7}, {"position": 3}])
-def test_all_of_a_line_is_compared(played: Store, changed: dict[str, int]) -> None:
+def test_all_of_a_line_is_compared(played: Store) -> None:
     first, second = _kept(played)
-    _file(played).write_bytes(b"\n".join(map(json.encode, [structs.replace(first, **changed), second])))
+    _file(played).write_bytes(b"\n".join(map(json.encode, [structs.replace(first, round=7), second])))
     [fault] = _verified(played).faults
     assert (fault.check, fault.position) == ("head", 14)
-    assert "its event is of round 1, #14: the line was changed" in fault.message
+    assert "its event is of round 1: the line was changed" in fault.message
 
 
 @pytest.mark.parametrize(
@@ -106,9 +105,9 @@ def test_all_of_a_line_is_compared(played: Store, changed: dict[str, int]) -> No
         b'{"round":3,"sequ',
         b"\xff\xfe\x00",
         b"[" * 5000,
-        b'{"round":3,"sequence":"17","position":17,"hash":"a"}',
-        b'{"round":3,"sequence":17,"position":17,"hash":null}',
-        b'{"round":3,"sequence":' + b"9" * 5000 + b',"position":17,"hash":"a"}',
+        b'{"round":3,"sequence":"17","hash":"a"}',
+        b'{"round":3,"sequence":17,"hash":null}',
+        b'{"round":3,"sequence":' + b"9" * 5000 + b',"hash":"a"}',
     ],
 )
 def test_a_line_that_is_no_head_is_told_and_the_others_are_compared(played: Store, broken: bytes) -> None:

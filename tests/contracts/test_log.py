@@ -347,7 +347,7 @@ def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> Non
         ({"types": ["StageStarted"], "rounds": (1, 2)}, "ix_event_run_type_round"),
         ({"rounds": (1, 1)}, "ix_event_run_type_round"),
         ({"cause_id": "c1"}, "ix_event_run_cause"),
-        ({"causation_id": "e1"}, "ix_event_causation"),
+        ({"causation_id": "e1"}, "ix_event_run_causation"),
     ],
     ids=str,
 )

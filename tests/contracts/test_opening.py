@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from sqlalchemy import inspect, text
 from sqlmodel import SQLModel
 
 import diagevo
-from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError, StoreError
 from diagevo.memory.log import migrate, tables
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
@@ -83,6 +84,27 @@ def test_a_file_that_is_no_log_is_refused_and_left_alone(tmp_path: Path) -> None
         diagevo.open(str(other), run="a")
 
 
+@pytest.mark.parametrize(
+    ("statements", "loose"),
+    [
+        (["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"], "reply is no STRICT table"),
+        (
+            ["DROP TABLE run", "CREATE VIRTUAL TABLE run USING fts5(run_id)", "DROP TABLE vector"],
+            "run, vector are no STRICT tables",
+        ),
+    ],
+)
+def test_a_file_whose_tables_take_any_type_is_refused(
+    sqlite_stores: SQLiteStores, tmp_path: Path, statements: list[str], loose: str
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "log.db")) as file:
+        for statement in ("PRAGMA legacy_alter_table = ON", *statements):
+            file.execute(statement)
+    with pytest.raises(StoreError, match=loose):
+        store.open()
+
+
 @pytest.mark.parametrize("kept_with", [None, "0001", "0004", "ae1027a6acf"])
 def test_a_database_of_somebody_else_is_neither_read_nor_upgraded(
     sqlite_stores: SQLiteStores,
@@ -107,6 +129,13 @@ def test_a_database_of_somebody_else_is_neither_read_nor_upgraded(
             there = {"recipes"} if kept_with is None else {"recipes", "alembic_version"}
             assert set(inspect(connection).get_table_names()) == there
         database.close()
+
+
+def test_an_sqlite_that_is_too_old_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(MissingDependencyError, match=r"needs SQLite 3\.37 or newer") as caught:
+        diagevo.open(str(tmp_path / "log.db"), run="a")
+    assert caught.value.exit_code == 4
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:

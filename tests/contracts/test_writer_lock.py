@@ -17,8 +17,6 @@ import pytest
 from sqlalchemy import text
 
 from diagevo.errors import HeldError, StaleWriterError, StoreError
-from diagevo.memory.log.database import Database
-from diagevo.memory.log.migrate import upgrade
 from diagevo.memory.log.writer_lock import NAME, acquire, writer
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory.play import candidate
@@ -304,26 +302,3 @@ def test_what_the_file_says_of_its_holder_is_shown_and_not_believed(in_sqlite: S
         assert _writer(in_sqlite) == "diagevo 1 on ␛[31mnowhere"
         with pytest.raises(HeldError, match="being written by diagevo 1 on ␛"):
             _score(in_sqlite)
-
-
-def test_an_older_database_keeps_its_runs_and_forgets_who_held_them(store: Store) -> None:
-    with store.log() as log:
-        address = log.database.url.set(database=f"{log.database.url.database}-older")
-        if store.dialect == "postgresql":
-            with log.database.session() as session:
-                session.exec_driver_sql(f'CREATE DATABASE "{address.database}"')
-    database = Database(address.render_as_string(hide_password=False))
-    upgrade(database, "0009")
-    with database.write() as connection:
-        connection.execute(
-            text(
-                "INSERT INTO run (run_id, sequence, hash, created_at, holder, fence, renewed_at)"
-                " VALUES ('a', 0, 'h', '2026', 'host:1:2', 7, '2026')"
-            )
-        )
-    upgrade(database)
-    with database.read() as connection:
-        [row] = connection.execute(text("SELECT * FROM run")).mappings()
-        assert {"run_id": "a", "sequence": 0, "hash": "h", "created_at": "2026"}.items() <= row.items()
-        assert not {"holder", "fence", "renewed_at"} & set(row)
-    database.close()

@@ -3,7 +3,6 @@
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.chat import Budget
 from diagevo.diagnosis.diagnostician import FailurePair, KnownCause
-from diagevo.diagnosis.endpoint import Backoff
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.memory.memory import Memory
 from tests.diagnosis.server import Answer, Behaviour, Server
@@ -11,14 +10,13 @@ from tests.diagnosis.server import Answer, Behaviour, Server
 SLIP = '{"matched_cause_id": null, "error_cause": null}'
 TWELVE = "fails to check candidate solutions against the domain of the original equation"
 NEW = f'{{"matched_cause_id": null, "error_cause": "{TWELVE}"}}'
-QUICK = Backoff(tries=4, limited_tries=6, first_pause=0.01, longest_pause=0.02)
 
 
 def diagnostician(
     server: Server,
     memory: Memory,
     *,
-    backoff: Backoff = QUICK,
+    retries: int = 3,
     budget: Budget | None = None,
     timeout: float = 5.0,
     structured: str = "auto",
@@ -34,7 +32,7 @@ def diagnostician(
         }
     )
     return OpenAIDiagnostician(
-        role, DiagnosisConfig.model_validate(settings), memory.artifacts, backoff=backoff, budget=budget
+        role, DiagnosisConfig.model_validate(settings), memory.artifacts, retries=retries, budget=budget
     )
 
 

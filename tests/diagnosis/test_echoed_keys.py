@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from diagevo.config.models import EmbedderRole
-from diagevo.diagnosis.chat import reply_of
 from diagevo.diagnosis.embedder import OpenAIEmbedder
-from diagevo.diagnosis.endpoint import Backoff, Endpoint, RequestRefused
+from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.errors import DiagEvoError, ServiceError
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.memory.log.artifacts import Artifacts
@@ -23,11 +22,11 @@ from diagevo.memory.log.database import Database
 from diagevo.redaction import key_from
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.service import Service
 from tests.contracts.databases import SQLiteStores
 
 KEY = "opensesame-and-more-4711"
 """Of no known shape, under a name that does not say what it is."""
-BACKOFF = Backoff(tries=1, limited_tries=1)
 
 
 @contextmanager
@@ -78,9 +77,9 @@ def said(error: BaseException) -> str:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
 def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
     with echoing(status, refusing) as url:
-        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
-        with pytest.raises((ServiceError, RequestRefused)) as caught:
-            endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
+        with pytest.raises(ServiceError) as caught:
+            endpoint.complete(model="m", messages=[])
         endpoint.close()
     assert "the header was" in said(caught.value)
     assert "***" in said(caught.value)
@@ -90,17 +89,17 @@ def test_no_error_of_a_diagnostician_repeats_the_key(status: int) -> None:
 def test_what_a_diagnostician_answers_is_kept_without_the_key() -> None:
     """And unchanged else: words that only look like a secret are the model's."""
     with echoing(200, answering) as url:
-        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
-        got = endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
+        got = endpoint.complete(model="m", messages=[])
         endpoint.close()
-    assert reply_of(got).text == "Yes. You said Bearer ***; the password: is 3"
+    assert got.choices[0].text == "Yes. You said Bearer ***; the password: is 3"
 
 
 @pytest.mark.parametrize("status", [400, 401, 500])
 def test_no_error_of_an_embedder_repeats_the_key(status: int) -> None:
     with echoing(status, refusing) as url:
         role = EmbedderRole(engine="openai", base_url=url, api_key_env="MY_DOOR", dimension=4)
-        embedder = OpenAIEmbedder(role, backoff=BACKOFF)
+        embedder = OpenAIEmbedder(role, retries=0)
         with pytest.raises(DiagEvoError) as caught:
             embedder.embed(["a text"])
         embedder.close()
@@ -114,7 +113,7 @@ PARAMS = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=8)
 @pytest.mark.parametrize(("status", "body"), [(401, refusing), (500, refusing), (200, lambda sent: sent)])
 def test_no_error_of_a_sampler_repeats_the_key(status: int, body: Callable[[str], Any]) -> None:
     with echoing(status, body) as url:
-        sampler = OpenAISampler(url, "m", api_key=key_from("MY_DOOR") or "", retries=0)
+        sampler = OpenAISampler(Service(url, key_env="MY_DOOR", retries=0), "m")
         with pytest.raises(ServiceError) as caught:
             sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=PARAMS, seed=1)
         sampler.close()
@@ -125,7 +124,7 @@ def test_no_error_of_a_sampler_repeats_the_key(status: int, body: Callable[[str]
 def test_a_judges_reply_is_kept_without_the_key(tmp_path: Path) -> None:
     database = Database(SQLiteStores(tmp_path).new(tmp_path).url)
     with echoing(200, answering) as url:
-        sampler = OpenAISampler(url, "m", api_key=KEY, retries=0)
+        sampler = OpenAISampler(Service(url, key=KEY, retries=0), "m")
         judge = Judge(sampler, "m", Artifacts(database))
         assert judge.same([Case("What is 1 + 1?", "2", "two")]) == [True]
         sampler.close()
@@ -148,10 +147,10 @@ def test_a_key_that_is_echoed_in_base64_or_backwards_is_not_kept(monkeypatch: py
         return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
     with echoing(200, answer) as url:
-        endpoint = Endpoint(url, "MY_DOOR", 10.0, 1, BACKOFF)
-        got = endpoint.call(lambda client: client.chat.completions.create(model="m", messages=[]))
+        endpoint = Endpoint(Service(url, key_env="MY_DOOR", timeout=10.0, retries=0), 1)
+        got = endpoint.complete(model="m", messages=[])
         endpoint.close()
-    lines = reply_of(got).text.splitlines()
+    lines = got.choices[0].text.splitlines()
     assert len(lines) == 9
     for line in lines:
         assert "***" in line, line

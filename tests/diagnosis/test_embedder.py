@@ -14,12 +14,10 @@ from diagevo.diagnosis.embedder import (
     embedder_for,
     unit_rows,
 )
-from diagevo.diagnosis.endpoint import Backoff
 from diagevo.errors import ConfigError, MissingDependencyError, ServiceError
 from tests.diagnosis.rounds import open_memory
 from tests.diagnosis.server import Answer, Server
 
-QUICK = Backoff(tries=3, first_pause=0.01, longest_pause=0.02)
 TEXTS = ["forgets the domain", "swaps numerator and denominator", "", "né à l'étranger", "a a a"]
 
 
@@ -69,7 +67,7 @@ def vectors(request: dict[str, Any]) -> dict[str, Any]:
 
 def served(server: Server, dimension: int = 2) -> OpenAIEmbedder:
     role = EmbedderRole(engine="openai", model="e", dimension=dimension, base_url=server.url, timeout=5)
-    return OpenAIEmbedder(role, backoff=QUICK)
+    return OpenAIEmbedder(role, retries=2)
 
 
 class TestEndpoint:
@@ -117,12 +115,12 @@ class TestEndpoint:
     def test_a_service_that_refuses_one_text_or_drops_rows_is_an_error(self):
         with Server(lambda request, before: Answer("no", status=400)) as server:
             embedder = served(server)
-            with pytest.raises(ServiceError, match="refuses to embed"):
+            with pytest.raises(ServiceError, match=r"nothing can be embedded with e: .* 400: no"):
                 embedder.embed(["a", "b"])
             embedder.close()
         with Server(lambda request, before: Answer(body={**vectors(request), "data": []})) as server:
             embedder = served(server)
-            with pytest.raises(ServiceError, match="1 vectors were asked for"):
+            with pytest.raises(ServiceError, match="no answer in what it sent"):
                 embedder.embed(["a"])
             embedder.close()
 

@@ -16,7 +16,6 @@ import pytest
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
 from diagevo.diagnosis.embedder import HashingEmbedder
-from diagevo.diagnosis.endpoint import Backoff
 from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.memory.events import FailureDiagnosed
@@ -26,9 +25,7 @@ from tests.diagnosis.generated import Generated, phrase, reply
 from tests.diagnosis.rounds import DIMENSION, Question, memory_now, open_memory, play, story
 from tests.diagnosis.server import Answer, Server
 
-pytestmark = pytest.mark.slow
-
-QUICK = Backoff(tries=8, limited_tries=20, first_pause=0.01, longest_pause=0.03)
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
 
 
 def seeded(request: dict[str, Any]) -> random.Random:
@@ -76,7 +73,7 @@ def other_reply(request: dict[str, Any], rng: random.Random) -> str:
 def openai(server: Server, memory: Memory, *, retries: int, workers: int) -> OpenAIDiagnostician:
     role = DiagnosticianRole(engine="openai", model="m", base_url=server.url, timeout=0.5)
     settings = DiagnosisConfig(retries=retries, workers=workers)
-    return OpenAIDiagnostician(role, settings, memory.artifacts, backoff=QUICK)
+    return OpenAIDiagnostician(role, settings, memory.artifacts)
 
 
 def test_generated_replies_over_a_faulty_connection_are_each_recorded_and_counted_once(tmp_path: Path):

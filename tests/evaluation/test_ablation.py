@@ -29,7 +29,7 @@ def test_every_variant_of_the_paper_is_there() -> None:
 
 def test_the_plan_of_the_study_is_every_variant_with_five_seeds_that_chose_nothing(tmp_path: Path) -> None:
     (tmp_path / "ablations" / "study").mkdir(parents=True)
-    committed = Path(__file__).parents[2] / "docs" / "reference" / "study.json"
+    committed = Path(__file__).parents[2] / "studies" / "study.json"
     (tmp_path / "ablations" / "study" / "plan.json").write_bytes(committed.read_bytes())
     found = load_plan(tmp_path, "study")
     names = list(dict.fromkeys(planned.variant for planned in found.runs))
@@ -39,7 +39,7 @@ def test_the_plan_of_the_study_is_every_variant_with_five_seeds_that_chose_nothi
 
 def test_the_long_plan_is_full_and_free_for_ten_rounds(tmp_path: Path) -> None:
     (tmp_path / "ablations" / "study-long").mkdir(parents=True)
-    committed = Path(__file__).parents[2] / "docs" / "reference" / "study-long.json"
+    committed = Path(__file__).parents[2] / "studies" / "study-long.json"
     (tmp_path / "ablations" / "study-long" / "plan.json").write_bytes(committed.read_bytes())
     both = ["full", "free-only"]
     wanted = make_plan("study-long", both, range(3, 6), rounds=10, arguments=["--profile=embedded"])

@@ -269,7 +269,7 @@ def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
 
 
 def test_two_options_name_the_server_once(home: Path) -> None:
-    """README, "With a training that you have", to the letter."""
+    """README, "With a training that you already run", to the letter."""
     env = clean_environment(DIAGEVO_HOME=str(home), OPENAI_API_KEY="none")
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:

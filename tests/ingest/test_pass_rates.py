@@ -120,7 +120,7 @@ def test_the_causes_of_the_screen_are_those_of_sql(home: Path) -> None:
         assert one["share"] == one["failures"] / counted
 
 
-@pytest.mark.parametrize("command", ["runs show v", "runs diff v v", "runs list", "view export SITE"])
+@pytest.mark.parametrize("command", ["runs show v", "runs diff v..v", "runs list", "view --export SITE"])
 def test_no_screen_says_of_another_trainers_rollouts_what_holds_for_the_arithmetic_world(
     home: Path, command: str, tmp_path: Path
 ) -> None:
@@ -140,10 +140,10 @@ def test_the_screen_of_a_run_shows_rates_and_what_reads_them(home: Path) -> None
 
 
 def test_two_runs_are_held_beside_each_other_by_their_pass_rates(home: Path) -> None:
-    [first, *_] = data(home, "runs", "diff", "v", "v")["learnt"]
+    [first, *_] = data(home, "runs", "diff", "v..v")["learnt"]
     rollouts, passes = (sum(both) for both in zip(*passed()[:2], strict=True))
     assert first["pass_rate"] == [passes / rollouts] * 2
-    shown = said(home, "runs", "diff", "v", "v")
+    shown = said(home, "runs", "diff", "v..v")
     assert "pass rate" in shown
     assert "mean@k" not in shown
 

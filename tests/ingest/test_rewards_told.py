@@ -55,7 +55,7 @@ def test_no_threshold_moves_a_question(home: Path) -> None:
 
 
 def test_the_report_draws_the_verdicts_and_no_curve_over_tau(home: Path) -> None:
-    listed = {row["name"]: row for row in data(home, "report", "list", "--run", "v")}
+    listed = {row["name"]: row for row in data(home, "report", "build", "--list", "--run", "v")}
     assert listed["filter"]["ready"]
     assert not listed["retention"]["ready"]
     assert listed["retention"]["missing"] == "its votes are a trainer's rewards: no τ decided"
@@ -63,7 +63,7 @@ def test_the_report_draws_the_verdicts_and_no_curve_over_tau(home: Path) -> None
 
 @pytest.mark.slow
 def test_the_pages_say_it_and_their_sliders_move_no_question(home: Path, tmp_path: Path) -> None:
-    said(home, "view", "export", tmp_path / "site")
+    said(home, "view", "--export", tmp_path / "site")
     page = next(tmp_path.rglob("r1.q0.html")).read_text("utf-8")
     assert "Counted by the rewards of its trainer, not by agreement." in page
     assert "Rewards of 4 responses" in page

@@ -24,7 +24,6 @@ from diagevo.arithmetic import WEIGHTS
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.diagnostician import Diagnostician, Extraction
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
-from diagevo.diagnosis.endpoint import Backoff
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
 from diagevo.integrations.trl import RoundCallback, capture, prompts
@@ -108,8 +107,7 @@ class Fault(TrainerCallback):
 def endpoint(url: str, memory: Memory) -> Diagnostician:
     """A language model's, which gives a request up at once."""
     role = DiagnosticianRole(engine="openai", model="m", base_url=url)
-    quick = Backoff(tries=1, limited_tries=1)
-    return OpenAIDiagnostician(role, DiagnosisConfig(), memory.artifacts, backoff=quick)
+    return OpenAIDiagnostician(role, DiagnosisConfig(), memory.artifacts, retries=0)
 
 
 def asked(count: int) -> Dataset:

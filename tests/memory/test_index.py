@@ -65,6 +65,21 @@ def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
         assert (memory.folder / "vectors" / "watermark.json").exists()
 
 
+def test_without_lancedb_a_memory_of_many_causes_is_searched_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path) as memory:
+        _round(memory, 5)
+        exact = _answers(memory)
+    monkeypatch.setattr(similarity, "INDEX_FROM", 1)
+    monkeypatch.setattr(similarity, "find_spec", {"lancedb": None}.__getitem__)
+    with opened(tmp_path) as memory:
+        assert _answers(memory) == exact
+        _round(memory, 1)
+        assert memory.similar_causes(embed(["cause of r2.q0.a0"])[0])[0].cause_id == "c6"
+        assert not (memory.folder / "vectors").exists()
+
+
 @pytest.mark.usefixtures("indexed")
 @pytest.mark.parametrize("damage", ["deleted", "truncated", "watermark", "behind", "ahead", "a file"])
 def test_no_damage_to_its_folder_changes_a_result(tmp_path: Path, damage: str) -> None:

@@ -96,7 +96,7 @@ class Told:
         id_ = record.event_id
         if told is not None:
             key = full(record.type, record.schema_version, told).key()
-            id_ = event_id(record.run_id, record.round, record.type, key)
+            id_ = event_id(record.round, record.type, key)
         return Fact(record.type, record.round, id_, record.sequence, record.position, event)
 
 

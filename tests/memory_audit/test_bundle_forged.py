@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from sqlalchemy import update
 
 from diagevo.errors import StoreError
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import NodeAssigned
-from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
+from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, Reply, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Vectors, text_hash
@@ -392,7 +393,7 @@ def test_a_text_that_is_wrong_in_the_database_is_repaired_where_it_is_put_again(
     artifacts = Artifacts(database)
     digest = artifacts.put("a right text")
     with database.write() as connection:
-        connection.exec_driver_sql("UPDATE artifact SET content = 'wrong'")
+        connection.execute(update(ARTIFACT).values(content=b"wrong"))
     with pytest.raises(StoreError, match="was changed"):
         artifacts.get(digest)
     artifacts.put("a right text")
@@ -402,7 +403,7 @@ def test_a_text_that_is_wrong_in_the_database_is_repaired_where_it_is_put_again(
 
 def test_a_text_that_was_changed_is_not_exported(my_history: History, tmp_path: Path) -> None:
     with my_history.database.write() as connection:
-        connection.exec_driver_sql("UPDATE artifact SET content = 'wrong'")
+        connection.execute(update(ARTIFACT).values(content=b"wrong"))
     with pytest.raises(StoreError, match="was changed"):
         export_bundle(my_history, my_history.end, tmp_path / "out")
 
@@ -421,7 +422,7 @@ def test_every_refusal_leaves_the_log_as_it_was(bundle: Path, my_history: Histor
 
 def test_every_kind_of_row_names_its_columns() -> None:
     """The columns are the tables': a new one there is one here."""
-    from diagevo.memory.log.artifacts import ARTIFACT, REPLY
+    from diagevo.memory.log.artifacts import REPLY
     from diagevo.memory.log.log import EVENT
     from diagevo.memory.log.vectors import VECTOR
 

@@ -94,7 +94,7 @@ def test_the_difference_of_two_rounds(history: History) -> None:
 def test_a_difference_is_not_told_backwards(history: History) -> None:
     with pytest.raises(ConfigError, match="round 4 comes after round 2") as refused:
         diff_memory(history, history.as_of(4), history.as_of(2))
-    assert refused.value.hint == "diagevo memory diff 2..4 --run played"
+    assert refused.value.hint == "diagevo runs diff played@2..played@4"
 
 
 def test_a_round_does_not_differ_from_itself(history: History) -> None:

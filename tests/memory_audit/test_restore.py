@@ -36,7 +36,7 @@ def test_heads_of_commits_and_of_runs_that_the_backup_does_not_have_are_put_asid
     made = backup(database, tmp_path / "copy.db")
     _play(store)
     _play(store, "b")
-    heads.append(store.root / "elsewhere", heads.ChainHead(1, 5, 5, "a" * 64))
+    heads.append(store.root / "elsewhere", heads.ChainHead(1, 5, "a" * 64))
     restored = restore(made.file, database, replace=True, root=store.root)
     assert (_rounds(store, "a"), _rounds(store, "b")) == ([1], [])
     assert _rounds(store, "elsewhere") == [1]  # another database may keep its runs beside
@@ -120,7 +120,7 @@ def test_a_crash_while_heads_are_trimmed_leaves_them_all_or_the_trimmed_ones_and
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     for number in (1, 2, 3):
-        heads.append(tmp_path, heads.ChainHead(number, 10 * number, 10 * number, "0" * 64))
+        heads.append(tmp_path, heads.ChainHead(number, 10 * number, "0" * 64))
     before = heads.read(tmp_path / heads.NAME).heads
 
     def crash(*_: object) -> None:

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from msgspec.structs import astuple, replace
 
 from diagevo.errors import (
     ConfigError,
     ConflictError,
     DamagedError,
-    InconsistentError,
     NotFoundError,
     StoreError,
 )
@@ -23,7 +22,7 @@ from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.timeline.measured import labels_true
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
-from diagevo.memory.events.records import event_id
+from diagevo.memory.events.records import Recorded
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.configured import configured
@@ -56,39 +55,35 @@ def forked(copied: Store) -> Store:
     return copied
 
 
-def test_a_fork_verifies_and_has_its_own_ids_and_head(forked: Store) -> None:
+def test_a_fork_verifies_and_shares_its_beginning_with_the_run_it_comes_from(forked: Store) -> None:
     with forked.log() as log:
         report = verify(log, "b", forked.root / "b", deep=True)
         assert (report.faults, report.rounds, report.heads) == ([], 2, 2 + 1), "of two commits and of its end"
         assert report.notes == [VECTORS]
-        events = list(log.read("b"))
-    assert all(r.event_id == event_id("b", r.round, r.type, r.event.key()) for r in events)
-    assert [r.sequence for r in events] == list(range(1, len(events) + 1))
+        new, old = list(log.read("b")), list(log.read("played"))
 
+    def own(record: Recorded) -> tuple[object, ...]:
+        return astuple(replace(record, run_id="", position=0))
 
-def test_a_fork_keeps_what_happened_and_when(forked: Store) -> None:
+    shared = len(new) - 1
+    assert list(map(own, new[:-1])) == list(map(own, old[:shared]))
+    assert new[-1].previous_hash == old[shared - 1].hash
+    assert new[-1].hash != old[shared].hash
     with opened(forked, "played", "b") as [a, b]:
-        old = list(a.events(as_of=a.as_of(2)))
-        new = list(b.events())
-        assert [(r.round, r.type, r.recorded_at, r.cause_id) for r in old] == [
-            (r.round, r.type, r.recorded_at, r.cause_id) for r in new[:-1]
-        ]
-        assert [r.payload for r in old] == [r.payload for r in new[:-1]]
-        mapped = {o.event_id: n.event_id for o, n in zip(old, new, strict=False)}
-        assert [mapped.get(r.causation_id or "") for r in old] == [r.causation_id for r in new[:-1]]
         state_a, state_b = a.state(a.as_of(2)), b.state(b.as_of(2))
-        assert (state_a.causes, state_a.nodes) == (
-            {k: v if v.promotion is None else old_promotion(v, mapped) for k, v in state_b.causes.items()},
-            state_b.nodes,
-        )
+        assert (state_a.causes, state_a.nodes) == (state_b.causes, state_b.nodes)
+        assert (run_story(a).shared, run_story(b).shared) == (None, shared)
+        shown = invoke("runs", "show", "b", "--db", forked.url)
+        assert f"at #{a.as_of(2).position}, its first {shared} events" in shown.stdout
 
 
-def old_promotion(cause, mapped: dict[str, str]):
-    """The forked cause with the promotion's id of the old run."""
-    from msgspec.structs import replace
-
-    back = {new: old for old, new in mapped.items()}
-    return replace(cause, promotion=back[cause.promotion])
+def test_a_fork_whose_parent_is_another_run_by_now_says_so(forked: Store) -> None:
+    with forked.log() as log:
+        [*_, last] = log.read("b", types=["RoundCommitted"])
+    forked.tamper(f"UPDATE event SET hash = '0' WHERE run_id = 'played' AND hash = '{last.hash}'")
+    with opened(forked, "b") as [b]:
+        assert run_story(b).shared == 0
+    assert "whose history here is another" in invoke("runs", "show", "b", "--db", forked.url).stdout
 
 
 def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
@@ -166,9 +161,7 @@ def test_a_fork_takes_no_file_from_outside_of_the_runs_folder_whatever_the_log_s
     _left(store, "weights")
     store.rewrite(lambda row: row.payload.replace('"path":"weights"', f'"path":"{path}"'))
     with opened(store, "a") as [history]:
-        with pytest.raises(
-            DamagedError, match=r"artifacts\.0\.path: .* is no path inside of the run's folder"
-        ):
+        with pytest.raises(StoreError, match=r"artifacts\.0\.path: .* is no path inside of the run's folder"):
             fork(history, 1, "b")
         assert history.log.runs() == ["a"]
     assert not (store.root / "b").exists()
@@ -205,7 +198,7 @@ def test_a_fork_that_cannot_be_made_leaves_nothing(copied: Store) -> None:
 def test_a_history_that_does_not_hold_is_not_forked(mine: Store) -> None:
     mine.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE type = 'CausePromoted'")
     with opened(mine, "played") as [history]:
-        with pytest.raises(InconsistentError):
+        with pytest.raises(StoreError, match="of run played is not what was written: its hash is another"):
             fork(history, 3, "b")
         assert Log(history.database).runs() == ["played"]
 
@@ -375,12 +368,12 @@ def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(
     my_history: History, tmp_path: Path
 ) -> None:
     export_bundle(my_history, my_history.end, tmp_path / "bundle")
-    other = heads.ChainHead(1, 5, 5, "0" * 64)
+    other = heads.ChainHead(1, 5, "0" * 64)
     for name in ("forked", "brought"):
         heads.append(tmp_path / name, other)
-    with pytest.raises(ConflictError, match=r"line 1 of .* is the chain head of another run"):
+    with pytest.raises(ConflictError, match=r"has chain heads of another history: event 5, .*line 1 of"):
         fork(my_history, 1, "forked", root=tmp_path)
-    with pytest.raises(ConflictError, match=r"line 1 of .* is the chain head of another run"):
+    with pytest.raises(ConflictError, match=r"has chain heads of another history: event 5, .*line 1 of"):
         import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
     assert Log(my_history.database).runs() == [my_history.run_id]
     assert heads.read(tmp_path / "brought" / heads.NAME).heads == [other]
@@ -407,23 +400,17 @@ def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
         assert (report.ok, report.heads, report.notes) == (True, 2 * 5 + 2 + 1, [])
 
 
-def test_an_imported_run_says_so_with_the_head_of_its_bundle_and_the_name_it_had_there(
-    my_history: History, tmp_path: Path
-) -> None:
+def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History, tmp_path: Path) -> None:
     manifest = export_bundle(my_history, my_history.end, tmp_path / "bundle")
     import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
     own = my_history.run_id
-    lines = {line.run_id: (line.imported, line.imported_run) for line in list_runs(my_history.database)}
-    assert lines == {"brought": (manifest.head, own), own: (None, None)}
+    lines = {line.run_id: line.imported for line in list_runs(my_history.database)}
+    assert lines == {"brought": manifest.head, own: None}
     url = str(my_history.database.file)
     shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
-    assert f"imported       from the bundle of run {own} that ends in {manifest.head}" in shown.output
-    listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
-    assert f"bundle {manifest.head[:12]}… of {own}" in listed.output
-    with my_history.database.write() as connection:  # as the upgrade leaves a run that came before it
-        connection.execute(text("UPDATE run SET imported_run = NULL"))
-    shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
     assert f"imported       from the bundle that ends in {manifest.head}" in shown.output
+    listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"bundle {manifest.head[:12]}…" in listed.output
     assert "imported" not in invoke("runs", "show", my_history.run_id, "--db", url).output
 
 

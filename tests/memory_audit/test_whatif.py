@@ -12,7 +12,7 @@ from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.history import History, open_history
-from diagevo.memory.audit.retention import first_changed, keeps, retention, retention_by_tau
+from diagevo.memory.audit.retention import first_changed, keeps, retention
 from diagevo.memory.audit.timeline.rounds import VoteKind, observations
 from diagevo.memory.audit.whatif import Changes, what_if
 from diagevo.memory.transfer.fork import fork
@@ -124,28 +124,6 @@ def test_a_stricter_filter_is_exact_in_what_it_keeps_and_names_the_first_round_t
     assert first_changed(kept) == 4
 
 
-def test_the_retention_curve_falls_at_each_ratio_that_occurs(history: History) -> None:
-    observed = observations(history, history.as_of(1))
-    points = retention_by_tau(observed, {})
-    # In the band of round 1: 6:3, 4:4 and 7:2. 12:0 is too easy, the fifth is invalid.
-    assert [(p.tau, p.kept, p.candidates) for p in points] == [
-        (Fraction(1), 3, 5),
-        (Fraction(2), 2, 5),
-        (Fraction(7, 2), 1, 5),
-        (None, 0, 5),
-    ]
-    assert [p.label_truth for p in points[:2]] == [Fraction(2, 3), Fraction(1)]  # q2's label is false
-
-
-@pytest.mark.parametrize("tau", [Fraction(1), Fraction(8, 5), Fraction(2), Fraction(3), Fraction(10)])
-def test_the_curve_agrees_with_the_filter_at_every_ratio(history: History, tau: Fraction) -> None:
-    observed = observations(history, history.end)
-    curve = retention_by_tau(observed, {})
-    on_curve = next(p.kept for p in curve if p.tau is None or tau <= p.tau)
-    asked = retention(observed, {"tau": tau})
-    assert on_curve == sum(r.kept for r in asked)
-
-
 @pytest.fixture
 def forked(sqlite_stores: SQLiteStores, tmp_path: Path):
     """Two rounds under the paper's values, and from round 3 on k = 2, τ = 3 and p_low = 1/2."""
@@ -195,20 +173,6 @@ def test_each_round_is_judged_by_the_filter_that_it_had(forked: History) -> None
     kept = retention(observed, {"tau": Fraction(8, 5)})
     assert [(r.kept, r.recorded) for r in kept] == [(2, 2), (3, 3), (2, 1)]
     assert first_changed(kept) == 3
-
-
-def test_the_curve_of_a_fork_is_drawn_within_each_rounds_own_band(forked: History) -> None:
-    observed = observations(forked, forked.end)
-    # 6:3, 4:4 and 7:2; 8:4, 6:2 and 3:1 of 12; in round 3, from 1/2 on, 6:0 and 8:4.
-    assert [(p.tau, p.kept) for p in retention_by_tau(observed, {})] == [
-        (Fraction(1), 8),
-        (Fraction(2), 7),
-        (Fraction(3), 4),
-        (Fraction(7, 2), 2),
-        (None, 1),
-    ]
-    everywhere = retention_by_tau(observed, {"p_low": Fraction(1, 2)})
-    assert [(p.tau, p.kept) for p in everywhere][:2] == [(Fraction(2), 6), (Fraction(3), 3)]
 
 
 def test_a_band_that_is_empty_in_some_round_is_refused(forked: History) -> None:

@@ -30,7 +30,7 @@ def drawn(name: str, material: Material) -> Figure:
 def test_what_a_figure_lacks_is_told_without_drawing_it(
     material: Material, entry: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`report list` asks what each figure lacks, without the library that draws."""
+    """`report build --list` asks what each figure lacks, without the library that draws."""
     whole = draw(entry.name, [material])
     monkeypatch.setitem(sys.modules, "altair", None)
     assert lacking(entry.name, [material]) == (whole if isinstance(whole, Missing) else None)

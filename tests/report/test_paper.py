@@ -1,4 +1,4 @@
-"""Every table and figure of the paper is known by its number, and stands in `report list`."""
+"""Every table and figure of the paper is known by its number, and stands in `report build --list`."""
 
 import re
 import string

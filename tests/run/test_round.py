@@ -286,7 +286,7 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     assert sum(map(int, row.split()[1:])) == count
     assert PREMISE in rows
     database = str(history.database.file)
-    given = invoke("view", "export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
+    given = invoke("view", "--export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
     assert given.exit_code == 0, given.output
     page = (tmp_path / "pages" / history.run_id / "index.html").read_text()
     assert "<td>untouched, T = 0.5</td>" in page

@@ -7,6 +7,7 @@ import pytest
 
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.sampling.loopback import chat_server
@@ -41,7 +42,7 @@ def sampler(
         yield local
     else:
         with chat_server(local) as url:
-            client = OpenAISampler(url, "tiny", retries=0)
+            client = OpenAISampler(Service(url, retries=0), "tiny")
             yield client
             client.close()
     local.close()

@@ -17,6 +17,7 @@ from diagevo.sampling import decoding
 from diagevo.sampling.kept import Kept
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from tests.sampling.loopback import chat_server
 
@@ -187,7 +188,7 @@ def test_requests_under_way_are_finished_or_broken_off_and_no_answer_is_asked_fo
     policy.mkdir()
     server = Server(stop, times)
     with chat_server(server) as url:
-        asked = OpenAISampler(url, "m", retries=0, workers=1, stop=stop)
+        asked = OpenAISampler(Service(url, retries=0), "m", workers=1, stop=stop)
         with (
             pytest.raises(StoppedSafely, match=f"{kept_first * N} of 12 answers are kept"),
             Kept(asked, file, policy) as kept,
@@ -196,7 +197,7 @@ def test_requests_under_way_are_finished_or_broken_off_and_no_answer_is_asked_fo
         server.released.set()
         assert len(server.asked) == 3, "nothing was asked for after the flag"
         server.stop, before = StopFlag(), list(server.asked)
-        with Kept(OpenAISampler(url, "m", retries=0, workers=1), file, policy) as kept:
+        with Kept(OpenAISampler(Service(url, retries=0), "m", workers=1), file, policy) as kept:
             found = kept.sample(PROMPTS, n=N, params=PARAMS, seed=SEED)
     assert server.asked[len(before) :] == [f"{i}+{i * i}?" for i in range(kept_first, 6)]
     assert [[c.text for c in group] for group in found] == [

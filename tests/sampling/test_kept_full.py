@@ -14,6 +14,7 @@ from diagevo.config.serving import serving
 from diagevo.sampling import openai_sampler
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Prompt, SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.sampling.vllm_server import VLLMServer
 
 ENGINE = (sys.executable, str(Path(__file__).with_name("stub_engine.py")))
@@ -56,14 +57,14 @@ def test_a_dead_server_is_asked_again_only_for_what_it_had_not_answered(
 def test_requests_follow_from_the_copies_and_n() -> None:
     def requests(n: int, **hardware: object) -> int:
         served = serving(HardwareConfig.model_validate(hardware), SamplingConfig(), beside_training=False)
-        sampler = OpenAISampler("http://node0:1/v1", "m", capacity=served.capacity)
+        sampler = OpenAISampler(Service("http://node0:1/v1"), "m", capacity=served.capacity)
         return sampler._requests(n)
 
     seven = {"device": "cuda", "processes": 4, "serve_gpus": [4, 5, 6], "rows_at_once": 1024}
     assert requests(12) == 27, "256 and a quarter more, twelve a request"
     assert requests(1, **seven) == 8960, "seven copies of 1,024, and a quarter more"
     assert requests(12, **seven) == 747
-    assert OpenAISampler("http://node0:1/v1", "m")._requests(12) == 32, "someone else's server"
+    assert OpenAISampler(Service("http://node0:1/v1"), "m")._requests(12) == 32, "someone else's server"
 
 
 def test_a_process_may_open_as_many_connections_as_it_asks_for_or_as_it_may() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from diagevo.redaction import masked
-from diagevo.sampling.bounded import async_client
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.service import Service
 from tests.diagnosis.server import Answer, Server
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ def test_one_file_makes_the_clients_of_services() -> None:
     makers = [
         file.name for file in files if "AsyncOpenAI(" in (text := file.read_text()) or " OpenAI(" in text
     ]
-    assert makers == ["bounded.py"]
+    assert makers == ["connection.py"]
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_one_file_makes_the_clients_of_services() -> None:
 def test_no_proxy_stands_before_a_server_of_this_machine_or_of_our_own(
     url: str, own: bool, proxied: bool
 ) -> None:
-    found = async_client(url, "a-key-of-some-length", 5.0, retries=2, own=own)
+    found = Service(url, key="a-key-of-some-length", timeout=5.0, retries=2, own=own).client(4)
     assert found._client.trust_env is proxied
     assert found.max_retries == 2
     assert "a-key-of-some-length" not in masked("it says a-key-of-some-length")
     asyncio.run(found.close())
-    keyless = async_client(url, None, 5.0, retries=0)
+    keyless = Service(url).client(4)
     assert keyless.api_key == "none"
     asyncio.run(keyless.close())
 
@@ -63,6 +63,6 @@ def test_a_machine_of_ours_that_is_gone_without_a_word_is_noticed_while_it_is_as
 
     with Server(behave) as server:
         for own in (True, False):
-            sampler = OpenAISampler(server.url, "policy", own=own)
+            sampler = OpenAISampler(Service(server.url, own=own), "policy")
             sampler.sample([[{"role": "user", "content": "?"}]], n=1, params=SamplingParams(), seed=0)
     assert found == [True, False]

@@ -12,10 +12,11 @@ import pytest
 from diagevo.errors import ServiceError
 from diagevo.sampling.openai_sampler import OpenAISampler, _shared_out
 from diagevo.sampling.sampler import Prompt, SamplingParams
+from diagevo.sampling.service import Service
 
 PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
 Script = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]]]
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]
 
 
 def reply(*texts: str, reason: str = "stop", tokens: int = 10) -> tuple[int, dict[str, Any]]:
@@ -57,7 +58,9 @@ def scripted(script: Script) -> Iterator[tuple[OpenAISampler, list[dict[str, Any
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sampler = OpenAISampler(f"http://127.0.0.1:{server.server_address[1]}/v1", "m", retries=2, workers=1)
+    sampler = OpenAISampler(
+        Service(f"http://127.0.0.1:{server.server_address[1]}/v1", retries=2), "m", workers=1
+    )
     try:
         yield sampler, seen
     finally:
@@ -129,7 +132,7 @@ def test_a_refusal_is_not_tried_again() -> None:
 
 
 def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
-    sampler = OpenAISampler("http://127.0.0.1:9/v1", "m", retries=0)
+    sampler = OpenAISampler(Service("http://127.0.0.1:9/v1", retries=0), "m")
     with pytest.raises(ServiceError, match=r"127\.0\.0\.1:9/v1 cannot be reached"):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
     sampler.close()
@@ -138,7 +141,7 @@ def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
 def test_a_reply_without_choices_is_an_error() -> None:
     with (
         scripted(lambda k, body: reply()) as (sampler, _),
-        pytest.raises(ServiceError, match="without any choice"),
+        pytest.raises(ServiceError, match="no answer in what it sent"),
     ):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
 

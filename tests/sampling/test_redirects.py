@@ -13,19 +13,18 @@ import pytest
 from diagevo.checks import _endpoint
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, EmbedderRole
 from diagevo.diagnosis.embedder import OpenAIEmbedder
-from diagevo.diagnosis.endpoint import Backoff
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.sampling.vllm_client import is_healthy
 from tests.diagnosis.asking import pair
 from tests.memory.play import opened
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 STATUSES = (301, 302, 303, 307, 308)
-QUICK = Backoff(tries=1, first_pause=0.0)
 ANSWER = {
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "{}"}, "finish_reason": "stop"}],
     "data": [{"index": 0, "embedding": [1.0, 0.0]}],
@@ -66,7 +65,7 @@ def serving(answer: Callable[[str], tuple[int, dict[str, str]]]) -> Iterator[tup
 
 def diagnostician(url: str, artifacts: Artifacts) -> None:
     role = DiagnosticianRole(engine="openai", model="m", base_url=url, timeout=5.0)
-    asked = OpenAIDiagnostician(role, DiagnosisConfig(), artifacts, backoff=QUICK)
+    asked = OpenAIDiagnostician(role, DiagnosisConfig(), artifacts, retries=0)
     try:
         asked.extract(pair())
     finally:
@@ -75,7 +74,7 @@ def diagnostician(url: str, artifacts: Artifacts) -> None:
 
 def embedder(url: str, artifacts: Artifacts) -> None:
     role = EmbedderRole(engine="openai", model="m", dimension=2, base_url=url, timeout=5.0)
-    asked = OpenAIEmbedder(role, backoff=QUICK)
+    asked = OpenAIEmbedder(role, retries=0)
     try:
         asked.embed(["my secret plan"])
     finally:
@@ -84,7 +83,7 @@ def embedder(url: str, artifacts: Artifacts) -> None:
 
 def sampler(url: str, artifacts: Artifacts) -> None:
     """Also what judges, the challenger and the solver are asked through."""
-    asked = OpenAISampler(url, "m", retries=0, workers=1)
+    asked = OpenAISampler(Service(url, retries=0), "m", workers=1)
     params = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
     asked.sample([[{"role": "user", "content": "my secret plan"}]], n=1, params=params, seed=1)
 

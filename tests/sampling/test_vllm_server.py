@@ -16,6 +16,7 @@ from diagevo.sampling import vllm_server
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Prompt, SamplingParams
+from diagevo.sampling.service import Service
 from diagevo.sampling.vllm_client import VLLMClient
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.diagnosis.server import Answer, Server
@@ -116,7 +117,7 @@ def test_a_call_that_was_lost_is_made_once_more_where_the_server_is_well_again_b
         [[completion]] = client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         assert (completion.text, len(server.requests)) == ("2", 3)
         server.behave = lambda *_: Answer(manner="drop")
-        with pytest.raises(ServiceError, match="cannot be reached"):
+        with pytest.raises(ServiceError, match="gave no answer"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         assert len(server.requests) == 3 + 4
         client.close()
@@ -153,11 +154,11 @@ def test_a_server_answers_only_those_who_have_its_key(tiny_model: Path, tmp_path
 
 
 def test_a_request_that_is_at_fault_is_not_made_again(tiny_model: Path, tmp_path: Path) -> None:
-    with start(tiny_model, tmp_path) as server, pytest.raises(ServiceError, match="refused a request"):
+    with start(tiny_model, tmp_path) as server, pytest.raises(ServiceError, match="refused the request"):
         server.sample([[]], n=1, params=SamplingParams(), seed=0)
     with Server(lambda *_: Answer(status=400)) as refusing:
         client = VLLMClient([Address(refusing.url.removesuffix("/v1"), "key", 1)])
-        with pytest.raises(ServiceError, match="refused a request"):
+        with pytest.raises(ServiceError, match="refused the request"):
             client.sample([[]], n=1, params=SamplingParams(), seed=0)
         client.close()
         assert len(refusing.requests) == 1
@@ -178,7 +179,7 @@ def test_our_own_server_is_never_reached_through_a_proxy(
         client.close()
         server.keep_up()
         assert asked == []
-        other = OpenAISampler(f"{server.url}/v1", "policy", retries=0)
+        other = OpenAISampler(Service(f"{server.url}/v1", retries=0), "policy")
         with pytest.raises(ServiceError, match="502"):
             other.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         assert asked == [f"{server.url}/v1/chat/completions"]

@@ -12,6 +12,9 @@ from typing import Literal
 import pytest
 import torch
 
+from benchmarks.gpu_phase import make_start, planned, play
+from benchmarks.gpu_shapes import Shape
+from benchmarks.gpu_work import reset_memory
 from diagevo.config.models import HardwareConfig, TrainingConfig
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
@@ -19,9 +22,6 @@ from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training.launch import launch_phase
 from diagevo.training.phase import Rollout
-from tests.benchmarks.gpu_phase import make_start, planned, play
-from tests.benchmarks.gpu_shapes import Shape
-from tests.benchmarks.gpu_work import reset_memory
 from tests.training import phase
 from tests.training.allocated import Allocated
 from tests.training.sharded import as_on_a_gpu

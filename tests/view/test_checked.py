@@ -97,9 +97,8 @@ def test_a_run_that_came_in_a_bundle_says_so(database: Database, home: Path) -> 
     import_bundle(home / "bundle", database, "back", root=home)
     view = _view(database, home)
     assert f"imported, bundle {manifest.head[:12]}…" in view.render("index.html")
-    assert (
-        f"Imported from the bundle of run played that ends in <code>{manifest.head[:12]}…</code>"
-        in view.render("back/index.html")
+    assert f"Imported from the bundle that ends in <code>{manifest.head[:12]}…</code>" in view.render(
+        "back/index.html"
     )
     assert "mported" not in view.render("played/index.html")
 

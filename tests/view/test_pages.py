@@ -348,7 +348,7 @@ def test_an_export_that_finds_no_room_says_so_in_one_line(folder: Path, tmp_path
     (pages / "static").mkdir(parents=True)
     (pages / "static" / "view.css").write_text("of a former export")
     (pages / "static" / "view.js").symlink_to("/dev/full")
-    done = invoke("view", "export", pages, "--db", f"sqlite:///{folder / 'diagevo.db'}")
+    done = invoke("view", "--export", pages, "--db", f"sqlite:///{folder / 'diagevo.db'}")
     assert done.exit_code == 2
     assert done.stderr.splitlines() == [
         f"error: cannot write {pages}: No space left on device",

@@ -217,8 +217,7 @@ def _effect(story: "CauseStory") -> list[Line]:
         return [Line("effect", text)]
     p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
     if effect.epsilon_without is None:
-        recorded = Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded of its policy, {p}")
-        return [recorded, *(Line("", note, depth=1) for note in effect.notes)]
+        return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded of its policy, {p}")]
     if effect.epsilon == effect.epsilon_without:
         return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} with it and without it, {p}")]
     digits = 2

@@ -59,7 +59,7 @@ def diff_memory(history: History, a: AsOf, b: AsOf) -> MemoryDiff:
     if a.position > b.position:
         raise ConfigError(
             f"round {a.round} comes after round {b.round}",
-            hint=f"diagevo memory diff {b.round}..{a.round} --run {history.run_id}",
+            hint=f"diagevo runs diff {history.run_id}@{b.round}..{history.run_id}@{a.round}",
         )
     before, after = history.state(a), history.state(b)
     old, new = describe(before), describe(after)

@@ -133,7 +133,7 @@ def diff_runs(a: History, b: History, at_a: AsOf, at_b: AsOf, *, threshold: floa
     return RunsDiff(
         runs=(a.run_id, b.run_id),
         rounds=(at_a.round, at_b.round),
-        configuration=tuple(_configuration(a, b, at_a, at_b)),
+        configuration=tuple(configuration(a, b, at_a, at_b)),
         divergence=divergence,
         further=further,
         common_round=common,
@@ -177,7 +177,8 @@ def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
     return {0: before} | told if before else told
 
 
-def _configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
+def configuration(a: History, b: History, at_a: AsOf, at_b: AsOf) -> Iterator[Difference]:
+    """The values of the configuration in which the two points differ, in the order of their keys."""
     left, right = (_flat(redacted(run.configuration(at).config)) for run, at in ((a, at_a), (b, at_b)))
     for key in sorted(left.keys() | right.keys()):
         if left.get(key) != right.get(key):

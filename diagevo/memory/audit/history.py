@@ -298,8 +298,9 @@ class History:
     ) -> tuple[Recorded, E] | None:
         """The event of this business key, by its id; None where it was not recorded by then."""
         with self.database.read() as connection:
-            wanted = event_id(self.run_id, round, event.__name__, key)
-            row = connection.execute(select(*EVENT.c).where(EVENT.c.event_id == wanted)).one_or_none()
+            wanted = event_id(round, event.__name__, key)
+            one = select(*EVENT.c).where(EVENT.c.run_id == self.run_id, EVENT.c.event_id == wanted)
+            row = connection.execute(one).one_or_none()
         if row is None or (as_of is not None and row.position > as_of.position):
             return None
         found = recorded(row)
@@ -313,7 +314,7 @@ class History:
         """The chain of each, walked side by side: a question a step, not one an event."""
         links = [[last] for last in ends]
         while waiting := {one for of in links if (one := of[-1].causation_id) is not None}:
-            found = self.log.by_ids(waiting)
+            found = self.log.by_ids(self.run_id, waiting)
             for of in links:
                 if (one := of[-1].causation_id) is not None:
                     of.append(found[one])

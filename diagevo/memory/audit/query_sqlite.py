@@ -44,7 +44,7 @@ def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Gen
         connection = sqlite3.connect(readable(database.file), uri=True, isolation_level=None)
     except sqlite3.OperationalError as error:
         raise StoreError(
-            f"the database {shown(database.url)} cannot be read: {error}", hint="see: diagevo db check"
+            f"the database {shown(database.url)} cannot be read: {error}", hint="see: diagevo db status"
         ) from error
     try:
         denied: list[str] = []

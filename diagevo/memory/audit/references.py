@@ -82,7 +82,7 @@ def _must_exist(history: History, reference: Reference, as_of: AsOf) -> None:
 
 def observation(history: History, failure: Reference, as_of: AsOf) -> tuple[Recorded, FailureObserved] | None:
     """The last observation of a failure by then, whatever its attempt."""
-    question = event_id(history.run_id, failure.round, "CandidateScored", failure.id.rpartition(".")[0])
+    question = event_id(failure.round, "CandidateScored", failure.id.rpartition(".")[0])
     found = None
     for recorded in history.log.read(history.run_id, causation_id=question, until=as_of.position):
         if isinstance(event := recorded.event, FailureObserved) and event.failure_id == failure.id:

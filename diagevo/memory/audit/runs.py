@@ -14,7 +14,7 @@ from diagevo.memory.audit.timeline.measured import Measured, labels_true, measur
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.log.database import Database
-from diagevo.memory.log.log import RUN, Log
+from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
 from diagevo.memory.state.projection import ROUND
@@ -47,9 +47,7 @@ class RunLine:
     """Of a run of another trainer's rollouts: where the last ones came from."""
     origin: Origin | None
     imported: str | None
-    """Of a run that came in a bundle: the bundle's head."""
-    imported_run: str | None
-    """And the name it had there, where that was kept."""
+    """Of a run that came in a bundle: the head of what came."""
     began: str
     last_event: str
     position: int
@@ -85,7 +83,6 @@ def _line(history: History) -> RunLine:
     )
     configurations = [one.event for one in history.configurations]
     configuration = configurations[-1] if configurations else None
-    bundle = log.imported(run_id)
     number = 0 if commit is None else commit.round
     found = measured(history, number, candidates=False).get(number, Measured())
     with database.read() as connection:
@@ -109,8 +106,7 @@ def _line(history: History) -> RunLine:
         world=history.world,
         ingested=history.ingested,
         origin=next((one.origin for one in reversed(configurations) if one.origin is not None), None),
-        imported=None if bundle is None else bundle.head,
-        imported_run=None if bundle is None else bundle.run_id,
+        imported=log.imported(run_id),
         began=began,
         last_event=last.recorded_at,
         position=last.position,
@@ -199,6 +195,9 @@ class RunStory:
     superseded: tuple[RoundLine, ...]
     """That count no more."""
     phases: tuple[PhaseLine, ...]
+    shared: int | None
+    """Of a fork: how many events it begins with are those of the run it comes from, by their hashes. None
+    where that run is not here."""
     pass_rates: PassRates | None
     """Of a run of another trainer's rollouts."""
 
@@ -218,8 +217,23 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
             rounds=tuple(line for line in lines if line.superseded_by is None),
             superseded=tuple(line for line in lines if line.superseded_by is not None),
             phases=tuple(phase_lines(history)),
+            shared=_shared(history),
             pass_rates=pass_rates(history) if counted else None,
         )
+
+
+def _shared(history: History) -> int | None:
+    forks = [one for one in history.configurations if one.event.origin is not None]
+    if not forks or (origin := forks[-1].event.origin) is None:
+        return None
+    last = forks[-1].sequence - 1
+    ends = select(EVENT.c.run_id, EVENT.c.hash).where(EVENT.c.sequence == last)
+    with history.database.read() as connection:
+        found = connection.execute(ends.where(EVENT.c.run_id.in_([history.run_id, origin.run]))).all()
+    hashes = {row.run_id: row.hash for row in found}
+    if origin.run not in hashes:
+        return None
+    return last if hashes[origin.run] == hashes.get(history.run_id) else 0
 
 
 def phase_lines(history: History) -> Iterator[PhaseLine]:

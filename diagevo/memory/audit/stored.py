@@ -1,11 +1,10 @@
 """The second half of `memory verify --deep`: what is stored beside the chain. Texts and replies against
-their digests, pages, types of columns and views.
+their digests, pages with the types of their values, tables and views.
 
-SQLite keeps whatever is put into its file, in any column; PostgreSQL checks pages, types and views itself.
+PostgreSQL checks pages, types and views itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, func, select, table
@@ -31,7 +30,6 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
             found = integrity(connection, "sqlite")
             if not found.ok:
                 report.faults.append(Fault("pages", found.detail))
-            report.faults.extend(_wrong_types(connection))
             report.faults.extend(_wrong_schema(connection))
         report.faults.extend(_wrong_vectors(connection))
         report.notes.extend(_undigested(connection))
@@ -41,47 +39,9 @@ def check_stored(log: Log, run_id: str, report: Verification) -> None:
         report.faults.extend(_wrong_contents(log))
 
 
-_KINDS = {
-    "INTEGER": ("integer", "integer"),
-    "BIGINT": ("integer", "integer"),
-    "VARCHAR": ("text", "text"),
-    "TEXT": ("text", "text"),
-    "FLOAT": ("real", "integer"),
-    "BLOB": ("blob", "blob"),
-}
-"""Two of each: as SQL a tuple of one would end in a comma."""
-
-
-def _wrong_types(connection: Connection) -> Iterator[Fault]:
-    """Of each table the first value that its column cannot have."""
-    tables = connection.exec_driver_sql(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-    )
-    for (name,) in tables.all():
-        columns = connection.exec_driver_sql(f'PRAGMA table_info("{name}")').mappings().all()
-        kinds = {c["name"]: _kinds(c) for c in columns}
-        if not all(kinds.values()):
-            continue  # told below: not as the migrations make it
-        found = ", ".join(f'typeof("{column}")' for column in kinds)
-        wrong = " OR ".join(f'typeof("{column}") NOT IN {allowed!r}' for column, allowed in kinds.items())
-        query = f'SELECT rowid, {found} FROM "{name}" WHERE {wrong} ORDER BY rowid LIMIT 1'
-        first = connection.exec_driver_sql(query).first()
-        if first is not None:
-            row, *types = first
-            column, kind = next((c, t) for c, t in zip(kinds, types, strict=True) if t not in kinds[c])
-            position = row if name == "event" else None
-            where = f"in row {row}" if position is None else f"of #{position}"
-            yield Fault("types", f"{name}.{column} {where} is damaged: it is {kind}", position)
-
-
-def _kinds(column: Mapping[Any, Any]) -> tuple[str, ...]:
-    """What SQLite may keep in the column; empty for a type that no migration declares."""
-    declared = _KINDS.get(column["type"].partition("(")[0], ())
-    return declared if column["notnull"] or not declared else (*declared, "null")
-
-
 def _wrong_schema(connection: Connection) -> Iterator[Fault]:
-    """Views and tables that are not those that the migrations make; `append_only` looks at triggers."""
+    """Tables, indexes and views that are not those that the migrations make; `append_only` looks at
+    triggers."""
     present = shape(connection)
     for name, made in declared().items():
         if name not in present:

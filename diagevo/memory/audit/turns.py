@@ -160,10 +160,8 @@ class Effect:
     """Whose schedule it is."""
     epsilon: Fraction
     epsilon_without: Fraction | None
-    """ε had the cause counted no failure; None where a policy of one's own says it and cannot be asked."""
+    """ε had the cause counted no failure; None where a policy of one's own says it: audits run no code."""
     probability: Fraction
-    notes: tuple[str, ...] = ()
-    """Why it cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,6 @@ class Verification:
     copied: int = 0
     """Heads of the copy that was given."""
     texts: int = 0
-    schedules: int = 0
-    """ε that a policy of one's own said again."""
     head: str = GENESIS
     faults: list[Fault] = field(default_factory=list[Fault])
     notes: list[str] = field(default_factory=list[str])

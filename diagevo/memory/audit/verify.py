@@ -4,7 +4,7 @@ bad event.
 Three passes, each streaming: the chain (every row's hash, its predecessor's, sequences and positions), the
 heads kept outside the database, and the fold from the first event, which makes each consequence and each
 candidate's counts, label and verdict again; ingested groups are held against what was made of them.
-`deep` also compares every text that an event names with its digest, and asks a policy of one's own again.
+`deep` also compares every text that an event names with its digest.
 """
 
 from collections.abc import Sequence
@@ -51,23 +51,12 @@ def verify(
             from diagevo.memory.audit.stored import check_stored  # numpy, for this alone
 
             check_stored(log, run_id, report)
-            if not report.faults:
-                _ask_policy(log, run_id, report)
     report.heads = own.compared
     report.notes += outside.notes_of_own(own)
     if copied is not None:
         report.copied = copied.compared
         report.notes += outside.notes_of_copy(copied)
     return report
-
-
-def _ask_policy(log: Log, run_id: str, report: Verification) -> None:
-    from diagevo.memory.audit.policy import ask_again
-
-    asked = ask_again(log, run_id)
-    report.schedules = asked.schedules
-    report.faults += [Fault("policy", message, position) for position, message in asked.faults]
-    report.notes += asked.notes
 
 
 def _check_chain(log: Log, run_id: str, kept: Sequence[outside.Comparison], report: Verification) -> None:

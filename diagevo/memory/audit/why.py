@@ -5,7 +5,7 @@ Read from the timeline and the chain of causation behind each failure.
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
 
@@ -16,7 +16,6 @@ from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
 from diagevo.memory.audit.failures import asked, stories_of, story_of
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.audit.policy import Again
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
@@ -44,7 +43,6 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import reader
 from diagevo.memory.events.records import Recorded, event_id
-from diagevo.memory.state.model import MemoryState
 
 
 @dataclass(slots=True)
@@ -285,27 +283,12 @@ class _Reader:
         reference = commit.reference_failures
         if commit.reference_round == number and reference is not None:
             reference -= cause.frequency
-        again = Again(self.history.log, self.history.run_id)
         return Effect(
             self.history.round_by(self.as_of.position) + 1,
             state.epsilon,
-            self._epsilon(again, state, without, reference),
+            next_epsilon(state.settings, without, reference),
             probability(cause.frequency, commit.failures),
-            tuple(again.notes),
         )
-
-    def _epsilon(
-        self, again: Again, state: MemoryState, failures: int, reference: int | None
-    ) -> Fraction | None:
-        """ε of the next round without the cause's failures; None where it is the word of a policy of one's
-        own that cannot be asked here."""
-        ours = next_epsilon(state.settings, failures, reference)
-        policy = again.of(state) if ours is None else None
-        if policy is None:
-            return ours
-        known = state.known()
-        active = tuple(c for c in known.active if c.cause_id != self.cause_id)
-        return again.said(policy, replace(known, failures=failures, reference=reference, active=active))
 
 
 class _Label(msgspec.Struct, frozen=True, gc=False):
@@ -319,10 +302,8 @@ _label = reader(_Label, "CandidateScored")
 
 def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bool | None]:
     """Whether the label of each question, by round and id, is true; None where that is not known."""
-    ids = {
-        event_id(history.run_id, n, "CandidateScored", question): (n, question) for n, question in questions
-    }
-    found = history.log.known(ids)
+    ids = {event_id(n, "CandidateScored", question): (n, question) for n, question in questions}
+    found = history.log.known(history.run_id, ids)
     return {ids[key]: _label(one.schema_version, one.payload).label_true for key, one in found.items()}
 
 

@@ -164,7 +164,6 @@ class Event(Value):
 class RunConfigured(Event):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
-    schema_version: ClassVar[int] = 3
     type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
@@ -210,7 +209,6 @@ class StageStarted(Event):
 class StageCompleted(Event):
     """The attempt is done; the files that it left behind."""
 
-    schema_version: ClassVar[int] = 2
     type: Literal["StageCompleted"] = "StageCompleted"
     stage: str
     attempt: int
@@ -231,7 +229,6 @@ class StageCompleted(Event):
 class StageAbandoned(Event):
     """The attempt is given up; what it observed after a step will be observed again."""
 
-    schema_version: ClassVar[int] = 3
     type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
@@ -260,7 +257,7 @@ class PhaseMeasured(Event):
     number."""
     sampling_gap: float | None
     """Mean difference of the sampler's and the trainer's log-probabilities, in the worst step. Null: no
-    number, or a sampler that told none (FSDP without vLLM, in runs of before)."""
+    number."""
     reward_lowest: float
     reward_highest: float
     completions: int
@@ -277,7 +274,6 @@ class PhaseMeasured(Event):
 class CandidateScored(Event):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
-    schema_version: ClassVar[int] = 3
     type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: Digest
@@ -300,7 +296,7 @@ class CandidateScored(Event):
     label_true: bool | None = None
     """Whether the label agrees with the truth, where there is one."""
     invalid_reason: InvalidReason | None = None
-    """Why it is invalid; null for the others, and where it was written before reasons were recorded."""
+    """Why it is invalid; null for the others."""
     undecided: int = 0
     """Pairs of its answers that stand apart only because comparing them came to no verdict."""
     votes_are: Votes = "answers"
@@ -334,7 +330,6 @@ class GroupIngested(Event):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
-    schema_version: ClassVar[int] = 2
     type: Literal["GroupIngested"] = "GroupIngested"
     step: int
     group: int

@@ -4,7 +4,6 @@ import hashlib
 import math
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
@@ -69,7 +68,18 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
     @property
     def computed_hash(self) -> str:
         """What `hash` must be where nobody changed the row."""
-        return chain_hash(*msgspec.structs.astuple(self)[:-1])
+        return chain_hash(
+            self.event_id,
+            self.sequence,
+            self.round,
+            self.type,
+            self.schema_version,
+            self.cause_id,
+            self.payload,
+            self.causation_id,
+            self.recorded_at,
+            self.previous_hash,
+        )
 
 
 _KINDS = get_type_hints(Recorded)
@@ -98,15 +108,11 @@ def damage(position: int, kinds: Mapping[str, Any], values: Sequence[Any]) -> Da
     return DamagedError(f"#{position} is damaged: its {name} is {found}", position=position)
 
 
-@lru_cache(maxsize=64)
-def _run_namespace(run_id: str) -> bytes:
-    return uuid.uuid5(NAMESPACE, run_id).bytes
-
-
-def event_id(run_id: str, round: int, type_: str, key: str) -> str:
-    """UUIDv5 of run and business key: whoever records the same thing again gives it the same id."""
+def event_id(round: int, type_: str, key: str) -> str:
+    """UUIDv5 of the business key: whoever records the same thing in a run again gives it the same id, in
+    whichever run it is."""
     name = storable(f"{type_}:{round}:{key}").encode()
-    digest = bytearray(hashlib.sha1(_run_namespace(run_id) + name, usedforsecurity=False).digest()[:16])
+    digest = bytearray(hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x50
     digest[8] = digest[8] & 0x3F | 0x80
     text = digest.hex()
@@ -196,7 +202,7 @@ def pending(run_id: str, round: int, event: Event, causation_id: str | None = No
             hint="leave it out, or name the environment variable that holds it",
         )
     return Pending(
-        event_id=event_id(run_id, round, name, event.key()),
+        event_id=event_id(round, name, event.key()),
         round=round,
         type=name,
         schema_version=event.schema_version,
@@ -207,9 +213,7 @@ def pending(run_id: str, round: int, event: Event, causation_id: str | None = No
 
 
 def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for each event that is read)
-    position: int,
     event_id: str,
-    run_id: str,
     sequence: int,
     round: int,
     type_: str,
@@ -220,7 +224,8 @@ def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for eac
     recorded_at: str,
     previous: str,
 ) -> str:
-    """SHA-256 in hex over every stored column, given in the order of the table.
+    """SHA-256 in hex over the columns that are the run's own: neither its name nor the position, which say
+    where the history lies. So a head names a history, and a copy of it has the same one.
 
     Numbers first, each ended by a bar; then the texts, each after its length in characters, `-` for null:
     no two rows have the same text. One encoding of one text keeps this at a microsecond or two.
@@ -228,8 +233,7 @@ def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for eac
     cause = "-:" if cause_id is None else f"{len(cause_id)}:{cause_id}"
     causation = "-:" if causation_id is None else f"{len(causation_id)}:{causation_id}"
     text = (
-        f"{position}|{sequence}|{round}|{schema_version}|{len(previous)}:{previous}{len(event_id)}:{event_id}"
-        f"{len(run_id)}:{run_id}{len(type_)}:{type_}{cause}{len(payload)}:{payload}{causation}"
-        f"{len(recorded_at)}:{recorded_at}"
+        f"{sequence}|{round}|{schema_version}|{len(previous)}:{previous}{len(event_id)}:{event_id}"
+        f"{len(type_)}:{type_}{cause}{len(payload)}:{payload}{causation}{len(recorded_at)}:{recorded_at}"
     )
     return hashlib.sha256(text.encode()).hexdigest()

@@ -15,11 +15,11 @@ SQLITE: Mapping[str, str] = {
     " BEGIN SELECT RAISE(ABORT, 'event is append-only'); END",
     "event_no_replace": "CREATE TRIGGER event_no_replace BEFORE INSERT ON event"
     " WHEN EXISTS (SELECT 1 FROM event WHERE position = NEW.position)"
-    " OR EXISTS (SELECT 1 FROM event WHERE event_id = NEW.event_id)"
+    " OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND event_id = NEW.event_id)"
     " OR EXISTS (SELECT 1 FROM event WHERE run_id = NEW.run_id AND sequence = NEW.sequence)"
     " BEGIN SELECT RAISE(FAIL, 'UNIQUE constraint failed: event exists'); END",
     "the primary key (position)": "position",
-    "the unique key (event_id)": "event_id",
+    "the unique key (run_id, event_id)": "run_id, event_id",
     "the unique key (run_id, sequence)": "run_id, sequence",
 }
 """By name: the SQL of a trigger, its white space evened; the columns of a key."""
@@ -31,7 +31,7 @@ POSTGRES: Mapping[str, str] = {
     "event_no_truncate": "CREATE TRIGGER event_no_truncate BEFORE TRUNCATE ON event"
     f" FOR EACH STATEMENT {_REFUSES}",
     "the primary key (position)": 'PRIMARY KEY ("position")',
-    "the unique key (event_id)": "UNIQUE (event_id)",
+    "the unique key (run_id, event_id)": "UNIQUE (run_id, event_id)",
     "the unique key (run_id, sequence)": "UNIQUE (run_id, sequence)",
 }
 """By name: the definition of a trigger with its function's source, and that of a key."""

@@ -1,4 +1,4 @@
-"""`db check`: whether a database is one of this version, with what keeps its log append-only. Reads alone."""
+"""`db status`: is a database one of this version, with what keeps its log append-only? Reads alone."""
 
 import shlex
 from collections.abc import Iterator

@@ -6,6 +6,7 @@ nothing may be written. On PostgreSQL writers queue on the row of `log` (see `lo
 """
 
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -29,7 +30,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from diagevo.errors import DamagedError, StoreError
+from diagevo.errors import DamagedError, MissingDependencyError, StoreError
 from diagevo.memory.log import holder
 from diagevo.memory.log.location import database_url, shown
 from diagevo.redaction import masked
@@ -274,7 +275,17 @@ class Prepared:
         return DBAPIError.instance(self._sql, None, error, self._errors)
 
 
+STRICT = (3, 37)
+"""The first SQLite with tables that check the types of their columns."""
+
+
 def _sqlite(url: URL, synchronous: str) -> Engine:
+    if sqlite3.sqlite_version_info < STRICT:
+        raise MissingDependencyError(
+            f"the log needs SQLite {'.'.join(map(str, STRICT))} or newer; this Python has"
+            f" {sqlite3.sqlite_version}",
+            hint="use a Python that brings its own (python.org, uv, conda), or PostgreSQL",
+        )
     # As many connections as there are threads: one that waits for the lock keeps no other from waiting.
     engine = create_engine(
         url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}, max_overflow=-1

@@ -25,7 +25,6 @@ class ChainHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     round: int
     sequence: int
-    position: int
     hash: str
     late: str | None = None
     """When it was written, where that was not at the commit. What was done to the log before, it cannot
@@ -52,7 +51,7 @@ class Kept:
 
 def of(record: Recorded, late: str | None = None) -> ChainHead:
     """The head of a chain that ends in this event."""
-    return ChainHead(record.round, record.sequence, record.position, record.hash, late)
+    return ChainHead(record.round, record.sequence, record.hash, late)
 
 
 def heads_of(log: Log, run_id: str) -> Iterator[ChainHead]:

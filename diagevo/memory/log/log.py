@@ -1,7 +1,7 @@
 """The event log: append with an expected version, read in order.
 
 Positions (global) and sequences (of a run) are given under the writers' lock and have no gaps. The lock is
-SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idempotent by event_id, and
+SQLite's BEGIN IMMEDIATE, and on PostgreSQL the row of `log`. An append is idempotent by run and event_id, and
 linked to the run's last event by its hash.
 """
 
@@ -43,22 +43,6 @@ class Payload(NamedTuple):
 
 
 _KINDS = tuple(Payload.__annotations__.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """What a run came in."""
-
-    head: str
-    run_id: str | None
-    """The run's name there; None where it was imported before that was kept."""
-
-
-def mark(bundle: Bundle | None) -> dict[str, str | None]:
-    """The columns of `run` that say where it comes from."""
-    if bundle is None:
-        return {"imported": None, "imported_run": None}
-    return {"imported": bundle.head, "imported_run": bundle.run_id}
 
 
 def now() -> str:
@@ -127,14 +111,14 @@ class Log:
         self.lock(connection)
         ids = [event.event_id for event in events]
         given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
-        stand = self._write.stand.one(connection, given, run_id)
+        stand = self._write.stand.one(connection, run_id, given, run_id)
         if stand is None:
             raise DamagedError("the row that gives the positions is missing")
         last, taken, *stored = stand
         head = Head(0, GENESIS) if stored[0] is None else Head(*stored)
         if expected != head.sequence:
             return self._all_known(connection, run_id, expected, head, events)
-        known = self._known(connection, events) if taken or len(set(ids)) < len(ids) else {}
+        known = self._known(connection, run_id, events) if taken or len(set(ids)) < len(ids) else {}
         new: list[Pending] = []
         positions: list[int] = []
         fresh: list[bool] = []
@@ -157,7 +141,7 @@ class Log:
     def _all_known(
         self, connection: Connection, run_id: str, expected: int, head: Head, events: Sequence[Pending]
     ) -> Appended:
-        known = self._known(connection, events)
+        known = self._known(connection, run_id, events)
         if any(event.event_id not in known for event in events):
             raise StaleWriterError(
                 f"run {run_id} is at sequence {head.sequence}, this writer expected {expected}",
@@ -166,8 +150,8 @@ class Log:
         positions = tuple(known[event.event_id] for event in events)
         return Appended(positions, (False,) * len(events), head.sequence, head.hash)
 
-    def _known(self, connection: Connection, events: Sequence[Pending]) -> dict[str, int]:
-        """Positions of those events that are recorded. Raises ConflictError where the content differs, or
+    def _known(self, connection: Connection, run_id: str, events: Sequence[Pending]) -> dict[str, int]:
+        """Positions of those events that the run has. Raises ConflictError where the content differs, or
         where an id comes twice with different content."""
         given: dict[str, Pending] = {}
         for event in events:
@@ -176,7 +160,8 @@ class Log:
         ids = list(given)
         stored: dict[str, Any] = {}
         for start in range(0, len(ids), 500):
-            query = select(*COLUMNS).where(EVENT.c.event_id.in_(ids[start : start + 500]))
+            some = EVENT.c.event_id.in_(ids[start : start + 500])
+            query = select(*COLUMNS).where(EVENT.c.run_id == run_id, some)
             stored |= {row.event_id: row for row in connection.execute(query)}
         for event_id, row in stored.items():
             event = given[event_id]
@@ -204,11 +189,11 @@ class Log:
         run_id: str,
         sequence: int = 0,
         hash_: str = GENESIS,
-        imported: Bundle | None = None,
+        imported: str | None = None,
     ) -> None:
         """The run's row. Under the writers' lock."""
         row = {"run_id": run_id, "sequence": sequence, "hash": hash_, "created_at": now()}
-        connection.execute(insert(RUN), row | mark(imported))
+        connection.execute(insert(RUN), row | {"imported": imported})
 
     def lock(self, connection: Connection) -> None:
         """Wait for the writers' lock. (On SQLite BEGIN IMMEDIATE has it already.)
@@ -228,12 +213,11 @@ class Log:
             raise DamagedError(f"the head of run {run_id} is damaged: {tuple(row)!r}")
         return Head(*row)
 
-    def imported(self, run_id: str) -> Bundle | None:
-        """The bundle that the run came in; None for a run of one's own."""
+    def imported(self, run_id: str) -> str | None:
+        """The head of the history that came from outside with the run; None for a run of one's own."""
         with self.database.read() as connection:
-            query = select(RUN.c.imported, RUN.c.imported_run).where(RUN.c.run_id == run_id)
-            row = connection.execute(query).one_or_none()
-        return None if row is None or row[0] is None else Bundle(*row)
+            query = select(RUN.c.imported).where(RUN.c.run_id == run_id)
+            return connection.execute(query).scalar_one_or_none()
 
     def runs(self) -> list[str]:
         """Every run of the database, oldest first."""
@@ -327,25 +311,26 @@ class Log:
             pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
             yield from facts(chain.from_iterable(pages))
 
-    def known(self, ids: Iterable[str]) -> dict[str, Recorded]:
-        """Those of the events that are recorded."""
+    def known(self, run_id: str, ids: Iterable[str]) -> dict[str, Recorded]:
+        """Those of the events that the run has."""
         wanted, found = list(ids), dict[str, Recorded]()
         with self.database.read() as connection:
             for start in range(0, len(wanted), 500):
-                some = select(*COLUMNS).where(EVENT.c.event_id.in_(wanted[start : start + 500]))
-                found |= {row.event_id: recorded(row) for row in connection.execute(some)}
+                some = EVENT.c.event_id.in_(wanted[start : start + 500])
+                query = select(*COLUMNS).where(EVENT.c.run_id == run_id, some)
+                found |= {row.event_id: recorded(row) for row in connection.execute(query)}
         return found
 
-    def by_ids(self, ids: Collection[str]) -> dict[str, Recorded]:
-        """Those events. Raises NotFoundError where one is missing."""
-        found = self.known(ids)
+    def by_ids(self, run_id: str, ids: Collection[str]) -> dict[str, Recorded]:
+        """Those events of a run. Raises NotFoundError where one is missing."""
+        found = self.known(run_id, ids)
         if missing := next((one for one in ids if one not in found), None):
-            raise NotFoundError(f"no event {missing}")
+            raise NotFoundError(f"run {run_id} has no event {missing}")
         return found
 
-    def by_id(self, event_id: str) -> Recorded:
-        """One event. Raises NotFoundError."""
-        return self.by_ids([event_id])[event_id]
+    def by_id(self, run_id: str, event_id: str) -> Recorded:
+        """One event of a run. Raises NotFoundError."""
+        return self.by_ids(run_id, [event_id])[event_id]
 
     def last_position(self) -> int:
         """The last position given in the database."""
@@ -371,10 +356,7 @@ def _chained(
     previous = head.hash
     rows: list[tuple[Any, ...]] = []
     for offset, e in enumerate(events, 1):
-        row = (
-            last + offset,
-            e.event_id,
-            run_id,
+        own = (
             head.sequence + offset,
             e.round,
             e.type,
@@ -385,6 +367,6 @@ def _chained(
             recorded_at,
             previous,
         )
-        previous = chain_hash(*row)
-        rows.append((*row, previous))
+        previous = chain_hash(e.event_id, *own)
+        rows.append((last + offset, e.event_id, run_id, *own, previous))
     return rows

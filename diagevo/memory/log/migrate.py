@@ -9,9 +9,10 @@ from sqlalchemy import Connection, create_engine, inspect, text
 from diagevo.errors import DamagedError, StoreError
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
+from diagevo.memory.log.tables import NAMES
 from diagevo.private import private_file, private_folder
 
-HEAD = "0012"
+HEAD = "0001"
 """The revision that this code expects; a test compares it with the newest migration."""
 
 
@@ -25,14 +26,14 @@ def revision(connection: Connection) -> str | None:
     return found[0] if found else None
 
 
-def upgrade(database: Database, to: str = "head") -> None:
-    """Run the migrations up to `to`, in one transaction. Raises StoreError where it is somebody else's."""
+def upgrade(database: Database) -> None:
+    """Run the migrations, in one transaction. Raises StoreError where the database is somebody else's."""
     refuse_foreign(database)
     with database.write() as connection:
-        _migrate(connection, to)
+        _migrate(connection)
 
 
-def _migrate(connection: Connection, to: str) -> None:
+def _migrate(connection: Connection) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -40,29 +41,24 @@ def _migrate(connection: Connection, to: str) -> None:
         config = Config()
         config.set_main_option("script_location", str(folder).replace("%", "%%"))
         config.attributes["connection"] = connection
-        command.upgrade(config, to)
+        command.upgrade(config, "head")
 
 
 @cache
 def declared() -> dict[str, str]:
     """The shape of an SQLite database as the migrations make it now."""
     with create_engine("sqlite://").begin() as connection:
-        _migrate(connection, "head")
+        _migrate(connection)
         return shape(connection)
 
 
 def shape(connection: Connection) -> dict[str, str]:
-    """Of SQLite, by name: the SQL of views, the columns of tables."""
+    """Of SQLite, by name: the SQL of tables, indexes and views."""
     query = (
-        "SELECT type, name, sql FROM sqlite_master"
-        " WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+        "SELECT name, sql FROM sqlite_master"
+        " WHERE type IN ('table', 'index', 'view') AND name NOT LIKE 'sqlite_%'"
     )
-    return {
-        name: str(connection.exec_driver_sql(f'PRAGMA table_info("{name}")').all())
-        if kind == "table"
-        else sql
-        for kind, name, sql in connection.exec_driver_sql(query).all()
-    }
+    return {row.name: row.sql for row in connection.exec_driver_sql(query)}
 
 
 def prepare(database: Database, *, create: bool) -> None:
@@ -88,6 +84,7 @@ def prepare(database: Database, *, create: bool) -> None:
         found = revision(connection)
     refuse_foreign(database)
     if found == HEAD:
+        _refuse_loose(database)
         return
     if found is None and create:
         upgrade(database)
@@ -131,6 +128,20 @@ def refuse_foreign(database: Database) -> None:
         f"{shown(database.url)} holds no DiagEvo log, and is not empty",
         hint="name another database, or make one: diagevo init",
     )
+
+
+def _refuse_loose(database: Database) -> None:
+    """Raises DamagedError where a table of SQLite takes values of any type, or is no table."""
+    if database.dialect != "sqlite":
+        return
+    strict = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' AND strict"
+    with database.read() as connection:
+        found = set(connection.exec_driver_sql(strict).scalars())
+    if loose := sorted(NAMES - found):
+        raise DamagedError(
+            f"the database {shown(database.url)} is not as the migrations make it: {', '.join(loose)}"
+            f" {'is no STRICT table' if len(loose) == 1 else 'are no STRICT tables'}"
+        )
 
 
 def refuse_newer(database: Database) -> None:

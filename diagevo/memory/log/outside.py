@@ -43,8 +43,8 @@ class Comparison:
             )
         elif not _same(first, of(record)):
             yield (
-                f"{self._line(number)} names round {first.round}, #{first.position}; its event is of round"
-                f" {record.round}, #{record.position}: the line was changed"
+                f"{self._line(number)} names round {first.round}; its event is of round {record.round}:"
+                " the line was changed"
             )
         for other, head in lines[1:]:
             if not _same(head, first):
@@ -103,11 +103,12 @@ def complete(log: Log, run_id: str, folder: Path) -> None:
 def copy_of(file: Path) -> Kept:
     """The heads of a file that was kept elsewhere. Raises ConfigError where there are none."""
     if not file.exists():
-        raise ConfigError(f"there is no file {file}", hint="name one that diagevo memory heads wrote")
+        raise ConfigError(f"there is no file {file}", hint="diagevo memory verify --heads-out FILE makes one")
     kept = read(file)
     if not kept.lines:
         raise ConfigError(
-            f"there is no chain head in {file}", hint="diagevo memory heads --format jsonl writes such a file"
+            f"there is no chain head in {file}",
+            hint="diagevo memory verify --heads-out FILE writes such a file",
         )
     return kept
 

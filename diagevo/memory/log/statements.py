@@ -44,9 +44,9 @@ class Statements:
             known = EVENT.c.event_id == given
         else:
             known = EVENT.c.event_id.in_(given)
-        taken = exists(select(ONE).where(known))
+        taken = exists(select(ONE).where(EVENT.c.run_id == bindparam("run"), known))
         stand = select(LOG.c.position, taken, *HEAD).select_from(LOG.outerjoin(RUN, of_run))
-        self.stand = Prepared(database, stand.where(LOG.c.id == ONE), ["ids", "run"])
+        self.stand = Prepared(database, stand.where(LOG.c.id == ONE), ["run", "ids", "run"])
         moved = update(LOG).where(LOG.c.id == ONE).values(position=bindparam("position"))
         self.move_log = Prepared(database, moved, ["position"])
         new: dict[str, BindParameter[Any]] = {name: bindparam(name) for name in ("sequence", "hash")}

@@ -6,16 +6,16 @@ commit and made again by `memory rebuild`. `log` and `run` hold the heads under 
 sequences are given.
 """
 
-from typing import cast
+from typing import Annotated, Any, cast
 
 from sqlalchemy import (
+    REAL,
     BigInteger,
-    Column,
+    Float,
     Index,
     Integer,
     LargeBinary,
     PrimaryKeyConstraint,
-    String,
     Table,
     Text,
     TypeDecorator,
@@ -25,47 +25,47 @@ from sqlmodel import Field, SQLModel
 
 from diagevo.texts import storable
 
-_Long = BigInteger().with_variant(Integer, "sqlite")
-"""64 bits on every database; on SQLite only INTEGER is an alias of the row id."""
+_LONG: Any = BigInteger().with_variant(Integer, "sqlite")
+_REAL: Any = Float().with_variant(REAL, "sqlite")
+Str = Annotated[str, Field(sa_type=Text)]
+StrOrNone = Annotated[str | None, Field(sa_type=Text)]
+Long = Annotated[int, Field(sa_type=_LONG)]
+"""64 bits on every database."""
+Real = Annotated[float, Field(sa_type=_REAL)]
+RealOrNone = Annotated[float | None, Field(sa_type=_REAL)]
+Bytes = Annotated[bytes, Field(sa_type=LargeBinary)]
 
 
-class ForeignString(TypeDecorator[str]):
+class ForeignText(TypeDecorator[str]):
     """A text that somebody else wrote, outside the log: kept as both databases can (`texts.storable`)."""
 
-    impl = String
+    impl = Text
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: object) -> str | None:
         return None if value is None else storable(value)
 
 
-class ForeignText(ForeignString):
-    """The same in a column that was made as TEXT."""
-
-    impl = Text
-    cache_ok = True
-
-
 class LogRow(SQLModel, table=True):
     """One row: the last position given. Writers lock it."""
 
     __tablename__ = "log"  # pyright: ignore[reportAssignmentType]  (SQLModel types it as a declared_attr)
-    id: int = Field(primary_key=True)
-    position: int = Field(sa_type=BigInteger)
+    __table_args__ = (PrimaryKeyConstraint("id"),)
+    id: int
+    position: Long
 
 
 class RunRow(SQLModel, table=True):
     """A run: the head of its chain."""
 
     __tablename__ = "run"  # pyright: ignore[reportAssignmentType]
-    run_id: str = Field(primary_key=True)
-    sequence: int = Field(sa_type=BigInteger)
-    hash: str
-    created_at: str
-    imported: str | None = None
-    """Of a run that came from outside: the head of its bundle. Its endpoints are somebody else's word."""
-    imported_run: str | None = Field(default=None, sa_type=ForeignString)
-    """Which run it was in the bundle."""
+    __table_args__ = (PrimaryKeyConstraint("run_id"),)
+    run_id: Str
+    sequence: Long
+    hash: Str
+    created_at: Str
+    imported: StrOrNone = None
+    """Of a run that came from outside: the head that it came with. Its endpoints are somebody else's word."""
 
 
 class EventRow(SQLModel, table=True):
@@ -74,43 +74,46 @@ class EventRow(SQLModel, table=True):
 
     __tablename__ = "event"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
-        UniqueConstraint("event_id", name="uq_event_event_id"),
+        PrimaryKeyConstraint("position"),
+        UniqueConstraint("run_id", "event_id", name="uq_event_run_event_id"),
         UniqueConstraint("run_id", "sequence", name="uq_event_run_sequence"),
         Index("ix_event_run_type_round", "run_id", "type", "round"),
         # These two leave nulls out: the migration says so; said here it would import both dialects.
         Index("ix_event_run_cause", "run_id", "cause_id"),
-        Index("ix_event_causation", "causation_id"),
+        Index("ix_event_run_causation", "run_id", "causation_id"),
     )
-    position: int = Field(sa_column=Column(_Long, primary_key=True, autoincrement=False))
-    event_id: str
-    run_id: str
-    sequence: int = Field(sa_type=BigInteger)
+    position: Long
+    event_id: Str
+    run_id: Str
+    sequence: Long
     round: int
-    type: str
+    type: Str
     schema_version: int
-    cause_id: str | None = None
-    payload: str = Field(sa_type=Text)
-    causation_id: str | None = None
-    recorded_at: str
-    previous_hash: str
-    hash: str
+    cause_id: StrOrNone = None
+    payload: Str
+    causation_id: StrOrNone = None
+    recorded_at: Str
+    previous_hash: Str
+    hash: Str
 
 
 class ArtifactRow(SQLModel, table=True):
     """A text by the SHA-256 of its UTF-8 bytes."""
 
     __tablename__ = "artifact"  # pyright: ignore[reportAssignmentType]
-    digest: str = Field(primary_key=True)
-    content: bytes = Field(sa_type=LargeBinary)
+    __table_args__ = (PrimaryKeyConstraint("digest"),)
+    digest: Str
+    content: Bytes
 
 
 class ReplyRow(SQLModel, table=True):
     """A language model's reply by model (`brought`) and request: never asked twice."""
 
     __tablename__ = "reply"  # pyright: ignore[reportAssignmentType]
-    model: str = Field(primary_key=True)
-    request: str = Field(primary_key=True)
-    text: str
+    __table_args__ = (PrimaryKeyConstraint("model", "request"),)
+    model: Str
+    request: Str
+    text: Str
     input_tokens: int
     output_tokens: int
 
@@ -119,9 +122,10 @@ class VectorRow(SQLModel, table=True):
     """An embedding as little-endian float32 bytes, by model (`brought`) and text."""
 
     __tablename__ = "vector"  # pyright: ignore[reportAssignmentType]
-    model: str = Field(primary_key=True)
-    text_hash: str = Field(primary_key=True)
-    vector: bytes = Field(sa_type=LargeBinary)
+    __table_args__ = (PrimaryKeyConstraint("model", "text_hash"),)
+    model: Str
+    text_hash: Str
+    vector: Bytes
 
 
 class CauseRow(SQLModel, table=True):
@@ -129,12 +133,12 @@ class CauseRow(SQLModel, table=True):
 
     __tablename__ = "cause"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "cause_id"),)
-    run_id: str
-    cause_id: str
+    run_id: Str
+    cause_id: Str
     number: int
-    description: str = Field(sa_type=Text)
-    node_id: str
-    state: str
+    description: Str
+    node_id: Str
+    state: Str
     frequency: int
     created_round: int
 
@@ -144,11 +148,11 @@ class NodeRow(SQLModel, table=True):
 
     __tablename__ = "skill_node"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "node_id"),)
-    run_id: str
-    node_id: str
+    run_id: Str
+    node_id: Str
     number: int
-    label: str = Field(sa_type=Text)
-    absorbed_by: str | None = None
+    label: Str
+    absorbed_by: StrOrNone = None
 
 
 class RoundRow(SQLModel, table=True):
@@ -156,16 +160,16 @@ class RoundRow(SQLModel, table=True):
 
     __tablename__ = "round_summary"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
-    run_id: str
+    run_id: Str
     round: int
-    first_sequence: int = Field(sa_type=BigInteger)
-    last_sequence: int = Field(sa_type=BigInteger)
-    position: int = Field(sa_type=BigInteger)
+    first_sequence: Long
+    last_sequence: Long
+    position: Long
     failures: int
     reference_round: int | None = None
     reference_failures: int | None = None
-    epsilon_next: str
-    epsilon_next_value: float
+    epsilon_next: Str
+    epsilon_next_value: Real
     active: int
     mastered: int
     nodes: int
@@ -175,8 +179,8 @@ class RoundRow(SQLModel, table=True):
     promoted: int
     reactivated: int
     created: int
-    state_hash: str
-    committed_at: str
+    state_hash: Str
+    committed_at: Str
 
 
 class CauseHistoryRow(SQLModel, table=True):
@@ -184,15 +188,15 @@ class CauseHistoryRow(SQLModel, table=True):
 
     __tablename__ = "cause_history"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "round", "cause_id"),)
-    run_id: str
+    run_id: Str
     round: int
-    cause_id: str
-    node_id: str
-    node_label: str = Field(sa_type=Text)
-    description: str = Field(sa_type=Text)
-    state: str
+    cause_id: Str
+    node_id: Str
+    node_label: Str
+    description: Str
+    state: Str
     frequency: int
-    probability: str | None = None
+    probability: StrOrNone = None
 
 
 class SnapshotRow(SQLModel, table=True):
@@ -200,13 +204,13 @@ class SnapshotRow(SQLModel, table=True):
 
     __tablename__ = "snapshot"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (PrimaryKeyConstraint("run_id", "round"),)
-    run_id: str
+    run_id: Str
     round: int
-    sequence: int = Field(sa_type=BigInteger)
-    position: int = Field(sa_type=BigInteger)
+    sequence: Long
+    position: Long
     version: int
-    state_hash: str
-    state: bytes = Field(sa_type=LargeBinary)
+    state_hash: Str
+    state: Bytes
 
 
 def brought(model: str, run_id: str) -> str:
@@ -218,3 +222,13 @@ def brought(model: str, run_id: str) -> str:
 def table(row: type[SQLModel]) -> Table:
     """The SQLAlchemy Core table of a row class."""
     return cast("Table", vars(row)["__table__"])  # set by SQLModel's metaclass, which does not say so
+
+
+NAMES = frozenset(
+    table(row).name
+    for row in (
+        *(LogRow, RunRow, EventRow, ArtifactRow, ReplyRow, VectorRow),
+        *(CauseRow, NodeRow, RoundRow, CauseHistoryRow, SnapshotRow),
+    )
+)
+"""Of the tables above."""

@@ -1,10 +1,12 @@
 """Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them.
 
-Up to `INDEX_FROM` causes everything is in memory and numpy searches it. Beyond, the causes of committed
-rounds are in the LanceDB index (`index.py`), only later ones in memory, and the nearest `NEAREST` are given.
+Below `INDEX_FROM` causes, and wherever LanceDB is not installed, everything is in memory and numpy searches
+it. Else the causes of committed rounds are in the LanceDB index (`index.py`), only later ones in memory, and
+the nearest `NEAREST` are given.
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +21,11 @@ from diagevo.memory.state.model import Cause, MemoryState
 
 INDEX_FROM = 50_000
 NEAREST = 1_000
+
+
+def indexed(causes: int) -> bool:
+    """Whether a memory of so many causes has an index."""
+    return causes >= INDEX_FROM and find_spec("lancedb") is not None
 
 
 class Followed(Protocol):
@@ -52,7 +59,7 @@ class Similarity:
 
     def committed(self) -> None:
         """A round was committed: bring the index up to it, where there is one."""
-        if len(self._memory.state.causes) >= INDEX_FROM:
+        if indexed(len(self._memory.state.causes)):
             self.store()
             self._matrix = Matrix()
             self._sync()
@@ -84,10 +91,10 @@ class Similarity:
         return self.store().of([c.description for c in causes])
 
     def _sync(self) -> int:
-        """How many causes the index answers for: those of the last commit, or none below `INDEX_FROM`."""
+        """How many causes the index answers for: those of the last commit, or 0 without an index."""
         state = self._memory.state
         committed = list(state.causes.values() if state.open is None else state.open.causes.values())
-        if len(committed) < INDEX_FROM or not committed:
+        if not committed or not indexed(len(committed)):
             return 0
         if self._index is None:
             self._index = VectorIndex(self._folder, self.store().model)

@@ -64,7 +64,7 @@ def backup(database: Database, target: Path) -> Backup:
         else:
             _copy_to_sqlite(database, part)
         called = str(database.file or shown(database.url))
-        runs, position = _checked(part, called, "see what is wrong: diagevo db check; or name another: --db")
+        runs, position = _checked(part, called, "see what is wrong: diagevo db status; or name another: --db")
         size = part.stat().st_size
         os.replace(part, target)
     except OSError as error:
@@ -97,7 +97,7 @@ def _copy_sqlite(database: Database, target: Path) -> None:
     except sqlite3.Error as error:
         raise StoreError(
             f"{database.file} cannot be backed up: {error}",
-            hint=f"see whether it is whole: diagevo db check; a copy needs room in {target.parent}",
+            hint=f"see whether it is whole: diagevo db status; a copy needs room in {target.parent}",
         ) from error
 
 

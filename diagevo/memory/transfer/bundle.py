@@ -24,7 +24,7 @@ from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events.records import GENESIS
 from diagevo.memory.log.artifacts import REPLY, put_right
 from diagevo.memory.log.database import Database, insert_missing
-from diagevo.memory.log.log import Bundle, Log
+from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
@@ -33,7 +33,7 @@ from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_files import EXPORT_AGAIN, FORMATS, Form, Writer, writer
 from diagevo.memory.transfer.bundle_rows import ROWS, Count, digest_of_file, open_regular
 from diagevo.memory.transfer.bundle_texts import texts_of
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
+from diagevo.memory.transfer.copying import Copy, Written, keep_heads
 from diagevo.private import close_to_others, private_folder
 
 FORMAT = "diagevo.bundle/1"
@@ -188,17 +188,15 @@ def _take(
         closing(Contents(folder, manifest.form, manifest.run_id, rows)) as contents,
         database.write() as connection,
     ):
-        transcript = Transcript(connection, Log(database), run_id)
+        copy = Copy(connection, Log(database), run_id, place or folder / "none")
         try:
-            transcript.copy(contents.events())
+            copy.take(contents.events(), f"the bundle {folder}", EXPORT_AGAIN)
         except InconsistentError as error:
             raise _impossible(folder, error.message) from error
         _check_end(folder, manifest, contents)
-        written = transcript.finish(imported=Bundle(manifest.head, manifest.run_id))
-        if (stranger := first_stranger(transcript.log, transcript.state)) is not None:
+        written = copy.finish(imported=manifest.head)
+        if (stranger := first_stranger(copy.log, copy.state)) is not None:
             raise _impossible(folder, f"#{stranger[0]}: {stranger[1]}")
-        if place is not None:
-            transcript.refuse_other_heads(place)
         for add, taken in (
             (put_right(database), contents.texts()),
             (insert_missing(database, REPLY), _brought(contents.replies(), run_id)),

@@ -17,7 +17,7 @@ from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.policy import ROLE, models_of
-from diagevo.memory.transfer.transcribe import Transcript, Written, keep_heads
+from diagevo.memory.transfer.copying import Copy, Written, keep_heads
 from diagevo.private import private_folder
 
 WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engine"})
@@ -80,13 +80,13 @@ def fork(
     folder = runs_folder(history.database, root)
     check_place(history.database, folder / name)
     with history.database.write() as connection:
-        transcript = Transcript(connection, history.log, name)
-        transcript.copy(history.events(as_of=as_of))
-        transcript.append(RunConfigured.model_validate(configured.model_dump()), round)
+        copy = Copy(connection, history.log, name, folder / name)
+        see = f"see what is wrong: diagevo memory verify --run {history.run_id}"
+        copy.take(history.events(as_of=as_of), f"run {history.run_id}", see)
+        copy.append(RunConfigured.model_validate(configured.model_dump()), round)
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
-        written = transcript.finish(imported=outside)
-        transcript.refuse_other_heads(folder / name)
+        written = copy.finish(imported=outside)
         _copy_brought(connection, history.run_id, name)
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)

@@ -112,7 +112,7 @@ function moveSliders(data) {
   const recorded = outcomes(data.recorded);
   const inputs = Object.fromEntries([...sliders.querySelectorAll("input")].map((one) => [one.name, one]));
   for (const [name, input] of Object.entries(inputs)) input.max = data.stops[name].length - 1;
-  // What a policy of one's own makes of another k, only it can say: the command asks it.
+  // What a policy of one's own makes of another k, only it can say, and no audit runs its code.
   inputs.k.disabled = data.rounds.some((round) => round.policy === "own");
   const chosen = (name) => (inputs[name].value < 0 ? null : data.stops[name][inputs[name].value]);
 

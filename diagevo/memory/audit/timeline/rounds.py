@@ -1,7 +1,7 @@
 """Rounds as they were played: the configuration in force, the schedule, the votes, the failures."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import starmap
@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import bindparam, func, select
 
-from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in, next_epsilon
+from diagevo.equations.policy import next_epsilon
 from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.audit.policy import Again
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
 from diagevo.memory.events.decode import UNREADABLE, reader
 from diagevo.memory.events.records import Recorded
@@ -135,12 +134,6 @@ class Observed:
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     committed: RoundCommitted | None = None
     position: int = 0
-    policy: Policy | None = None
-    """One's own, of the following round, where it can be asked again, and what it knew, with all causes;
-    the notes of `again` say why not."""
-    known: Known | None = None
-    causes: Mapping[str, ScheduledCause] = field(default_factory=dict[str, ScheduledCause])
-    again: Again | None = None
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -190,18 +183,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
         found.append(now)
     if found and now is found[-1]:
         found[-1].following = history.in_force(as_of.position)
-    _name_policies(history, found)
     return found
-
-
-def _name_policies(history: History, found: Sequence[Observed]) -> None:
-    again = Again(history.log, history.run_id)
-    for one in found:
-        if built_in(one.following.settings) is None:
-            state = history.state(history.after(one.round))
-            one.policy, one.known = again.of(state), state.known()
-            one.causes = {cause.cause_id: cause for cause in state.next_schedule().causes}
-            one.again = again
 
 
 def _matched(history: History, now: Observed, created: Collection[str]) -> Counter[str]:

@@ -1,0 +1,185 @@
+"""A history written into a new run: for a fork, and for an import.
+
+An event keeps its id, its place in the run and its hash; the run's name and the position are given. So a copy
+ends in the very same head, and a fork shares its beginning with the run that it comes from. Every event goes
+through what an append goes through: it is decoded strictly, linked to the one before, and folded, so that a
+history that does not hold is refused whole. Each commit's projections are written again. All of it is one
+transaction.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlalchemy import Connection, update
+from sqlalchemy.exc import IntegrityError
+
+from diagevo.errors import ConfigError, ConflictError, DiagEvoError, StoreError
+from diagevo.memory.events import Event
+from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
+from diagevo.memory.log import heads
+from diagevo.memory.log.log import LOG, RUN, Log, now
+from diagevo.memory.log.outside import Comparison
+from diagevo.memory.log.statements import INSERT
+from diagevo.memory.state import projection
+from diagevo.memory.state.fold import advance
+from diagevo.memory.state.model import MemoryState
+
+BATCH = 2000
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written: the new run's head, and the chain heads of its commits and its end."""
+
+    run_id: str
+    events: int
+    round: int
+    position: int
+    hash: str
+    heads: tuple[heads.ChainHead, ...]
+
+
+class Copy:
+    """Writes a new run within a transaction that the caller holds (`Database.write`)."""
+
+    def __init__(self, connection: Connection, log: Log, run_id: str, folder: Path) -> None:
+        """`folder`: the new run's. Raises ConfigError where the run exists."""
+        log.lock(connection)
+        if log.head(run_id, connection).sequence:
+            raise ConfigError(f"run {run_id} exists already", hint="give the new run another name")
+        self.connection, self.log, self.run_id = connection, log, run_id
+        self.state = MemoryState(run_id)
+        self.position = log.last_position()
+        self.hash = GENESIS
+        self.heads: list[heads.ChainHead] = []
+        self._kept = Comparison(heads.read(folder / heads.NAME))
+        self._end: heads.ChainHead | None = None
+        self._rows: list[dict[str, Any]] = []
+        self._ids: set[str] = set()
+        """Of the round under way, and of every promotion: later events may name those."""
+        self._promotions: set[str] = set()
+
+    def take(self, source: Iterable[Recorded], called: str, hint: str) -> None:
+        """Write events of another run, in their order. Raises StoreError at the first that is not what was
+        written, InconsistentError where it does not follow; `called`: what they come from."""
+        try:
+            for recorded in source:
+                if why := self._fault(recorded):
+                    raise StoreError(
+                        f"event {self.state.sequence + 1} of {called} is not what was written: {why}",
+                        hint=hint,
+                    )
+                self._write(recorded)
+            self._flush()
+        except IntegrityError as error:
+            raise StoreError(f"an event of {called} is there twice", hint=hint) from error
+
+    def _fault(self, recorded: Recorded) -> str | None:
+        texts = [value for value in msgspec.structs.astuple(recorded) if isinstance(value, str)]
+        if any("\0" in text for text in texts) or _NUL.search(recorded.payload):
+            return "it holds a NUL, which no database keeps"
+        if recorded.hash != recorded.computed_hash:
+            return "its hash is another one's"
+        if recorded.previous_hash != self.hash or recorded.sequence != self.state.sequence + 1:
+            return "it does not follow the event before it"
+        try:
+            event = recorded.event
+            if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
+                return "its time has no zone"
+        except (DiagEvoError, ValueError, RecursionError) as error:
+            return str(error).splitlines()[0]
+        if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
+            return "its id is another event's"
+        if recorded.cause_id != vars(event).get("cause_id"):
+            return "its cause is not its payload's"
+        if recorded.causation_id is not None and not self._known(recorded.causation_id):
+            return "what it follows from is not in its round"
+        self._ids.add(recorded.event_id)
+        if recorded.type == "CausePromoted":
+            self._promotions.add(recorded.event_id)
+        elif recorded.type in ("RoundCommitted", "RoundsSuperseded"):
+            self._ids.clear()
+        return None
+
+    def _known(self, id_: str) -> bool:
+        return id_ in self._ids or id_ in self._promotions
+
+    def append(self, event: Event, round: int) -> None:
+        """Write an event of the new run's own."""
+        given = msgspec.structs.asdict(pending(self.run_id, round, event))
+        own = Recorded(
+            position=0,
+            run_id=self.run_id,
+            sequence=self.state.sequence + 1,
+            recorded_at=now(),
+            previous_hash=self.hash,
+            hash="",
+            **given,
+        )
+        self._write(msgspec.structs.replace(own, hash=own.computed_hash))
+
+    def _write(self, recorded: Recorded) -> None:
+        self.position += 1
+        r = msgspec.structs.replace(recorded, position=self.position, run_id=self.run_id)
+        for message in self._kept.meet(r):
+            raise _other_history(self.run_id, message)
+        self.hash = r.hash
+        self._rows.append(msgspec.structs.asdict(r))
+        if len(self._rows) >= BATCH:
+            self._flush()
+        closed = self.state.open
+        event = light(r.type, r.schema_version, r.payload)
+        advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
+        self._end = heads.of(r)
+        if r.type == "RoundCommitted" and closed is not None:
+            projection.write(self.connection, self.state, closed, r.recorded_at)
+            self.heads.append(self._end)
+        elif r.type == "RoundsSuperseded":
+            projection.write_memory(self.connection, self.state)
+
+    def _flush(self) -> None:
+        if self._rows:
+            self.connection.execute(INSERT, self._rows)
+            self._rows.clear()
+
+    def finish(self, imported: str | None = None) -> Written:
+        """Move the heads. After the transaction, `keep_heads` puts them outside the database. Raises
+        ConflictError where the run's folder has chain heads of another history.
+
+        `imported`: the head that came from outside, where one did.
+        """
+        self._flush()
+        for message in self._kept.rest():
+            raise _other_history(self.run_id, message)
+        self.connection.execute(update(LOG).where(LOG.c.id == 1).values(position=self.position))
+        head = {"sequence": self.state.sequence, "hash": self.hash, "imported": imported}
+        moved = update(RUN).where(RUN.c.run_id == self.run_id).values(head)
+        if self.connection.execute(moved).rowcount == 0:
+            self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
+        if self._end is not None and self._end not in self.heads[-1:]:
+            self.heads.append(self._end)
+        return Written(
+            self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
+        )
+
+
+def _other_history(run_id: str, message: str) -> ConflictError:
+    return ConflictError(
+        f"the folder of {run_id} has chain heads of another history: {message}",
+        hint="give the new run another name, or move that file aside",
+    )
+
+
+def keep_heads(folder: Path, written: Written) -> None:
+    """The chain heads of a new run, in its folder, but for those that are there."""
+    there = {head.sequence for head in heads.read(folder / heads.NAME).heads}
+    for head in written.heads:
+        if head.sequence not in there:
+            heads.append(folder, head)

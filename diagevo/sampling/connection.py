@@ -1,0 +1,85 @@
+"""The connections of openai's client, and what it leaves open: no redirection is followed, an answer has a
+size limit, and a success without an answer is a lost connection to the client, which asks again."""
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any
+from urllib.parse import urlsplit
+
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+from diagevo.redaction import brief
+
+_packages = [of.__module__.partition(".")[0] for of in DefaultAsyncHttpxClient.__mro__]
+httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))
+"""The library that openai's client is made of: httpx or httpx2, by its version."""
+MOST_BYTES = 64 * 2**20
+"""Of one answer; 64 vectors or 32 long responses take a tenth of it."""
+_IDENTITY = {"Accept-Encoding": "identity"}
+_ASKED_AFTER = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 30, "TCP_KEEPCNT": 4}
+"""Where a machine goes without a word, a request to it ends after three minutes and not at its time limit."""
+
+
+def async_client(
+    base_url: str | None, key: str | None, timeout: float, *, retries: int, connections: int, own: bool
+) -> AsyncOpenAI:
+    """The openai package's client of a service, for one event loop."""
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    # A transport of one's own knows no proxy of the environment.
+    watched = httpx.AsyncHTTPTransport(limits=limits, socket_options=_watched()) if own else None
+    http = DefaultAsyncHttpxClient(
+        trust_env=not own and outside(base_url),
+        headers=_IDENTITY,
+        event_hooks={"response": [_checked]},
+        limits=limits,
+        transport=watched,
+        follow_redirects=False,
+    )
+    return AsyncOpenAI(
+        base_url=base_url, api_key=key or "none", timeout=timeout, max_retries=retries, http_client=http
+    )
+
+
+def outside(base_url: str | None) -> bool:
+    """Whether a proxy of the environment may stand between: it cannot reach this machine's loopback."""
+    return base_url is None or urlsplit(base_url).hostname not in ("127.0.0.1", "localhost", "::1")
+
+
+class _AtMost(httpx.AsyncByteStream):
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MOST_BYTES
+        async for piece in self._stream:
+            left -= len(piece)
+            if left < 0:
+                raise httpx.RemoteProtocolError(f"the answer is longer than {MOST_BYTES >> 20} MB")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _checked(response: Any) -> None:
+    """A hook of the client. What it raises is a lost connection to the package, which asks again."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.RemoteProtocolError("the answer is compressed, which was not asked for")
+    response.stream = _AtMost(response.stream)
+    if response.status_code != 200:
+        return
+    content = await response.aread()
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or not (found.get("choices") or found.get("data")):
+        raise httpx.RemoteProtocolError(f"no answer in what it sent: {brief(content)!r}")
+
+
+def _watched() -> list[tuple[int, int, int]]:
+    known = {name: seconds for name, seconds in _ASKED_AFTER.items() if hasattr(socket, name)}
+    after = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in known.items()]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *after]
