@@ -149,9 +149,15 @@ def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bo
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
     """Whether a step has what it had, and more: it was read while it was written."""
-    return len(known) <= len(events) and all(
-        (old.question, old.rewards) == (new.question, new.rewards[: len(old.rewards)])
-        for old, new in zip(known, events, strict=False)
+    pairs = list(zip(known, events, strict=False))
+    more = len(known) < len(events) or any(len(old.rewards) < len(new.rewards) for old, new in pairs)
+    return (
+        more
+        and len(known) <= len(events)
+        and all(
+            (old.question, old.rewards) == (new.question, new.rewards[: len(old.rewards)])
+            for old, new in pairs
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -229,6 +230,17 @@ def test_a_training_may_be_resumed_before_its_round_is_opened_and_again(memory: 
     resume(memory, step(2, c="--+"))
     assert memory.state.superseded == ()
     assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 1), (2, 3)]
+
+
+def test_a_step_with_the_same_rewards_for_other_responses_is_a_resumed_trainings(memory: Memory) -> None:
+    """Nothing of it has grown."""
+    record(memory, step(1, a="+-"))
+    written_again = step(1, a="+-")
+    [rollout, *rest] = written_again.rollouts
+    other = replace(rollout, response=f"{rollout.response}, said otherwise")
+    report = resume(memory, replace(written_again, rollouts=[other, *rest]))
+    assert report.new_steps == 1
+    assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 2)]
 
 
 def test_a_step_that_was_missing_is_no_beginning_of_the_attempt_that_it_comes_in(memory: Memory) -> None:
