@@ -25,7 +25,7 @@ from diagevo.memory.events import InvalidReason
 from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.progress import StopFlag
-from diagevo.sampling.kept import Kept
+from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams, Served
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import play_phase, uses_cpu
@@ -116,7 +116,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Answered:
+class VotedCandidate:
     """A candidate's votes, its label, and the construction response that gives it, kept for diagnosis. All
     None if invalid."""
 
@@ -207,7 +207,7 @@ class Challenger:
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
         """One completion a draw, from the updated policy; in `kept` as they come."""
         prompts = [self.phase.templates.challenger(draw) for draw in plan]
-        with Kept(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
+        with CachedSampler(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
             groups = sampler.sample(
                 prompts, n=1, params=self.phase.params, seed=self.phase.seed(round_, "candidates")
             )
@@ -271,16 +271,16 @@ class Solver:
 
     def answer(
         self, candidates: Sequence[Written], round_: int, kept: Path, on_progress: OnProgress
-    ) -> list[Answered]:
+    ) -> list[VotedCandidate]:
         """N construction responses a valid candidate, grouped by agreement, in order; in `kept` as they
         come."""
         questions = [written.question for written in candidates if written.question is not None]
         n = self.phase.config.round.responses
-        with Kept(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
+        with CachedSampler(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
             votes, responses = vote(self.phase, sampler, questions, n, self.phase.seed(round_, "votes"))
         answered = iter(zip(votes, responses, strict=True))
         return [
-            Answered(written, None, None, None)
+            VotedCandidate(written, None, None, None)
             if written.question is None
             else self._with_reference(written, written.question, *next(answered))
             for written in candidates
@@ -288,7 +288,7 @@ class Solver:
 
     def _with_reference(
         self, written: Written, question: str, votes: Votes, responses: Sequence[Completion]
-    ) -> Answered:
+    ) -> VotedCandidate:
         """Keep the first agreeing response that ended by itself; else the first agreeing one. It agrees with
         the label: the majority, or where labels are true, the truth."""
         label, agreeing = votes.label, [responses[i] for i in votes.agreeing]
@@ -298,8 +298,8 @@ class Solver:
             agreeing = [c for c in responses if self._gives(c, label)]
         reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
         if reference is None:
-            return Answered(written, votes, None, None)
-        return Answered(written, votes, label, reference.text)
+            return VotedCandidate(written, votes, None, None)
+        return VotedCandidate(written, votes, label, reference.text)
 
     def _gives(self, response: Completion, label: str | None) -> bool:
         answer = extract_boxed(response.text)

@@ -24,12 +24,12 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.state.configured import filter_in
 from diagevo.memory.state.schedule import Schedule
 from diagevo.players import (
-    Answered,
     Challenger,
     Lesson,
     OnProgress,
     PhaseContext,
     Solver,
+    VotedCandidate,
     Written,
     load_written,
     plays_here,
@@ -269,7 +269,7 @@ class Round:
                 f"round {self.number} {output.name}: the training processes write to {logs_folder(output)}"
             )
 
-    def _scored(self, answered: Answered) -> CandidateScored:
+    def _scored(self, answered: VotedCandidate) -> CandidateScored:
         """The event of one candidate. Where a world knows the truth, the label is measured against it."""
         draw, votes, question = answered.written.draw, answered.votes, answered.written.question
         common = {

@@ -28,7 +28,7 @@ from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing
 from diagevo.roles import Roles
 from diagevo.round import Round, RunContext, round_folder
-from diagevo.sampling.kept import Kept
+from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.stages import check_artifact, sha256_of
 
@@ -210,7 +210,7 @@ class Run:
         self.context.stop.check(f"before the validation of round {number}")
         with (
             playing(f"{self.memory.run_id}, round {number}: validation"),
-            Kept(self.phase.open_sampler(policy), answers, policy) as sampler,
+            CachedSampler(self.phase.open_sampler(policy), answers, policy) as sampler,
         ):
             metrics = validate(
                 sampler,

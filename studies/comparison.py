@@ -3,7 +3,7 @@
 from typing import Any
 
 from diagevo.evaluation.ablation import VARIANTS
-from diagevo.evaluation.study import Compared, compare
+from diagevo.evaluation.study import VariantDifference, compare
 from studies.results import BESIDE, arm_of
 
 SCORE, APART = "mean_at_k", "tail less head"
@@ -49,7 +49,7 @@ def scores(runs: list[dict[str, Any]], metric: str) -> dict[str, dict[int, float
     return found
 
 
-def against_full(runs: list[dict[str, Any]], metric: str) -> dict[str, Compared]:
+def against_full(runs: list[dict[str, Any]], metric: str) -> dict[str, VariantDifference]:
     """Every variant of the three plans, played or not; Holm counts those of each plan."""
     by_name = scores(runs, metric)
     smaller = tuple(BESIDE.values())
@@ -61,7 +61,7 @@ def against_full(runs: list[dict[str, Any]], metric: str) -> dict[str, Compared]
     return found
 
 
-def verdict(line: Compared, expected: str, planned: int) -> str:
+def verdict(line: VariantDifference, expected: str, planned: int) -> str:
     """By the rule of the page. Of fewer seeds than were planned it says so."""
     if line.difference is None:
         return "not played"

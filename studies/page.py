@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import correlation, mean
 from typing import Any
 
-from diagevo.evaluation.study import Compared
+from diagevo.evaluation.study import VariantDifference
 from studies.comparison import APART, CLAIMS, SCORE, against_full, scores, verdict
 from studies.results import COURSES, PLANNED, arm_of, plan_of
 
@@ -32,7 +32,7 @@ def _chance(p: float | None) -> str:
     return "–" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
-def _figures(line: Compared) -> str:
+def _figures(line: VariantDifference) -> str:
     bounds = "–" if line.low is None else f"{_signed(line.low)} to {_signed(line.high)}"
     effect = "–" if line.effect is None else f"{line.effect:+.1f}"
     p, holm = (_chance(p) for p in (line.p, line.p_holm))

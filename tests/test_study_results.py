@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from diagevo.evaluation.ablation import VARIANTS
-from diagevo.evaluation.study import Compared
+from diagevo.evaluation.study import VariantDifference
 from studies.comparison import CLAIMS, against_full, scores, verdict
 from studies.page import (
     MARKS,
@@ -47,8 +47,8 @@ RUNS = [_run("full", seed, score) for seed, score in enumerate(FULL, 3)] + [
 ]
 
 
-def _line(difference: float | None, p_holm: float | None, seeds: int = 5) -> Compared:
-    return Compared("x", seeds, 0.8, difference, None, None, None, p_holm, p_holm)
+def _line(difference: float | None, p_holm: float | None, seeds: int = 5) -> VariantDifference:
+    return VariantDifference("x", seeds, 0.8, difference, None, None, None, p_holm, p_holm)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config, IngestConfig
-    from diagevo.ingest.recording import Recorded, Recorder
+    from diagevo.ingest.recording import IngestSummary, Recorder
     from diagevo.memory.memory import Memory
 
 POLL_SECONDS = 2.0
@@ -91,7 +91,7 @@ def ingest(
     diagnoses and embeds. Then: diagevo diagnose.
     """
     from diagevo.ingest.formats import read
-    from diagevo.ingest.recording import Recorded
+    from diagevo.ingest.recording import IngestSummary
 
     if call.run in (None, "latest"):
         raise ConfigError(
@@ -99,7 +99,7 @@ def ingest(
         )
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked = {name: value for name, value in asked.items() if value is not None}
-    report, stop = Recorded(), StopFlag()
+    report, stop = IngestSummary(), StopFlag()
     with (
         _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
         stopped_by_signals(stop),
@@ -134,7 +134,7 @@ def ingest(
         render.say(call, f"note: {note}")
 
 
-def _found(session: "_Session", report: "Recorded") -> Ingested:
+def _found(session: "_Session", report: "IngestSummary") -> Ingested:
     opened, waiting = session.standing()
     return Ingested(
         steps=report.steps,
@@ -152,7 +152,7 @@ def _found(session: "_Session", report: "Recorded") -> Ingested:
     )
 
 
-def _text(run: str, report: "Recorded", found: Ingested, *, served: bool) -> str:
+def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -> str:
     who = "" if served else " --model M --base-url URL"
     groups = report.groups
     lines = [

@@ -99,7 +99,7 @@ def train(
     from diagevo import run
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
-    from diagevo.progress_file import PROGRESS, Kept
+    from diagevo.progress_file import PROGRESS, ProgressFile
 
     check_name(run_id)
     database_ = Database(call.database)
@@ -119,7 +119,7 @@ def train(
                 root=root,
                 resume=resume,
                 said=said,
-                observer=Kept(view, root / run_id / PROGRESS),
+                observer=ProgressFile(view, root / run_id / PROGRESS),
                 stop=stop,
                 rounds=rounds,
                 until=until_,

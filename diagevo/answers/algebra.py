@@ -31,7 +31,7 @@ class Ended(Enum):
     CRASH = "crash"
 
 
-class Compared(NamedTuple):
+class AlgebraOutcome(NamedTuple):
     """What came of a comparison, and the CPU seconds that it took or, where a process died, may have."""
 
     ended: Ended
@@ -47,13 +47,13 @@ class AlgebraWorker:
         self._process: subprocess.Popen[bytes] | None = None
         self._buffer = b""
 
-    def compare(self, a: str, b: str) -> Compared:
+    def compare(self, a: str, b: str) -> AlgebraOutcome:
         """Ask; a process that dies of something other than its time limit is replaced and asked once more."""
         for _ in range(2):
             compared = self._ask(a, b)
             if compared.ended is not Ended.CRASH:
                 return compared
-        return Compared(Ended.CRASH, 2 * self.seconds)
+        return AlgebraOutcome(Ended.CRASH, 2 * self.seconds)
 
     def close(self) -> None:
         """End the process: it leaves at the end of its input, and is killed if it does not."""
@@ -95,7 +95,7 @@ class AlgebraWorker:
             )
         return process
 
-    def _ask(self, a: str, b: str) -> Compared:
+    def _ask(self, a: str, b: str) -> AlgebraOutcome:
         process = self._process or self._start()
         try:
             stdin = cast(IO[bytes], process.stdin)
@@ -106,13 +106,13 @@ class AlgebraWorker:
             reply = b""
         if reply:
             verdict, spent = reply.split()
-            return Compared(Ended.AGREE if verdict == b"1" else Ended.DIFFER, float(spent))
+            return AlgebraOutcome(Ended.AGREE if verdict == b"1" else Ended.DIFFER, float(spent))
         still_busy = reply is None
         process.kill()
         status = process.wait()
         self.close()
         timed_out = still_busy or status == -signal.SIGPROF
-        return Compared(Ended.TIMEOUT if timed_out else Ended.CRASH, self.seconds)
+        return AlgebraOutcome(Ended.TIMEOUT if timed_out else Ended.CRASH, self.seconds)
 
     def _line(self, seconds: float) -> bytes | None:
         """The next line; b"" at the end of the stream, None where `seconds` of wall time pass without one."""
@@ -139,7 +139,7 @@ class AlgebraPool:
         self._all = tuple(self._idle)
         self._free = threading.Condition()
 
-    def compare(self, a: str, b: str) -> Compared:
+    def compare(self, a: str, b: str) -> AlgebraOutcome:
         """Compare on the next free worker. Raises MissingDependencyError where none can be started."""
         with self._free:
             while not self._idle:

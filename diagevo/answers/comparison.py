@@ -14,7 +14,7 @@ from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise
 from diagevo.answers.reading import (
     Answer,
     Assignment,
-    Group,
+    Collection,
     Opaque,
     Scalar,
     Words,
@@ -144,17 +144,17 @@ class _Comparison:
             return self._same_as_words(a, b)
         if isinstance(b, Words):
             return self._same_as_words(b, a)
-        if isinstance(a, Group) and isinstance(b, Group):
+        if isinstance(a, Collection) and isinstance(b, Collection):
             return self._same_groups(a, b)
         if isinstance(a, Scalar) and isinstance(b, Scalar):
             return _same_scalars(a, b)
-        if isinstance(a, Scalar) and isinstance(b, Group):
+        if isinstance(a, Scalar) and isinstance(b, Collection):
             return self._same_as_scalar(a, b)
-        if isinstance(b, Scalar) and isinstance(a, Group):
+        if isinstance(b, Scalar) and isinstance(a, Collection):
             return self._same_as_scalar(b, a)
         return None
 
-    def _same_as_scalar(self, scalar: Scalar, group: Group) -> Verdict:
+    def _same_as_scalar(self, scalar: Scalar, group: Collection) -> Verdict:
         """A list of one value, however often it is listed, is that value."""
         if group.kind == "list":
             return self._cover([scalar], group.items, self.same)
@@ -175,7 +175,7 @@ class _Comparison:
         table = [[same(x, y) for y in b] for x in a]
         return _all([_any(row) for row in table] + [_any([row[j] for row in table]) for j in range(len(b))])
 
-    def _same_groups(self, a: Group, b: Group) -> Verdict:
+    def _same_groups(self, a: Collection, b: Collection) -> Verdict:
         kinds = {a.kind, b.kind}
         if kinds == {"list"}:
             left, right = _solutions(a.items), _solutions(b.items)

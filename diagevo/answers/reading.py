@@ -50,7 +50,7 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Collection:
     """`kind`: "list" (sets and bare lists, unordered), "union", "matrix", "row", or brackets "()" to "[]"."""
 
     kind: str
@@ -72,7 +72,7 @@ class Opaque:
     prose: bool = False
 
 
-Answer = Scalar | Assignment | Group | Words | Opaque
+Answer = Scalar | Assignment | Collection | Words | Opaque
 
 _WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]+(?:['-][A-Za-z]{2,})*")
 _COMMANDS = re.compile(r"\\(?:begin|end)\s*+\{\w++\}|\\[A-Za-z]++")
@@ -210,7 +210,7 @@ def _is_prose(answer: Answer) -> bool:
     match answer:
         case Opaque():
             return answer.prose or ("\\begin" not in answer.text and has_word(answer.text))
-        case Group():
+        case Collection():
             return any(_is_prose(item) for item in answer.items)
         case Assignment():
             return _is_prose(answer.value)
@@ -267,7 +267,7 @@ def _interval(text: str) -> Answer:
     if len(parts) != 3 or not _NAME.fullmatch(parts[1]) or parts[1].startswith("|"):
         return Opaque(text)
     kind = ("[" if signs[0] == "<=" else "(") + ("]" if signs[1] == "<=" else ")")
-    return Assignment(_NAME_NOISE.sub("", parts[1]), Group(kind, (_scalar(parts[0]), _scalar(parts[2]))))
+    return Assignment(_NAME_NOISE.sub("", parts[1]), Collection(kind, (_scalar(parts[0]), _scalar(parts[2]))))
 
 
 def _scalar(text: str) -> Answer:
@@ -325,8 +325,9 @@ class _Reader:
         if match is None:
             return Opaque(text)
         rows = [row for row in match["body"].split("\\\\") if row.strip()]
-        return Group(
-            "matrix", tuple(Group("row", tuple(self.read(cell) for cell in row.split("&"))) for row in rows)
+        return Collection(
+            "matrix",
+            tuple(Collection("row", tuple(self.read(cell) for cell in row.split("&"))) for row in rows),
         )
 
     def _parts(self, text: str) -> Answer:
@@ -337,7 +338,7 @@ class _Reader:
         text = parts[0] if parts else text
         unions = text.split("\\cup")
         if len(unions) > 1:
-            return Group("union", tuple(self.read(part) for part in unions))
+            return Collection("union", tuple(self.read(part) for part in unions))
         around = _bracketed(text)
         if around is not None:
             opening, inside, closing = around
@@ -345,7 +346,7 @@ class _Reader:
             if len(pieces) < 2 and opening != "\\{":
                 return self.read(inside) if opening + closing == "()" else Opaque(text)
             items = tuple(self.read(piece) for piece in pieces)
-            return Group("list" if opening == "\\{" else opening + closing, items)
+            return Collection("list" if opening == "\\{" else opening + closing, items)
         if _ORDER.search(text):
             return _interval(text)
         sides = split_top_level(text, "=")
@@ -356,16 +357,16 @@ class _Reader:
         if "\\pm" in text or "\\mp" in text:
             plus = text.replace("\\pm", "+").replace("\\mp", "-")
             minus = text.replace("\\pm", "-").replace("\\mp", "+")
-            return Group("list", (_scalar(plus), _scalar(minus)))
+            return Collection("list", (_scalar(plus), _scalar(minus)))
         return _scalar(text)
 
     def _list(self, text: str, parts: Sequence[str]) -> Answer:
         items = tuple(self.read(part) for part in parts)
         ordered = [_ORDER.search(part) is not None for part in parts]
         intervals = [
-            in_order and isinstance(item, Assignment) and isinstance(item.value, Group)
+            in_order and isinstance(item, Assignment) and isinstance(item.value, Collection)
             for item, in_order in zip(items, ordered, strict=True)
         ]
         if any(intervals):  # x < 1 or x > 2
-            return Opaque(text) if not all(intervals) or _AND.search(text) else Group("union", items)
-        return Group("list", items)
+            return Opaque(text) if not all(intervals) or _AND.search(text) else Collection("union", items)
+        return Collection("list", items)

@@ -41,7 +41,7 @@ _IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class PretrainingPhase:
     """A stretch of training: learning rates linear from `start` to `end`; tokens count whole documents."""
 
     number: int
@@ -60,9 +60,9 @@ HARD = {
 }  # fmt: skip
 """Families' parts in the corpus once the easy ones are known."""
 PHASES = (
-    Phase(4, 0.35, 3_400_000, 1e-2, 1e-2),
-    Phase(3, 0.2, 4_000_000, 8e-3, 4e-3, HARD),
-    Phase(1, 1.0, 1_000_000, 4e-3, 0.0, free=FREE_WEIGHTS),
+    PretrainingPhase(4, 0.35, 3_400_000, 1e-2, 1e-2),
+    PretrainingPhase(3, 0.2, 4_000_000, 8e-3, 4e-3, HARD),
+    PretrainingPhase(1, 1.0, 1_000_000, 4e-3, 0.0, free=FREE_WEIGHTS),
 )
 EMBEDDING_RATE = 0.4
 """Learning rate of embedding and norms, as a share of the matrices'."""
@@ -80,7 +80,7 @@ def _encode(
 
 
 def batches(
-    tokenizer: "PreTrainedTokenizerFast", seed: int, phase: Phase
+    tokenizer: "PreTrainedTokenizerFast", seed: int, phase: PretrainingPhase
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Endless (ids_B_T, targets_B_T): documents of like length, padded right; prompts are no targets."""
     stream, rng = documents(seed, phase.scale, phase.weights, phase.free), Random(seed)
@@ -117,7 +117,7 @@ def _optimizers(model: "Qwen3ForCausalLM") -> list[torch.optim.Optimizer]:
 def train_phase(
     model: "Qwen3ForCausalLM",
     tokenizer: "PreTrainedTokenizerFast",
-    phase: Phase,
+    phase: PretrainingPhase,
     seed: int,
     *,
     report: int = 200,
@@ -149,7 +149,7 @@ def train_phase(
 
 
 def pretrain(
-    phases: Sequence[Phase], seed: int, start: Path | None = None
+    phases: Sequence[PretrainingPhase], seed: int, start: Path | None = None
 ) -> "tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]":
     """The model after all phases. The same seed, phases and build of torch give the same weights.
 

@@ -11,7 +11,7 @@ Bundle = dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """One machine of a cluster."""
 
     address: str
@@ -19,18 +19,20 @@ class Node:
     gpus: int
 
 
-def on_gpus(hardware: HardwareConfig, nodes: Sequence[Node]) -> bool:
+def on_gpus(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> bool:
     """Whether a run's models are on GPUs; `auto`: where the cluster has any."""
     return hardware.device == "cuda" or (hardware.device == "auto" and any(node.gpus for node in nodes))
 
 
-def rank_bundles(hardware: HardwareConfig, nodes: Sequence[Node]) -> list[Bundle]:
+def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
     """A place for each training rank: a GPU, or its threads of a CPU."""
     each = {"GPU": 1} if on_gpus(hardware, nodes) else {"CPU": hardware.threads or 1}
     return [each] * hardware.processes
 
 
-def engine_bundles(hardware: HardwareConfig, nodes: Sequence[Node], *, beside_training: bool) -> list[Bundle]:
+def engine_bundles(
+    hardware: HardwareConfig, nodes: Sequence[ClusterNode], *, beside_training: bool
+) -> list[Bundle]:
     """A place for each engine. All GPUs serve where nothing trains; beside training, those that are left.
 
     An engine takes a GPU or a tensor-parallel group of one node; on the CPU it takes a node.
@@ -50,6 +52,6 @@ def told(bundles: Sequence[Bundle]) -> str:
     return ", ".join(f"{kinds.count(kind)} × {kind}" for kind in dict.fromkeys(kinds)) or "none"
 
 
-def nodes_told(nodes: Sequence[Node]) -> str:
+def nodes_told(nodes: Sequence[ClusterNode]) -> str:
     """Nodes in words, e.g. "10.0.0.1 (8 GPU, 96 CPU)"."""
     return ", ".join(f"{n.address} ({f'{n.gpus} GPU, ' if n.gpus else ''}{n.cpus} CPU)" for n in nodes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diagevo.errors import AGAIN, StoppedSafely
-from diagevo.sampling.service import Answered, Service
+from diagevo.sampling.service import ChatCompletion, Service
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -42,7 +42,7 @@ class Endpoint:
         self._session: _Session | None = None
         self._cancelled = self._closed = False
 
-    def complete(self, **fields: Any) -> Answered:
+    def complete(self, **fields: Any) -> ChatCompletion:
         """A chat completion."""
         return self._run(lambda client: self._service.complete(client, **fields))
 

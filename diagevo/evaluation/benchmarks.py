@@ -20,10 +20,10 @@ from diagevo.evaluation.columns import (
     pick,
     shuffled_gpqa,
 )
-from diagevo.evaluation.questions import Benchmark, Group, Part
+from diagevo.evaluation.questions import Benchmark, Group, QuestionSource
 from diagevo.evaluation.rows import Hub
 
-MATH_TRAIN = Part(
+MATH_TRAIN = QuestionSource(
     name="math_train",
     hub=Hub("DigitalLearningGmbH/MATH-lighteval", "train"),
     question="problem",
@@ -33,7 +33,7 @@ MATH_TRAIN = Part(
     category=("type", "subject"),
     keep=level_three_or_four,
 )
-MMLU_VALIDATION = Part(
+MMLU_VALIDATION = QuestionSource(
     name="mmlu_val",
     hub=Hub("cais/mmlu", "validation", "all"),
     question="question",
@@ -48,7 +48,7 @@ MMLU_VALIDATION = Part(
 def _single(
     title: str,
     group: Group,
-    part: Part,
+    part: QuestionSource,
     questions: int,
     *,
     samples: int = 1,
@@ -71,7 +71,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "AMC",
         "mathematics",
-        Part(
+        QuestionSource(
             "amc", Hub("zwhe99/amc23", "test"), "question", number("answer"), "answer", "not stated upstream"
         ),
         40,
@@ -82,7 +82,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "Minerva Math",
         "mathematics",
-        Part(
+        QuestionSource(
             "minerva",
             Hub("zwhe99/simplerl-minerva-math", "test"),
             ("problem", "question"),
@@ -96,7 +96,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "MATH-500",
         "mathematics",
-        Part(
+        QuestionSource(
             "math500",
             Hub("HuggingFaceH4/MATH-500", "test"),
             "problem",
@@ -111,14 +111,16 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "GSM8K",
         "mathematics",
-        Part("gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "answer", "MIT"),
+        QuestionSource(
+            "gsm8k", Hub("openai/gsm8k", "test", "main"), "question", after_hashes, "answer", "MIT"
+        ),
         1319,
         judged=True,
     ),
     _single(
         "OlympiadBench",
         "mathematics",
-        Part(
+        QuestionSource(
             "olympiadbench",
             Hub("zwhe99/simplerl-OlympiadBench", "test"),
             "question",
@@ -133,7 +135,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "MMLU-Pro",
         "general",
-        Part(
+        QuestionSource(
             "mmlu_pro",
             Hub("TIGER-Lab/MMLU-Pro", "test"),
             "question",
@@ -148,7 +150,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "SuperGPQA",
         "general",
-        Part(
+        QuestionSource(
             "supergpqa",
             Hub("m-a-p/SuperGPQA", "train"),
             "question",
@@ -163,7 +165,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "GPQA-Diamond",
         "general",
-        Part(
+        QuestionSource(
             "gpqa_diamond",
             Hub("Idavidrein/gpqa", "train", "gpqa_diamond"),
             "Question",
@@ -178,7 +180,7 @@ BENCHMARKS: tuple[Benchmark, ...] = (
     _single(
         "BBEH",
         "general",
-        Part(
+        QuestionSource(
             "bbeh",
             Hub("MrLight/bbeh-eval", "train"),
             ("question", "input"),

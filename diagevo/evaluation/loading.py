@@ -14,8 +14,8 @@ from diagevo.evaluation.questions import (
     TEXT_INSTRUCTION,
     Benchmark,
     Loaded,
-    Part,
     Question,
+    QuestionSource,
 )
 from diagevo.evaluation.rows import Row, find_file, rows_of_file, rows_of_hub
 
@@ -91,7 +91,7 @@ def _files(entry: Benchmark, sources: Sequence[Path]) -> list[Path]:
     return list(sources)
 
 
-def questions_of(part: Part, rows: Sequence[Row], seed: int) -> list[Question]:
+def questions_of(part: QuestionSource, rows: Sequence[Row], seed: int) -> list[Question]:
     """The part's questions in the order of their rows. One generator serves all shuffles of a part."""
     rng = random.Random(f"{seed}.{part.name}")
     read: list[Question] = []
@@ -107,7 +107,7 @@ def questions_of(part: Part, rows: Sequence[Row], seed: int) -> list[Question]:
     return read
 
 
-def _question(part: Part, row: Row, rng: random.Random) -> Question:
+def _question(part: QuestionSource, row: Row, rng: random.Random) -> Question:
     text = str(pick(row, part.question)).strip()
     if not text:
         raise ValueError("the question is empty")

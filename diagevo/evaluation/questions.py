@@ -34,7 +34,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class QuestionSource:
     """Rows of one source: where they are, how they are read, and which of them are wanted."""
 
     name: str
@@ -57,7 +57,7 @@ class Benchmark:
     name: str
     title: str
     group: Group
-    parts: tuple[Part, ...]
+    parts: tuple[QuestionSource, ...]
     questions: int
     """Size of the full set, to tell a whole measurement from a partial one."""
     samples: int = 1

@@ -21,7 +21,7 @@ _Figures = tuple[float | None, float | None, float | None, float | None, float |
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VariantDifference:
     """A variant's score less that of the one it is compared with. None where there are too few pairs."""
 
     variant: str
@@ -51,7 +51,7 @@ def holm(p_values: Mapping[str, float], tests: int) -> dict[str, float]:
 
 def compare(
     scores: Mapping[str, Mapping[int, float]], against: str, variants: Sequence[str]
-) -> list[Compared]:
+) -> list[VariantDifference]:
     """Every variant against one, from scores by variant and seed."""
     base = scores.get(against, {})
     pairs = {
@@ -62,7 +62,7 @@ def compare(
     found = {name: _paired([a - b for a, b in both]) for name, both in pairs.items()}
     corrected = holm({name: p for name, (*_, p) in found.items() if p is not None}, len(pairs))
     return [
-        Compared(
+        VariantDifference(
             name,
             len(both),
             estimate([a for a, _ in both]).value if both else None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from diagevo.config.models import IngestConfig
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
-from diagevo.ingest.rollouts import Group, Step, grouped
+from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import FailedRollout, GroupIngested
@@ -16,7 +16,7 @@ from diagevo.memory.memory import Memory
 
 
 @dataclass(slots=True)
-class Recorded:
+class IngestSummary:
     """What one call found, new or known. Groups by outcome: `contrast` has passes and failures, `all_failed`
     and `all_passed` have nothing to compare."""
 
@@ -66,12 +66,12 @@ class Recorder:
                 self._void[group.step] = batch, group.attempt
         self.filled = Counter(self.batches.values())
 
-    def record(self, steps: Iterable[Step], report: Recorded) -> None:
+    def record(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
         """All steps, in order."""
         for step in steps:
             self._step(step, report)
 
-    def _step(self, step: Step, report: Recorded) -> None:
+    def _step(self, step: RolloutStep, report: IngestSummary) -> None:
         """One step in one transaction. Raises ConflictError where it was recorded with other rollouts, and no
         training was resumed."""
         groups = grouped(step.rollouts)
@@ -161,7 +161,7 @@ def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> b
     )
 
 
-def _recorded_otherwise(step: Step, why: str = "") -> ConflictError:
+def _recorded_otherwise(step: RolloutStep, why: str = "") -> ConflictError:
     return ConflictError(
         f"step {step.number} of {step.source} is recorded with other rollouts."
         + (why or " Was the training resumed before it, or is it another one?"),
@@ -172,7 +172,7 @@ def _recorded_otherwise(step: Step, why: str = "") -> ConflictError:
 
 
 def events_of(
-    artifacts: Artifacts, step: int, source: str, groups: Sequence[Group], pass_at: float
+    artifacts: Artifacts, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
     """A step's groups as events; of one with a contrast, the first pass and the failures are kept."""
     texts: list[str] = []

@@ -7,7 +7,7 @@ from diagevo.memory.events import GroupDraw
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class IngestedRollout:
     """One response to a prompt, with its reward."""
 
     prompt: str
@@ -20,18 +20,18 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RolloutStep:
     """A training step as a file has it. `source` is the file's name."""
 
     number: int
     source: str
-    rollouts: Sequence[Rollout]
+    rollouts: Sequence[IngestedRollout]
     unscored: int = 0
     """Rollouts without a reward: an environment that failed, a reward function that had nothing to say."""
 
 
 @dataclass(slots=True)
-class Group:
+class RolloutGroup:
     """The rollouts of one prompt in one step, in order."""
 
     prompt: str
@@ -43,15 +43,15 @@ class Group:
     """As the file names it. Groups of one name have different prompts."""
 
 
-def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
+def grouped(rollouts: Sequence[IngestedRollout]) -> list[RolloutGroup]:
     """Groups in order of first appearance: a trainer may have shuffled its batch. What failed one prompt says
     nothing of another, so a name that stands by several prompts is as many groups."""
-    found: dict[tuple[str | None, str], Group] = {}
+    found: dict[tuple[str | None, str], RolloutGroup] = {}
     for rollout in rollouts:
         prompt = rollout.prompt.strip()  # a template may leave its own spaces around it
         group = found.get((rollout.group, prompt))
         if group is None:
-            group = Group(prompt, rollout.answer, name=rollout.group)
+            group = RolloutGroup(prompt, rollout.answer, name=rollout.group)
             found[rollout.group, prompt] = group
         group.responses.append(rollout.response)
         group.rewards.append(rollout.reward)

@@ -19,7 +19,7 @@ FIELDS = ("prompt", "question", "input")
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class PromptWeight:
     """A prompt's share of the next epoch. The weights of a file sum to 1."""
 
     line: int
@@ -53,7 +53,7 @@ def prompts_of(file: Path) -> list[tuple[int, str]]:
 
 def weights(
     schedule: Schedule, last: LastFailures, prompts: Sequence[tuple[int, str]]
-) -> tuple[list[Weight], Fraction]:
+) -> tuple[list[PromptWeight], Fraction]:
     """A weight a prompt, and the share of F whose causes no prompt of these aims at.
 
     The free share ε is spread evenly over all prompts, (1 − ε)·p(e) evenly over those that aim at e. What
@@ -69,7 +69,7 @@ def weights(
     unreached = sum((p[cause] for cause in p if cause not in reached), Fraction(0))
     even = (schedule.epsilon + aimed * unreached) / len(prompts)
     found = [
-        Weight(
+        PromptWeight(
             line,
             text,
             even if aim is None else even + aimed * p[aim.cause_id] / reached[aim.cause_id],

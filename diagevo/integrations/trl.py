@@ -30,7 +30,7 @@ from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.ingest.formats import messages
 from diagevo.ingest.recording import events_of
-from diagevo.ingest.rollouts import Group
+from diagevo.ingest.rollouts import RolloutGroup
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.log.location import shown
@@ -101,7 +101,7 @@ class Captured:
         self.model: Any = None
         """The trainer's. TRL itself tells a training's batch from an evaluation's by its mode."""
         self.group_size = 1
-        self.groups: dict[int, list[Group]] = {}
+        self.groups: dict[int, list[RolloutGroup]] = {}
         """By step, of all ranks, on rank 0; nothing elsewhere."""
         self.trained = False
         """Whether it ever rewarded a training's batch."""
@@ -135,14 +135,14 @@ def _text(said: Any) -> str:
         return str(said)
 
 
-def _grouped(rows: Sequence[Row], size: int) -> list[Group]:
+def _grouped(rows: Sequence[Row], size: int) -> list[RolloutGroup]:
     """Groups as TRL's advantages have them: `size` completions in a row answer one prompt. So a prompt that
     is twice in a batch is two groups. A reward that is None or not finite is no reward."""
-    groups: dict[tuple[int, str, str | None], Group] = {}
+    groups: dict[tuple[int, str, str | None], RolloutGroup] = {}
     for place, (prompt, completion, reward, draw) in enumerate(rows):
         if reward is None or not math.isfinite(reward):
             continue
-        group = groups.setdefault((place // size, prompt, draw), Group(prompt, None, draw=_draw(draw)))
+        group = groups.setdefault((place // size, prompt, draw), RolloutGroup(prompt, None, draw=_draw(draw)))
         group.responses.append(completion)
         group.rewards.append(reward)
     return list(groups.values())

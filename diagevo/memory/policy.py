@@ -26,7 +26,7 @@ ROLE = "policy"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PolicySource:
     """Where a policy's class is written."""
 
     name: str
@@ -45,12 +45,12 @@ def named(config: Mapping[str, Any]) -> str | None:
     return None if name in BUILT_IN else str(name)
 
 
-def find(name: str) -> Source:
+def find(name: str) -> PolicySource:
     """The source of a policy, unread by Python. Raises ConfigError where there is none."""
     place = name.rpartition(":")[0]
     try:
         file = Path(place).expanduser() if place.endswith(".py") else _module_file(place)
-        return Source(name, file, file.read_bytes())
+        return PolicySource(name, file, file.read_bytes())
     except (OSError, ValueError) as error:
         told = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise ConfigError(
@@ -75,7 +75,7 @@ def _module_file(name: str) -> Path:
     return Path(spec.origin)
 
 
-def load(source: Source) -> Policy:
+def load(source: PolicySource) -> Policy:
     """Run the source and make its class. Raises ConfigError where it fails or is no policy."""
     place, _, wanted = source.name.rpartition(":")
     with_module = f"schedule.policy {source.name}"
@@ -96,7 +96,7 @@ def load(source: Source) -> Policy:
     return Own(source.name, made)
 
 
-def _of_file(source: Source) -> ModuleType:
+def _of_file(source: PolicySource) -> ModuleType:
     """The module of exactly these bytes. A dataclass looks for its module by name."""
     module = ModuleType(f"diagevo_policy_{source.digest[:12]}")
     module.__file__ = str(source.file)

@@ -15,7 +15,7 @@ LINE, LINES = 92, 4
 
 
 @dataclass(frozen=True)
-class Case:
+class _Case:
     """A promoted cause with the questions that aimed at it up to its promotion."""
 
     promotion: Promotion
@@ -39,7 +39,7 @@ class Case:
         )
 
 
-def cases(material: Material) -> list[Case]:
+def cases(material: Material) -> list[_Case]:
     """The promotions, the best told first: one with a stitched question that was kept, over most rounds, from
     most questions; of equals the earlier."""
     found = []
@@ -54,7 +54,7 @@ def cases(material: Material) -> list[Case]:
             and c.verdict != "invalid"
         )
         if aimed:
-            found.append(Case(promotion, aimed))
+            found.append(_Case(promotion, aimed))
     return sorted(
         found,
         key=lambda case: (

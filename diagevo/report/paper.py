@@ -6,7 +6,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class PaperItem:
     """Something that the paper shows. `kind` and `name` are the command's: `report build --only NAME`."""
 
     number: str
@@ -16,31 +16,35 @@ class Shown:
     name: str = ""
 
 
-PAPER: Sequence[Shown] = (
-    Shown("Figure 1", ("fig:intro",), "Question length and accuracy", "fig", "intro"),
-    Shown("Figure 2", ("fig:overview",), "One round", "drawing"),
-    Shown("Figure 3a", ("fig:dynamics", "fig:dynamics_perf"), "Performance by round", "fig", "performance"),
-    Shown("Figure 3b", ("fig:dynamics_memory",), "Memory lifecycle", "fig", "memory"),
-    Shown("Figure 3c", ("fig:dynamics_label",), "Pseudo-label accuracy", "fig", "labels"),
-    Shown("Figure 4", ("fig:case_study",), "Case study", "fig", "case"),
-    Shown("Figure 5a", ("fig:question_properties", "fig:props_length"), "Question length", "fig", "length"),
-    Shown("Figure 5b", ("fig:props_diversity",), "2-gram diversity", "fig", "diversity"),
-    Shown("Figure 5c", ("fig:props_difficulty",), "Question difficulty", "fig", "difficulty"),
-    Shown(
+PAPER: Sequence[PaperItem] = (
+    PaperItem("Figure 1", ("fig:intro",), "Question length and accuracy", "fig", "intro"),
+    PaperItem("Figure 2", ("fig:overview",), "One round", "drawing"),
+    PaperItem(
+        "Figure 3a", ("fig:dynamics", "fig:dynamics_perf"), "Performance by round", "fig", "performance"
+    ),
+    PaperItem("Figure 3b", ("fig:dynamics_memory",), "Memory lifecycle", "fig", "memory"),
+    PaperItem("Figure 3c", ("fig:dynamics_label",), "Pseudo-label accuracy", "fig", "labels"),
+    PaperItem("Figure 4", ("fig:case_study",), "Case study", "fig", "case"),
+    PaperItem(
+        "Figure 5a", ("fig:question_properties", "fig:props_length"), "Question length", "fig", "length"
+    ),
+    PaperItem("Figure 5b", ("fig:props_diversity",), "2-gram diversity", "fig", "diversity"),
+    PaperItem("Figure 5c", ("fig:props_difficulty",), "Question difficulty", "fig", "difficulty"),
+    PaperItem(
         "Figure 6",
         ("fig:coverage", "fig:coverage_r3", "fig:coverage_r4", "fig:coverage_r5"),
         "Question coverage",
         "fig",
         "coverage",
     ),
-    Shown("Table 1", ("tab:main_results",), "Reasoning accuracy", "table", "main"),
-    Shown("Table 2", ("tab:ablation",), "Ablations", "table", "ablation"),
-    Shown("Table 3", ("tab:appendix_grpo",), "GRPO settings", "settings"),
-    Shown("Table 4", ("tab:appendix_diagevo",), "Training configuration", "settings"),
-    Shown("Table 5", ("tab:appendix_thresholds",), "Rewards, filter, thresholds", "settings"),
-    Shown("Table 6", ("tab:appendix_runtime",), "Training time", "table", "time"),
-    Shown("Table 7", ("tab:appendix_repro",), "Reported and reproduced baselines", "table", "baselines"),
-    Shown("Table 8", ("tab:ablation_fixed_ratio",), "Fixed and adaptive generation", "table", "fixed"),
-    Shown("Table 9", ("tab:ablation_k",), "Sensitivity to k", "table", "k"),
-    Shown("Table 10", ("tab:ablation_tau",), "Sensitivity to τ", "table", "tau"),
+    PaperItem("Table 1", ("tab:main_results",), "Reasoning accuracy", "table", "main"),
+    PaperItem("Table 2", ("tab:ablation",), "Ablations", "table", "ablation"),
+    PaperItem("Table 3", ("tab:appendix_grpo",), "GRPO settings", "settings"),
+    PaperItem("Table 4", ("tab:appendix_diagevo",), "Training configuration", "settings"),
+    PaperItem("Table 5", ("tab:appendix_thresholds",), "Rewards, filter, thresholds", "settings"),
+    PaperItem("Table 6", ("tab:appendix_runtime",), "Training time", "table", "time"),
+    PaperItem("Table 7", ("tab:appendix_repro",), "Reported and reproduced baselines", "table", "baselines"),
+    PaperItem("Table 8", ("tab:ablation_fixed_ratio",), "Fixed and adaptive generation", "table", "fixed"),
+    PaperItem("Table 9", ("tab:ablation_k",), "Sensitivity to k", "table", "k"),
+    PaperItem("Table 10", ("tab:ablation_tau",), "Sensitivity to τ", "table", "tau"),
 )

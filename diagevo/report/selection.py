@@ -198,13 +198,13 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class _TimeShare:
     share: float
     """Percent of the whole."""
     seconds: float
 
 
-def _spent(material: Material) -> tuple[dict[str, Spent], float]:
+def _spent(material: Material) -> tuple[dict[str, _TimeShare], float]:
     """Each component's time, diagnosis and memory also as a whole, and what ran beside training. An older log
     has no time between stages."""
     seconds: defaultdict[str, float] = defaultdict(float)
@@ -215,10 +215,10 @@ def _spent(material: Material) -> tuple[dict[str, Spent], float]:
     inner = ("extraction", "deduplication", "consolidation", "update")
     seconds["diagnosis"] = sum(seconds[part] for part in inner)
     known = [part for part in COMPONENTS if part in seconds or part != "orchestration"]
-    return {part: Spent(100 * seconds[part] / total, seconds[part]) for part in known}, beside
+    return {part: _TimeShare(100 * seconds[part] / total, seconds[part]) for part in known}, beside
 
 
-def _time_note(material: Material, spent: Mapping[str, Spent], beside: float) -> str:
+def _time_note(material: Material, spent: Mapping[str, _TimeShare], beside: float) -> str:
     total = sum(each.seconds for part, each in spent.items() if part != "diagnosis")
     abandoned = spent["abandoned"].seconds
     given_up = f" Attempts that were given up took {abandoned:,.0f} s." if abandoned else ""

@@ -9,7 +9,7 @@ from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, 
 from diagevo.memory.audit.history import History
 from diagevo.report.figures import FIGURES, lacking
 from diagevo.report.material import Material
-from diagevo.report.paper import PAPER, Shown
+from diagevo.report.paper import PAPER, PaperItem
 from diagevo.report.tables import results, table
 
 
@@ -37,7 +37,7 @@ def standing(history: History, material: Material, home: Path) -> list[Line]:
     return lines + [_figure(entry.name, entry.title, material) for entry in own]
 
 
-def _line(shown: Shown, history: History, material: Material, planned: Sequence[Plan]) -> Line:
+def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> Line:
     labels, run = list(shown.labels), history.run_id
     match shown.kind:
         case "fig":

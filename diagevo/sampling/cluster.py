@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diagevo.config.placement import Bundle, Node, nodes_told, told
+from diagevo.config.placement import Bundle, ClusterNode, nodes_told, told
 from diagevo.errors import ServiceError, extra
 from diagevo.progress import StopFlag
 
@@ -47,10 +47,10 @@ def _reach(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
 
 
-def nodes_of(ray: Any) -> list[Node]:
+def nodes_of(ray: Any) -> list[ClusterNode]:
     """The nodes that are there now and have something to give."""
     found = [
-        Node(
+        ClusterNode(
             node["NodeManagerAddress"],
             int(node["Resources"].get("CPU", 0)),
             int(node["Resources"].get("GPU", 0)),

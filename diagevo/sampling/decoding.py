@@ -54,7 +54,7 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledTokens:
     """The new ids of one row, and the log-probability of each before the nucleus was cut (0 where greedy)."""
 
     ids: list[int]
@@ -86,8 +86,8 @@ def draw(
     *,
     known: Collection[Row] = (),
     before_batch: Callable[[], None] = lambda: None,
-    on_batch: Callable[[Mapping[Row, Drawn]], None] = lambda rows: None,
-) -> list[list[Drawn]]:
+    on_batch: Callable[[Mapping[Row, SampledTokens]], None] = lambda rows: None,
+) -> list[list[SampledTokens]]:
     """As `decode`, with the log-probabilities of what was drawn.
 
     Rows that are `known` are left out, and stay empty. The batches are those of the whole call, so that a row
@@ -113,8 +113,8 @@ def draw(
 
     with grouped_attention(model), _heard_in_layers(model, decoding.stop):
         for batch in _side_by_side(work, [batch for batch in batches if batch], decoding.threads):
-            on_batch({(row.prompt, row.sample): Drawn(row.ids, row.logps) for row in batch})
-    return [[Drawn(row.ids, row.logps) for row in rows] for rows in rows_P_G]
+            on_batch({(row.prompt, row.sample): SampledTokens(row.ids, row.logps) for row in batch})
+    return [[SampledTokens(row.ids, row.logps) for row in rows] for rows in rows_P_G]
 
 
 def _side_by_side(
@@ -257,7 +257,7 @@ def _finished(row: _Row, decoding: Decoding) -> bool:
 def _draw(
     logits: "torch.Tensor", uniforms: np.ndarray | None, decoding: Decoding
 ) -> tuple["torch.Tensor", "torch.Tensor"]:
-    """One token a row, and its log-probability (`Drawn`). `logits` (R, V); `uniforms` (R, 2) in [0, 1), None
+    """One token a row, and its log-probability. `logits` (R, V); `uniforms` (R, 2) in [0, 1), None
     for greedy.
 
     The nucleus is the smallest set of most probable tokens whose mass reaches top_p, as elsewhere.

@@ -17,7 +17,7 @@ _SYNC = 1.0  # seconds of answers that a machine loses with its power; a process
 _TELLS = 100  # times in a call that progress is told, at most
 
 
-class Kept:
+class CachedSampler:
     """Implements `Sampler` over another one, for one policy. `close` closes both.
 
     A line of the file holds rows that came together, under the digest of what they answer: prompts, n,
@@ -40,7 +40,7 @@ class Kept:
         self._file: IO[bytes] | None = None
         self._synced = 0.0
 
-    def __enter__(self) -> "Kept":
+    def __enter__(self) -> "CachedSampler":
         return self
 
     def __exit__(self, *_: object) -> None:

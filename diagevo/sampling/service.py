@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     finish_reason: str | None
 
 
-class Answered(NamedTuple):
+class ChatCompletion(NamedTuple):
     """A chat completion. Tokens are 0 where the service does not count them."""
 
     choices: list[Choice]
@@ -80,13 +80,13 @@ class Service:
             self.base_url, key, self.timeout, retries=self.retries, connections=connections, own=self.own
         )
 
-    async def complete(self, client: "AsyncOpenAI", **fields: Any) -> Answered:
+    async def complete(self, client: "AsyncOpenAI", **fields: Any) -> ChatCompletion:
         """A chat completion. Raises RefusedError, ServiceError."""
         with self._as_ours():
             raw = await client.chat.completions.with_raw_response.create(**fields)
         found = self._read(raw.content, _Completion)
         usage = found.usage or _Usage()
-        return Answered(
+        return ChatCompletion(
             [
                 Choice(storable(unkeyed(choice.message.content or "")), choice.finish_reason)
                 for choice in found.choices

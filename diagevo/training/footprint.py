@@ -25,7 +25,7 @@ _TILE = (4096, 32_768)  # tokens and words whose logits TRL's head has at once
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineLoad:
     """A vLLM, which takes its share of a GPU and fills what it does not need with its cache."""
 
     name: str
@@ -50,7 +50,7 @@ class Load:
     gpus: tuple[int, ...]
     """Of one machine; none named where it is another's, or where Ray places it."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    engines: tuple[Engine, ...] = ()
+    engines: tuple[EngineLoad, ...] = ()
     placed: Literal["", "rank", "engine"] = ""
     """On a cluster: whose GPU it is; each of them holds the same."""
 
@@ -211,9 +211,9 @@ def _server(stage: str, config: Config, shape: Shape, *, beside_training: bool) 
     return Load(stage, served.gpus or tuple(range(served.used)), engines=engines)
 
 
-def _engine(name: str, share: float, shape: Shape, rows: int, longest: int, split: int = 1) -> Engine:
+def _engine(name: str, share: float, shape: Shape, rows: int, longest: int, split: int = 1) -> EngineLoad:
     work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate // split
-    return Engine(name, share, 2 * shape.weights // split + work, 2 * shape.cached // split, longest)
+    return EngineLoad(name, share, 2 * shape.weights // split + work, 2 * shape.cached // split, longest)
 
 
 def _sampler(config: Config, shape: Shape) -> dict[str, int]:

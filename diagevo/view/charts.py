@@ -12,7 +12,7 @@ STYLES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Series:
     """A series; a value of None leaves a gap."""
 
     name: str
@@ -29,7 +29,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class Curve:
     """A series in the picture's own units."""
 
     name: str
@@ -42,7 +42,7 @@ class Chart:
     """A picture of some series over rounds or steps."""
 
     title: str
-    lines: tuple[Drawn, ...]
+    lines: tuple[Curve, ...]
     across: tuple[tuple[float, str], ...]
     """Rounds or steps: where, and what stands there."""
     up: tuple[tuple[float, str], ...]
@@ -59,7 +59,7 @@ def _step(low: float, high: float) -> float:
 
 
 def chart(
-    title: str, rounds: Sequence[int], lines: Sequence[Line], *, percent: bool = False, over: str = "round"
+    title: str, rounds: Sequence[int], lines: Sequence[Series], *, percent: bool = False, over: str = "round"
 ) -> Chart | None:
     """A chart, or None where no series has a value. `over`: what is counted from left to right."""
     known = [value for line in lines for value in line.values if value is not None]
@@ -84,7 +84,7 @@ def chart(
     def y(value: float) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low)), 1)
 
-    drawn: list[Drawn] = []
+    drawn: list[Curve] = []
     for line in lines:
         marks: list[Mark] = []
         path: list[str] = []
@@ -97,7 +97,7 @@ def chart(
             pen_up = False
             marks.append(Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}"))
         if marks:
-            drawn.append(Drawn(line.name, " ".join(path), tuple(marks)))
+            drawn.append(Curve(line.name, " ".join(path), tuple(marks)))
     every = max(1, len(rounds) // 12)
     return Chart(
         title,

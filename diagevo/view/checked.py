@@ -17,7 +17,7 @@ VERIFIED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class LogCheck:
     """What is known of a run's log. `kept`: the last chain head outside the database, `same` whether the log
     has it; `report`: of a verification of the whole run as it is now."""
 
@@ -38,14 +38,14 @@ class Checks:
     def __init__(self, log: Log, folder_of: Callable[[str], Path]) -> None:
         self._log, self._folder_of = log, folder_of
         self._done: dict[str, tuple[Head, Verification]] = {}
-        self._before: dict[str, Check] = {}
+        self._before: dict[str, LogCheck] = {}
 
     def look(self, runs: Iterable[str]) -> None:
         """Check runs now, and tell of them as they are now. Heads outside the log are read before the log:
         inside of an older view of it a round that was committed meanwhile would be missing."""
         self._before = {run: self.full(run) for run in runs}
 
-    def quick(self, run: str) -> Check:
+    def quick(self, run: str) -> LogCheck:
         """The last kept head against the log; and the verification, if it was made before."""
         if run in self._before:
             return self._before[run]
@@ -58,13 +58,13 @@ class Checks:
             with self._log.database.read() as connection:
                 same = connection.execute(query).scalar_one_or_none() == last.hash
         done = self._done.get(run)
-        return Check(head, last, same, done[1] if done and done[0] == head else None)
+        return LogCheck(head, last, same, done[1] if done and done[0] == head else None)
 
-    def full(self, run: str) -> Check:
+    def full(self, run: str) -> LogCheck:
         """As `quick`, with the verification of a run of up to VERIFIED events."""
         found = self.quick(run)
         if run not in self._before and found.report is None and found.head.sequence <= VERIFIED:
             report = verify(self._log, run, self._folder_of(run))
             self._done[run] = found.head, report
-            return Check(found.head, found.kept, found.same, report)
+            return LogCheck(found.head, found.kept, found.same, report)
         return found

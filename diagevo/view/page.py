@@ -97,7 +97,7 @@ class Page:
     trail: tuple[tuple[str, str], ...] = ()
 
 
-class Part(NamedTuple):
+class TablePage(NamedTuple):
     """A page of a long table: which of how many."""
 
     number: int
@@ -109,7 +109,7 @@ class Part(NamedTuple):
         return (self.number - 1) * self.rows
 
 
-def part_of(total: int, wanted: str | None) -> Part:
+def part_of(total: int, wanted: str | None) -> TablePage:
     """The part that a path asks for, the first where it names none."""
     last = max(1, -(-total // ROWS))
-    return Part(min(int(wanted or 1), last), last)
+    return TablePage(min(int(wanted or 1), last), last)

@@ -6,7 +6,7 @@ from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.history import History
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
-from diagevo.view.charts import Chart, Line, chart
+from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
 from diagevo.view.page import Page, Site, part_of
@@ -70,7 +70,7 @@ def _passed(story: RunStory) -> Chart | None:
     return chart(
         "Rollouts that passed, by step",
         [one.step for one in steps],
-        [Line("pass rate", [one.pass_rate for one in steps])],
+        [Series("pass rate", [one.pass_rate for one in steps])],
         percent=True,
         over="step",
     )
@@ -82,10 +82,10 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
         "Accuracy of the solver",
         [0, *rounds],
         [
-            Line("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
-            Line("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
+            Series("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
+            Series("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
             *(
-                Line(f"untouched, {heat}", [before[metric]] * (len(rounds) + 1))
+                Series(f"untouched, {heat}", [before[metric]] * (len(rounds) + 1))
                 for metric, heat in colder(before).items()
             ),
         ],
@@ -95,16 +95,16 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
         "The schedule: ε of the next round and z",
         rounds,
         [
-            Line("ε next", [float(line.epsilon_next) for line in lines]),
-            Line("z", [None if line.z is None else float(line.z) for line in lines]),
+            Series("ε next", [float(line.epsilon_next) for line in lines]),
+            Series("z", [None if line.z is None else float(line.z) for line in lines]),
         ],
     )
     yield chart(
         "Causes",
         rounds,
         [
-            Line("Active", [float(line.active) for line in lines]),
-            Line("Mastered", [float(line.mastered) for line in lines]),
+            Series("Active", [float(line.active) for line in lines]),
+            Series("Mastered", [float(line.mastered) for line in lines]),
         ],
     )
     if story.line.ingested is None:
@@ -112,8 +112,8 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
             "Questions",
             rounds,
             [
-                Line("kept", [line.kept / line.candidates if line.candidates else None for line in lines]),
-                Line("labels true", [line.labels_true for line in lines]),
+                Series("kept", [line.kept / line.candidates if line.candidates else None for line in lines]),
+                Series("labels true", [line.labels_true for line in lines]),
             ],
             percent=True,
         )

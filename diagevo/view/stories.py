@@ -24,7 +24,7 @@ STEPS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class LinePair:
     """A line of a text beside the line of another; None where it has none."""
 
     left: str | None
@@ -43,15 +43,15 @@ def _is_cut(text: str) -> bool:
     return len(text) > TEXT or len(_steps(text)) == STEPS
 
 
-def side_by_side(left: str, right: str) -> list[Side]:
+def side_by_side(left: str, right: str) -> list[LinePair]:
     """Two texts step by step, by their longest common runs: a textual difference and no more."""
     a, b = _steps(left), _steps(right)
-    rows: list[Side] = []
+    rows: list[LinePair] = []
     for tag, i1, i2, j1, j2 in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():
         for place in range(max(i2 - i1, j2 - j1)):
             one = a[i1 + place] if i1 + place < i2 else None
             two = b[j1 + place] if j1 + place < j2 else None
-            rows.append(Side(one, two, tag == "equal"))
+            rows.append(LinePair(one, two, tag == "equal"))
     return rows
 
 

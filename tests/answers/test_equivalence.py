@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from diagevo.answers import equivalence, reading
-from diagevo.answers.algebra import AlgebraPool, AlgebraWorker, Compared, Ended
+from diagevo.answers.algebra import AlgebraOutcome, AlgebraPool, AlgebraWorker, Ended
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
@@ -202,7 +202,7 @@ def test_twelve_hostile_answers_cost_a_question_six_comparisons_and_not_66(monke
 
     def out_of_time(self, a, b):
         asked.append((a, b))
-        return Compared(Ended.TIMEOUT, self.seconds)
+        return AlgebraOutcome(Ended.TIMEOUT, self.seconds)
 
     monkeypatch.setattr(AlgebraWorker, "compare", out_of_time)
     hostile = [rf"\mathbb{{Q}}_{{{n}}}" for n in range(12)]
@@ -269,7 +269,7 @@ def test_the_partition_is_the_same_in_every_order_of_arrival(monkeypatch):
 
     def delayed(self, a, b):
         threading.Event().wait(chance.random() / 200)
-        return Compared(Ended.AGREE if (len(a) + len(b)) % 3 == 0 else Ended.DIFFER, 0.01)
+        return AlgebraOutcome(Ended.AGREE if (len(a) + len(b)) % 3 == 0 else Ended.DIFFER, 0.01)
 
     monkeypatch.setattr(AlgebraPool, "compare", delayed)
     answers = [

@@ -9,13 +9,16 @@ import torch
 from diagevo.arithmetic import pretrain as recipe
 from diagevo.arithmetic.model import build_model, build_tokenizer
 from diagevo.arithmetic.muon import Muon, orthogonalised
-from diagevo.arithmetic.pretrain import BATCH_TOKENS, Phase, batches, pretrain, save, train_phase
+from diagevo.arithmetic.pretrain import BATCH_TOKENS, PretrainingPhase, batches, pretrain, save, train_phase
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
 pytestmark = pytest.mark.slow
 
-TINY = (Phase(2, 0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2), Phase(1, 1.0, BATCH_TOKENS, 4e-3, 0.0))
+TINY = (
+    PretrainingPhase(2, 0.35, 2 * BATCH_TOKENS, 1e-2, 1e-2),
+    PretrainingPhase(1, 1.0, BATCH_TOKENS, 4e-3, 0.0),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +51,7 @@ def test_the_last_phase_from_stored_weights_is_the_last_phase_of_the_whole(tmp_p
 def test_prompts_and_padding_are_no_targets() -> None:
     tokenizer = build_tokenizer()
     mark = tokenizer.convert_tokens_to_ids("<|assistant|>")
-    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, Phase(1, 1.0, 0, 0.0, 0.0)), 5):
+    for ids_B_T, targets_B_T in islice(batches(tokenizer, 0, PretrainingPhase(1, 1.0, 0, 0.0, 0.0)), 5):
         assert ids_B_T.numel() <= BATCH_TOKENS
         for ids, targets in zip(ids_B_T.tolist(), targets_B_T.tolist(), strict=True):
             start = ids.index(mark) + 1

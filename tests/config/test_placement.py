@@ -3,11 +3,11 @@
 from typing import Any
 
 from diagevo.config.models import HardwareConfig, SamplingConfig
-from diagevo.config.placement import Node, engine_bundles, nodes_told, on_gpus, rank_bundles, told
+from diagevo.config.placement import ClusterNode, engine_bundles, nodes_told, on_gpus, rank_bundles, told
 from diagevo.config.serving import engine
 
-TWO = [Node("10.0.0.1", 96, 8), Node("10.0.0.2", 96, 8)]
-CPUS = [Node("10.0.0.1", 4, 0), Node("10.0.0.2", 2, 0)]
+TWO = [ClusterNode("10.0.0.1", 96, 8), ClusterNode("10.0.0.2", 96, 8)]
+CPUS = [ClusterNode("10.0.0.1", 4, 0), ClusterNode("10.0.0.2", 2, 0)]
 
 
 def hardware(**changes: Any) -> HardwareConfig:

@@ -8,7 +8,7 @@ import pytest
 from diagevo.arithmetic.diagnostician import by_rules
 from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import embedder_for
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.memory import Memory
@@ -34,13 +34,13 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def step(number: int, **groups: str) -> Step:
+def step(number: int, **groups: str) -> RolloutStep:
     """One step; each prompt with its rollouts, `+` passed and `-` failed: step(1, a="+--")."""
-    return Step(
+    return RolloutStep(
         number,
         f"{number}.jsonl",
         [
-            Rollout(prompt, f"{prompt} {number} {sample} {sign}", float(sign == "+"), "7")
+            IngestedRollout(prompt, f"{prompt} {number} {sample} {sign}", float(sign == "+"), "7")
             for prompt, signs in groups.items()
             for sample, sign in enumerate(signs)
         ],

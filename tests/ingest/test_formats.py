@@ -8,18 +8,18 @@ import pytest
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, prime_rl, read
-from diagevo.ingest.rollouts import Group, Step, grouped
+from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
 from tests.ingest.conftest import DATA
 
 
-def steps(format: Format, path: Path, **options) -> list[Step]:
+def steps(format: Format, path: Path, **options) -> list[RolloutStep]:
     cut: list[str] = []
     found = list(read(format, path, on_cut=cut.append, **options))
     assert cut == []
     return found
 
 
-def sizes(found: list[Step]) -> list[list[tuple[int, int]]]:
+def sizes(found: list[RolloutStep]) -> list[list[tuple[int, int]]]:
     """By step and group: rollouts, and how many passed."""
     return [[(len(g.rewards), sum(r >= 0.5 for r in g.rewards)) for g in grouped(s.rollouts)] for s in found]
 
@@ -195,7 +195,7 @@ def test_a_group_that_prime_rl_never_trained_on_is_taken_once_it_is_late(
     assert late["g6"].rewards == [1.0] * len(late["g6"].rewards)
 
 
-def known_groups() -> dict[str | None, Group]:
+def known_groups() -> dict[str | None, RolloutGroup]:
     return {g.name: g for s in steps("prime-rl", DATA / "prime_rl") for g in grouped(s.rollouts)}
 
 

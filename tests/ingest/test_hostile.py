@@ -13,7 +13,7 @@ from pyarrow import parquet
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.formats.trl_rows import FACTOR, LEAST
-from diagevo.ingest.rollouts import Rollout, grouped
+from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.ingest.conftest import DATA
 
@@ -182,7 +182,7 @@ def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() ->
 
 
 def test_two_prompts_under_one_name_are_two_groups() -> None:
-    rollouts = [Rollout(p, f"{p} {r}", r, None, "g1") for p in ("A", "B") for r in (1.0, 0.0)]
+    rollouts = [IngestedRollout(p, f"{p} {r}", r, None, "g1") for p in ("A", "B") for r in (1.0, 0.0)]
     assert [(g.prompt, g.responses) for g in grouped(rollouts)] == [
         ("A", ["A 1.0", "A 0.0"]),
         ("B", ["B 1.0", "B 0.0"]),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, prime_rl, read, trl
-from diagevo.ingest.rollouts import Step, grouped
+from diagevo.ingest.rollouts import RolloutStep, grouped
 from tests.cli.program import invoke
 
 PLACES: dict[Format, str] = {
@@ -97,7 +97,7 @@ def changed(row: Any, path: tuple[Any, ...], value: Any, *, gone: bool) -> Any:
     return row
 
 
-def held(step: Step) -> None:
+def held(step: RolloutStep) -> None:
     """What is read can be kept: texts of Unicode, rewards that are numbers."""
     for group in grouped(step.rollouts):
         "".join([group.prompt, group.answer or "", group.name or "", *group.responses]).encode()
@@ -151,7 +151,7 @@ COLUMNS: list[Any] = [
 def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path) -> None:
     file = tmp_path / "completions_00001.parquet"
     right = {"prompt": [[USER]], "completion": ["b"], "correct": [1.0], "answer": ["7"], "advantage": [0.0]}
-    with trl.Reader("correct") as reader:
+    with trl.CompletionReader("correct") as reader:
         for name in right:
             for column in COLUMNS:
                 polars.DataFrame(right | {name: column}, strict=False).write_parquet(file)
@@ -169,7 +169,7 @@ def test_a_damaged_table_is_read_or_refused(tmp_path: Path, place: int) -> None:
     data = bytearray(file.read_bytes())
     data[place] ^= 0xFF
     file.write_bytes(data)
-    with trl.Reader(None) as reader:
+    with trl.CompletionReader(None) as reader:
         said = complaint(lambda: held(reader.load(file, 1)))
     assert not said or str(file) in said
 
@@ -181,7 +181,7 @@ def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "traces.jsonl").write_text(json.dumps(row) + "\n")
     with pytest.raises(ConfigError, match="line 1: node 1 has a parent"):
-        prime_rl.Reader(None).load(folder / "traces.jsonl", 1)
+        prime_rl.EpisodeReader(None).load(folder / "traces.jsonl", 1)
 
 
 def test_nothing_is_kept_of_a_file_that_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from diagevo.errors import InconsistentError
-from diagevo.ingest.recording import Recorded as Report
-from diagevo.ingest.recording import Recorder
+from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.verify import verify
@@ -27,7 +26,7 @@ OTHER = "5" * 64
 def ingested(memory: Memory, tmp_path: Path) -> Store:
     """Round 1 is open, its first group has passes 0 and 2 and failures 1 and 3; round 2 waits."""
     steps = [step(number, a="+-+-", b="----") for number in (1, 2, 3)]
-    Recorder(memory, SETTINGS).record(steps, Report())
+    Recorder(memory, SETTINGS).record(steps, IngestSummary())
     assert Rounds(memory).open_next() == 1
     return Store(f"sqlite:///{tmp_path / 'log.db'}", tmp_path)
 

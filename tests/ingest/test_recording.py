@@ -12,8 +12,8 @@ from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.errors import ConflictError, OutOfOrderError
 from diagevo.ingest.aims import LastFailures
-from diagevo.ingest.recording import Recorded, Recorder
-from diagevo.ingest.rollouts import Step
+from diagevo.ingest.recording import IngestSummary, Recorder
+from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.ingest.weights import weights
 from diagevo.memory.audit.groups import first_stranger
@@ -26,8 +26,8 @@ from tests.diagnosis.rounds import Scripted
 from tests.ingest.conftest import DIMENSION, SETTINGS, step
 
 
-def record(memory: Memory, *steps: Step) -> Recorded:
-    report = Recorded()
+def record(memory: Memory, *steps: RolloutStep) -> IngestSummary:
+    report = IngestSummary()
     Recorder(memory, SETTINGS).record(steps, report)
     return report
 
@@ -175,8 +175,8 @@ def test_weights_follow_equation_2_over_the_prompts_of_a_file(memory: Memory) ->
     assert (alone.weight, unreached) == (1, 1)
 
 
-def resume(memory: Memory, *steps: Step) -> Recorded:
-    report = Recorded()
+def resume(memory: Memory, *steps: RolloutStep) -> IngestSummary:
+    report = IngestSummary()
     Recorder(memory, SETTINGS, resumed=True).record(steps, report)
     return report
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagevo.ingest.formats import Format, read
-from diagevo.ingest.rollouts import Group, grouped
+from diagevo.ingest.rollouts import RolloutGroup, grouped
 from tests.ingest.conftest import DATA
 
 WRITERS: dict[str, Format] = {
@@ -29,7 +29,7 @@ def truth(written: str) -> list[dict[str, Any]]:
     return [group for group in found if group["step"] in TOLD.get(written, (group["step"] or -1,))]
 
 
-def groups_read(format: Format, path: Path) -> list[tuple[int, Group]]:
+def groups_read(format: Format, path: Path) -> list[tuple[int, RolloutGroup]]:
     steps = read(format, path, on_cut=pytest.fail)
     return [(step.number, group) for step in steps for group in grouped(step.rollouts)]
 
@@ -45,7 +45,7 @@ def is_of(response: str, texts: list[str]) -> bool:
     return True
 
 
-def matches(group: Group, true: dict[str, Any]) -> bool:
+def matches(group: RolloutGroup, true: dict[str, Any]) -> bool:
     """Whether these are the rollouts of the truth, each with its reward."""
     if group.prompt != true["prompt"] or Counter(group.rewards) != Counter(
         each["reward"] for each in true["rollouts"]

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from diagevo.config.models import IngestConfig
-from diagevo.ingest.recording import Recorded, Recorder
+from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.memory.audit.query import query
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
@@ -14,7 +14,7 @@ STEPS = (step(1, a="+--", b="++"), step(2, a="---"))
 
 def test_a_group_and_a_step_are_a_row_with_what_passed(store: Store) -> None:
     with store.open("a") as memory:
-        Recorder(memory, IngestConfig(steps_per_round=2)).record(STEPS, Recorded())
+        Recorder(memory, IngestConfig(steps_per_round=2)).record(STEPS, IngestSummary())
     with closing(Database(store.reading)) as database:
         groups = "SELECT round, step, place, prompt, answer, rollouts, passes, pass_rate, outcome, source"
         with query(database, f"{groups} FROM v_group WHERE run_id = :run", run_id="a") as found:

@@ -9,8 +9,7 @@ import pytest
 
 import diagevo
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
-from diagevo.ingest.recording import Recorded as Report
-from diagevo.ingest.recording import Recorder
+from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import (
     EVENT_TYPES,
@@ -65,9 +64,9 @@ def _ingested(folder: Path) -> list[Recorded]:
             )
         )
         steps = [step(number, a="+-+-", b="----", c="++++", d="-++") for number in range(1, 5)]
-        Recorder(memory, SETTINGS).record(steps, Report())
+        Recorder(memory, SETTINGS).record(steps, IngestSummary())
         diagnose(memory, {"a": C1, "d": "reads the question only to its half"})
-        Recorder(memory, SETTINGS).record([step(5, a="-+--"), step(6, b="++")], Report())
+        Recorder(memory, SETTINGS).record([step(5, a="-+--"), step(6, b="++")], IngestSummary())
         return _records(memory)
 
 
@@ -75,11 +74,11 @@ def _superseded(folder: Path) -> list[Recorded]:
     """Another trainer's rounds: the second diagnosed again, then the training resumed before step 3."""
     with diagevo.open(f"sqlite:///{folder}/log.db", "superseded", root=folder) as memory:
         steps = [step(number, a="+-+-", b="----", d="-++") for number in range(1, 5)]
-        Recorder(memory, SETTINGS).record(steps, Report())
+        Recorder(memory, SETTINGS).record(steps, IngestSummary())
         diagnose(memory, {"a": C1, "d": "reads the question only to its half"})
         Rounds(memory).supersede(2, "the diagnostician was another one")
         diagnose(memory, {"a": C1, "d": C1})
-        Recorder(memory, SETTINGS, resumed=True).record([step(3, a="--+-", d="+-+")], Report())
+        Recorder(memory, SETTINGS, resumed=True).record([step(3, a="--+-", d="+-+")], IngestSummary())
         diagnose(memory, {"a": C1, "d": "forgets what it was asked"})
         return _records(memory)
 

@@ -14,7 +14,7 @@ import pytest
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling import decoding
-from diagevo.sampling.kept import Kept
+from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 from diagevo.sampling.service import Service
@@ -56,7 +56,7 @@ def ask(
     **changes: Any,
 ) -> list[list[Completion]]:
     sampler = TransformersSampler(model, rows_at_once=4, threads=threads, stop=stop)
-    with Kept(sampler, file, model) as kept:
+    with CachedSampler(sampler, file, model) as kept:
         return kept.sample(PROMPTS, **{"n": N, "params": PARAMS, "seed": SEED, **changes})
 
 
@@ -146,7 +146,7 @@ def test_an_overdue_stop_breaks_a_batch_off_before_its_next_layer(
 
     model: Any = sampler._model
     model.model.layers[-1].register_forward_hook(count)
-    with pytest.raises(StoppedSafely), Kept(sampler, file, tiny_model) as kept:
+    with pytest.raises(StoppedSafely), CachedSampler(sampler, file, tiny_model) as kept:
         kept.sample(PROMPTS, n=N, params=PARAMS, seed=SEED)
     assert passed[0] >= 5
     assert len(after) <= threads - 1, "but for a layer that the other thread was in already"
@@ -191,13 +191,13 @@ def test_requests_under_way_are_finished_or_broken_off_and_no_answer_is_asked_fo
         asked = OpenAISampler(Service(url, retries=0), "m", workers=1, stop=stop)
         with (
             pytest.raises(StoppedSafely, match=f"{kept_first * N} of 12 answers are kept"),
-            Kept(asked, file, policy) as kept,
+            CachedSampler(asked, file, policy) as kept,
         ):
             kept.sample(PROMPTS, n=N, params=PARAMS, seed=SEED)
         server.released.set()
         assert len(server.asked) == 3, "nothing was asked for after the flag"
         server.stop, before = StopFlag(), list(server.asked)
-        with Kept(OpenAISampler(Service(url, retries=0), "m", workers=1), file, policy) as kept:
+        with CachedSampler(OpenAISampler(Service(url, retries=0), "m", workers=1), file, policy) as kept:
             found = kept.sample(PROMPTS, n=N, params=PARAMS, seed=SEED)
     assert server.asked[len(before) :] == [f"{i}+{i * i}?" for i in range(kept_first, 6)]
     assert [[c.text for c in group] for group in found] == [

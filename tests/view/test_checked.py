@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diagevo.ingest.recording import Recorded, Recorder
+from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.runs import RunLine
@@ -113,7 +113,7 @@ def test_a_run_of_another_trainer_says_that_its_votes_are_rewards(database: Data
                 version="test",
             )
         )
-        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], Recorded())
+        Recorder(memory, SETTINGS).record([step(1, a="+--+"), step(2, b="++-")], IngestSummary())
         Rounds(memory).open_next()
     view = _view(database, home)
     assert "its votes are rewards, not answers that agree" in view.render("theirs/index.html")

@@ -13,7 +13,7 @@ import pytest
 
 from diagevo.memory.log.database import Database
 from diagevo.progress import RoundSummary, StageProgress, Unobserved
-from diagevo.progress_file import PROGRESS, Kept
+from diagevo.progress_file import PROGRESS, ProgressFile
 from tests.run.program import first, start
 from tests.view.conftest import Served, serving
 
@@ -25,8 +25,8 @@ import sys, time
 from fractions import Fraction
 from pathlib import Path
 from diagevo.progress import StageProgress, Unobserved
-from diagevo.progress_file import Kept
-told = Kept(Unobserved(), Path(sys.argv[1]))
+from diagevo.progress_file import ProgressFile
+told = ProgressFile(Unobserved(), Path(sys.argv[1]))
 told.round_started(3, 5, Fraction(31, 50), 1234)
 told.stage_started(3, "challenger", 2, 40)
 told.stage_progress(3, "challenger", StageProgress(1, 40, "mean reward 0.210", 0.21))
@@ -65,7 +65,7 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
         def message(self, text: str) -> None:
             heard.append(text)
 
-    told = Kept(Hears(), tmp_path / PROGRESS)
+    told = ProgressFile(Hears(), tmp_path / PROGRESS)
     told.round_started(3, 5, Fraction(31, 50), None)
     told.stage_started(3, "votes", 1, 100)
     told.stage_progress(3, "votes", StageProgress(40, 100))
@@ -96,7 +96,7 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
 
 
 def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_path: Path) -> None:
-    told = Kept(Unobserved(), tmp_path / PROGRESS)
+    told = ProgressFile(Unobserved(), tmp_path / PROGRESS)
     told.stage_started(3, "solver", 1, 900)
     for step in range(1, 202):
         told.stage_progress(3, "solver", StageProgress(step, 900, "", step / 1000))
@@ -107,7 +107,7 @@ def test_rewards_are_kept_by_step_and_of_more_than_two_hundred_every_second(tmp_
 
 
 def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path) -> None:
-    told = Kept(Unobserved(), tmp_path / PROGRESS)
+    told = ProgressFile(Unobserved(), tmp_path / PROGRESS)
     told.stage_started(1, "solver", 1, 9)
     for step in (1, 2):
         told.stage_progress(1, "solver", StageProgress(step, 9, "", 0.5))
@@ -115,7 +115,7 @@ def test_a_training_step_is_seen_at_once_however_soon_it_follows(tmp_path: Path)
 
 
 def test_a_folder_that_takes_nothing_costs_the_picture_and_not_the_run(tmp_path: Path) -> None:
-    told = Kept(Unobserved(), tmp_path / "nowhere" / PROGRESS)
+    told = ProgressFile(Unobserved(), tmp_path / "nowhere" / PROGRESS)
     told.message("still told")
 
 

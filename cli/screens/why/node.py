@@ -8,7 +8,7 @@ from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, 
 from .failure import call_texts, failure_texts
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.nodes import Judged, Member, NodeStory
+    from diagevo.memory.audit.nodes import Member, NodeJudgement, NodeStory
 
 
 def node_screen(story: "NodeStory", columns: int | None, *, everything: bool) -> str:
@@ -58,7 +58,7 @@ def _member(member: "Member", node_id: str) -> Line:
     return Line("cause", f"r{member.round}  {member.cause_id}{origin}  {member.description}", member.position)
 
 
-def _judged(pair: "Judged") -> Line:
+def _judged(pair: "NodeJudgement") -> Line:
     said = f"one skill: {pair.survivor} “{pair.label}”" if pair.merged else "two skills"
     text = f"r{pair.round}  with {pair.other}, cosine {pair.similarity:.2f}: {said}"
     return Line("merged" if pair.merged else "kept apart", text, pair.position)

@@ -16,7 +16,7 @@ from diagevo.ingest.formats import nemo_rl, plain, prime_rl, trl, verl
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
 from diagevo.ingest.lines import CutLine, Wait, regular
-from diagevo.ingest.rollouts import Step
+from diagevo.ingest.rollouts import RolloutStep
 from diagevo.shown import count
 
 __all__ = ["Format", "messages", "read"]
@@ -33,7 +33,7 @@ def read(
     wait: Wait | None = None,
     on_cut: Told,
     on_note: Told = lambda _: None,
-) -> Iterator[Step]:
+) -> Iterator[RolloutStep]:
     """The steps of the files at `path`, by number.
 
     `reward` names the field that is the reward, where it is not the format's own. `wait` follows a training
@@ -56,7 +56,7 @@ def read(
         case "prime-rl":
             globs = [f"{root}step_*/train/effective/traces.jsonl" for root in ("", "rollouts/")]
             name = r".*step_(\d+)/train/effective/traces\.jsonl"
-            reader = prime_rl.Reader(reward)
+            reader = prime_rl.EpisodeReader(reward)
             yield from _steps(path, globs, name, reader.load, wait, on_cut)
             if reader.waiting:
                 on_note(
@@ -66,7 +66,7 @@ def read(
         case "trl":
             globs = ["completions_*.parquet", "completions/completions_*.parquet"]
             name = r".*completions_(\d+)\.parquet"
-            with trl.Reader(reward) as tables:
+            with trl.CompletionReader(reward) as tables:
                 yield from trl.once(_steps(path, globs, name, tables.load, wait, on_cut), on_note)
 
 
@@ -74,10 +74,10 @@ def _steps(
     path: Path,
     globs: Sequence[str],
     name: str,
-    load: Callable[[Path, int], Step],
+    load: Callable[[Path, int], RolloutStep],
     wait: Wait | None,
     on_cut: Told,
-) -> Iterator[Step]:
+) -> Iterator[RolloutStep]:
     """A file a step. While somebody waits, the newest file may grow: it is read once a newer one is there."""
     done = -1
     while True:
@@ -98,7 +98,9 @@ def _steps(
             wait = None  # take what is there, and end
 
 
-def _whole(load: Callable[[Path, int], Step], file: Path, number: int, on_cut: Told) -> Iterator[Step]:
+def _whole(
+    load: Callable[[Path, int], RolloutStep], file: Path, number: int, on_cut: Told
+) -> Iterator[RolloutStep]:
     try:
         step = load(file, number)
     except CutLine:

@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
 
 
-class Part(msgspec.Struct):
+class MessagePart(msgspec.Struct):
     """A part of a message: text, or a picture that is not shown."""
 
     text: str | None = None
@@ -30,11 +30,11 @@ class ToolCall(msgspec.Struct):
     function: Function | None = None
 
 
-class Message(msgspec.Struct):
+class ChatMessage(msgspec.Struct):
     """One message of a conversation. Of a tool's answer, `name` is the tool."""
 
     role: str | None = None
-    content: str | list[str | Part | None] | None = None
+    content: str | list[str | MessagePart | None] | None = None
     reasoning_content: str | None = None
     name: str | None = None
     tool_calls: list[ToolCall | None] | None = None
@@ -48,26 +48,26 @@ def messages(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        found = msgspec.convert(value, list[Message])
+        found = msgspec.convert(value, list[ChatMessage])
     except (msgspec.ValidationError, RecursionError) as error:
         said = f"neither a text nor messages: {str(value)[:80]}"
         raise ConfigError(said, hint=ANOTHER) from error
     return written(found)
 
 
-def written(found: list[Message]) -> str:
+def written(found: list[ChatMessage]) -> str:
     """The messages, each under its role; of a single one its content."""
     if len(found) == 1:
         return _content(found[0])
     return "\n\n".join(f"{_speaker(message)}: {_content(message)}" for message in found)
 
 
-def _speaker(message: Message) -> str:
+def _speaker(message: ChatMessage) -> str:
     role = message.role or ""
     return f"{role} {_line(message.name)}" if role == "tool" and message.name else role
 
 
-def _content(message: Message) -> str:
+def _content(message: ChatMessage) -> str:
     """Reasoning, text (of a content in parts the text parts) and calls, a line each."""
     content = message.content
     if isinstance(content, list):

@@ -9,7 +9,7 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import Reward, Row, number, step_of, with_reward
 from diagevo.ingest.lines import typed
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 
 class NemoRow(Row):
@@ -23,7 +23,7 @@ class NemoRow(Row):
     token_loss_mask: list[float | bool | list[float | bool]] | None = None
 
 
-def load(file: Path, step: int, *, reward: str | None) -> Step:
+def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     """The rollouts of a step, told apart by their prompts' tokens."""
     field = reward or "rewards"
     found: list[tuple[str, list[str], float | None]] = []
@@ -48,7 +48,9 @@ def load(file: Path, step: int, *, reward: str | None) -> Step:
         [
             None
             if value is None
-            else Rollout("\n\n".join(content[:asked]), "\n\n".join(content[asked:]), value, None, key or None)
+            else IngestedRollout(
+                "\n\n".join(content[:asked]), "\n\n".join(content[asked:]), value, None, key or None
+            )
             for key, content, value in found
         ],
     )

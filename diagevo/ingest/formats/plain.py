@@ -9,7 +9,7 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER, LAST_STEP, Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import CutLine, Wait, typed
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 
 class PlainRow(Row):
@@ -22,7 +22,9 @@ class PlainRow(Row):
     group: str | int | None = None
 
 
-def read(path: Path, reward: str | None, wait: Wait | None, on_cut: Callable[[str], None]) -> Iterator[Step]:
+def read(
+    path: Path, reward: str | None, wait: Wait | None, on_cut: Callable[[str], None]
+) -> Iterator[RolloutStep]:
     """Rows in order of their steps. Raises ConfigError, with file and line."""
     files = [path] if path.is_file() else sorted(path.glob("*.jsonl"))
     if not files:
@@ -61,9 +63,9 @@ def _check(file: Path, type_: type[Any]) -> None:
         pass
 
 
-def _rollout(place: str, row: PlainRow) -> Rollout | None:
+def _rollout(place: str, row: PlainRow) -> IngestedRollout | None:
     value = number(row.reward)
     if value is None:
         return None
     group = None if row.group is None else str(row.group)
-    return Rollout(row.prompt, row.response, value, answer(place, row.answer), group)
+    return IngestedRollout(row.prompt, row.response, value, answer(place, row.answer), group)

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import Message, written
+from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, answer, number, step_number, step_of
 from diagevo.ingest.lines import CutLine, decoded, raw
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 LATE = 9
 """Steps after which a group that was never trained on is taken as it is. prime-rl voids what is more than
@@ -25,21 +25,21 @@ class Named(msgspec.Struct):
     id: str
 
 
-class Head(msgspec.Struct):
+class EpisodeHead(msgspec.Struct):
     """An episode, as far as its group goes."""
 
     group: Named | None = None
 
 
-class Reward(msgspec.Struct):
+class TraceReward(msgspec.Struct):
     score: float | None = None
     weight: float | None = 1.0
 
 
-class Node(msgspec.Struct):
+class MessageNode(msgspec.Struct):
     """A message of the graph; its parent stands before it."""
 
-    message: Message
+    message: ChatMessage
     parent: Annotated[int, msgspec.Meta(ge=0)] | None = None
     sampled: bool = False
 
@@ -53,24 +53,24 @@ class Task(msgspec.Struct):
 
 
 class Trace(msgspec.Struct):
-    rewards: dict[str, Reward | None]
-    nodes: list[Node]
+    rewards: dict[str, TraceReward | None]
+    nodes: list[MessageNode]
     agent: Agent = msgspec.field(default_factory=Agent)
     task: Task = msgspec.field(default_factory=Task)
     ok: bool = True
 
 
-class Episode(Head):
+class Episode(EpisodeHead):
     ok: bool = False
     traces: list[Trace] = []
 
 
-_HEAD, _EPISODE = msgspec.json.Decoder(Head), msgspec.json.Decoder(Episode)
+_HEAD, _EPISODE = msgspec.json.Decoder(EpisodeHead), msgspec.json.Decoder(Episode)
 Place = tuple[Path, int, int]
 """A line: its file, its number and where it begins."""
 
 
-class Reader:
+class EpisodeReader:
     """Reads the steps one after the other: each file of `effective`, with what `all` holds of its groups."""
 
     def __init__(self, reward: str | None) -> None:
@@ -87,7 +87,7 @@ class Reader:
         """Groups that have arrived, and may not be whole."""
         return len(self._arrived)
 
-    def load(self, file: Path, step: int) -> Step:
+    def load(self, file: Path, step: int) -> RolloutStep:
         """The groups that this step is the first to train on, and those that nothing has trained on since
         they arrived long ago. Raises CutLine where the file is not whole."""
         shipped: dict[str, list[Place]] = {}
@@ -122,8 +122,8 @@ class Reader:
                 pass  # the last episode before a crash: its group is never whole
         self._taken = max(self._taken, step)
 
-    def _rollouts(self, places: list[Place]) -> list[Rollout | None]:
-        found: list[Rollout | None] = []
+    def _rollouts(self, places: list[Place]) -> list[IngestedRollout | None]:
+        found: list[IngestedRollout | None] = []
         for file, line, start in places:
             with file.open("rb") as stream:
                 stream.seek(start)
@@ -137,7 +137,7 @@ class Reader:
             found += [self._trace(place, trace, name) if trace.ok else None for trace in traces]
         return found
 
-    def _trace(self, place: str, trace: Trace, group: str | None) -> Rollout | None:
+    def _trace(self, place: str, trace: Trace, group: str | None) -> IngestedRollout | None:
         if not trace.nodes:
             raise ConfigError(f"{place} holds a trace without nodes", hint=ANOTHER)
         if self.reward is not None and self.reward not in trace.rewards:
@@ -155,12 +155,12 @@ class Reader:
         path = _last_branch(place, trace.nodes)
         first = next((i for i, node in enumerate(path) if node.sampled), len(path))
         prompt, response = (written([n.message for n in part]) for part in (path[:first], path[first:]))
-        return Rollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
+        return IngestedRollout(prompt, response, reward, answer(place, trace.task.data.get("answer")), group)
 
 
-def _last_branch(place: str, nodes: list[Node]) -> list[Node]:
+def _last_branch(place: str, nodes: list[MessageNode]) -> list[MessageNode]:
     """From the root to the last node."""
-    path: list[Node] = []
+    path: list[MessageNode] = []
     at: int | None = len(nodes) - 1
     while at is not None:
         path.append(nodes[at])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.texts import json_text
 
 ANOTHER = "name the format that wrote it: verl, trl, nemo-rl, prime-rl or jsonl"
@@ -65,6 +65,6 @@ def step_number(file: Path, digits: str) -> int:
     return int(digits)
 
 
-def step_of(number: int, source: str, found: Sequence[Rollout | None]) -> Step:
+def step_of(number: int, source: str, found: Sequence[IngestedRollout | None]) -> RolloutStep:
     scored = [rollout for rollout in found if rollout is not None]
-    return Step(number, source, scored, len(found) - len(scored))
+    return RolloutStep(number, source, scored, len(found) - len(scored))

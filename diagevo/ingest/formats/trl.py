@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats.messages import Message, written
+from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import CutLine, regular
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.shown import count
 
 CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch and no evaluation"
@@ -27,8 +27,8 @@ CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch a
 class TrlRow(Row):
     """A row of the table."""
 
-    prompt: str | list[Message]
-    completion: str | list[Message]
+    prompt: str | list[ChatMessage]
+    completion: str | list[ChatMessage]
     answer: Any = None
     solution: Any = None
 
@@ -41,20 +41,20 @@ class Columns(msgspec.Struct):
     error: str | None = None
 
 
-class Reader:
+class CompletionReader:
     """Reads files in a program beside this one: see `trl_rows`."""
 
     def __init__(self, reward: str | None) -> None:
         self.reward = reward
         self._program: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> "CompletionReader":
         return self
 
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def load(self, file: Path, step: int) -> Step:
+    def load(self, file: Path, step: int) -> RolloutStep:
         """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
         _whole(file)
         lines = self._lines(file)
@@ -64,11 +64,11 @@ class Reader:
             self._end()  # what it has still to say is of this file
             raise
 
-    def _step(self, file: Path, step: int, lines: Iterator[bytes]) -> Step:
+    def _step(self, file: Path, step: int, lines: Iterator[bytes]) -> RolloutStep:
         columns = msgspec.json.decode(next(lines), type=Columns)
         type_ = with_reward(TrlRow, self._reward(file, columns))
         decoder = msgspec.json.Decoder(type_)
-        found: list[Rollout | None] = []
+        found: list[IngestedRollout | None] = []
         for line, text in enumerate(lines, start=1):
             row = _row(file, line, text, decoder)
             value = number(row.reward)
@@ -79,7 +79,7 @@ class Reader:
                 text if isinstance(text, str) else written(text) for text in (row.prompt, row.completion)
             )
             expected = row.solution if row.answer is None else row.answer
-            found.append(Rollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
+            found.append(IngestedRollout(prompt, completion, value, answer(f"{file}, row {line}", expected)))
         return step_of(step, file.name, found)
 
     def _reward(self, file: Path, columns: Columns) -> str:
@@ -169,10 +169,10 @@ def _whole(file: Path) -> None:
             raise CutLine
 
 
-def once(steps: Iterator[Step], on_note: Callable[[str], None]) -> Iterator[Step]:
+def once(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterator[RolloutStep]:
     """Without the steps that log a batch again: TRL writes its last generation at every logging step. At the
     end, says what the files cannot tell."""
-    before: Sequence[Rollout] = ()
+    before: Sequence[IngestedRollout] = ()
     numbers: list[int] = []
     asked: dict[bytes, list[int]] = {}
     for step in steps:

@@ -8,7 +8,7 @@ from typing import Any
 
 from diagevo.ingest.formats.rows import Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import typed
-from diagevo.ingest.rollouts import Rollout, Step
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 
 class VerlRow(Row):
@@ -24,7 +24,7 @@ _KEY = re.compile(r"(.+)_(\d{1,9})_(\d{1,9})", re.DOTALL)
 """verl's newer trainer names an output {prompt}_{session}_{index}; its older one names none."""
 
 
-def load(file: Path, step: int, *, reward: str | None) -> Step:
+def load(file: Path, step: int, *, reward: str | None) -> RolloutStep:
     """The rollouts of a step; of an agent loop a session is one, whatever number of outputs it has."""
     found: list[tuple[int, VerlRow]] = list(typed(file, with_reward(VerlRow, reward or "score")))
     keys = [_KEY.fullmatch(row.uid) if isinstance(row.uid, str) else None for _, row in found]
@@ -46,7 +46,7 @@ def _name(uid: str | int | None) -> str | None:
     return None if uid is None else str(uid)
 
 
-def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None) -> Rollout | None:
+def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None) -> IngestedRollout | None:
     """A session's outputs in order, with what came between them: verl credits the last one's score."""
     (line, first), (_, last) = turns[0], turns[-1]
     value = number(last.reward)
@@ -56,4 +56,4 @@ def _rollout(file: Path, turns: Sequence[tuple[int, VerlRow]], group: str | None
     for (_, before), (_, now) in pairwise(turns):
         texts += [now.input.removeprefix(before.input + before.output).strip(), now.output]
     response = texts[0] if len(texts) == 1 else "\n\n".join(text for text in texts if text)
-    return Rollout(first.input, response, value, answer(f"{file}, line {line}", first.gts), group)
+    return IngestedRollout(first.input, response, value, answer(f"{file}, line {line}", first.gts), group)

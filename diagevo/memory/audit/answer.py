@@ -27,7 +27,7 @@ AGENT = Limits(seconds=10, length=2**20)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """Column names, and rows that are fetched as they are read."""
 
     columns: tuple[str, ...]

@@ -14,7 +14,7 @@ COLUMNS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class MatrixCell:
     """A cause after the commit of a round."""
 
     round: int
@@ -23,7 +23,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class CauseRow:
+class MatrixRow:
     """A cause as it was last committed, with a cell a shown round; None before it was created."""
 
     id: str
@@ -32,17 +32,17 @@ class CauseRow:
     node_label: str
     state: CauseState
     frequency: int
-    cells: tuple[Cell | None, ...]
+    cells: tuple[MatrixCell | None, ...]
 
 
 @dataclass(frozen=True)
-class Matrix:
+class CauseMatrix:
     """A part of the causes, those of a node together."""
 
     rounds: tuple[int, ...]
     left_out: int
     """Earlier rounds that are not shown."""
-    rows: tuple[CauseRow, ...] = field(default=())
+    rows: tuple[MatrixRow, ...] = field(default=())
 
     @cached_property
     def most(self) -> int:
@@ -57,7 +57,7 @@ def count_causes(history: History) -> int:
         return connection.execute(query).scalar_one()
 
 
-def matrix(history: History, *, start: int = 0, most: int = 200) -> Matrix:
+def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
     """Causes `start` to `start + most` in the order of their nodes, as committed, over the last rounds."""
     run = history.run_id
     rounds = tuple(commit.round for commit in history.commits)
@@ -79,14 +79,14 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> Matrix:
                 HISTORY.c.run_id == run, HISTORY.c.cause_id.in_(wanted), HISTORY.c.round.in_(shown)
             )
         )
-        cells: dict[str, dict[int, Cell]] = {}
+        cells: dict[str, dict[int, MatrixCell]] = {}
         for number, cause_id, state, frequency in of_round:
-            cells.setdefault(cause_id, {})[number] = Cell(number, state, frequency)
-    return Matrix(
+            cells.setdefault(cause_id, {})[number] = MatrixCell(number, state, frequency)
+    return CauseMatrix(
         shown,
         len(rounds) - len(shown),
         tuple(
-            CauseRow(
+            MatrixRow(
                 id=row.cause_id,
                 description=row.description,
                 node=row.node_id,

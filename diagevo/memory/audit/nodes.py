@@ -10,7 +10,7 @@ from diagevo.memory.events.records import Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class NodeJudgement:
     """A pair of nodes that the diagnostician judged; `merged` says whether they are one now."""
 
     round: int
@@ -44,7 +44,7 @@ class NodeStory:
     merged_into: str | None
     evidence: FailureStory
     members: tuple[Member, ...]
-    pairs: tuple[Judged, ...]
+    pairs: tuple[NodeJudgement, ...]
 
 
 def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False) -> NodeStory:
@@ -81,8 +81,10 @@ def why_node(history: History, node_id: str, as_of: AsOf, *, full: bool = False)
     )
 
 
-def _judged(history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool) -> Judged:
-    return Judged(
+def _judged(
+    history: History, node_id: str, recorded: Recorded, event: NodePairJudged, full: bool
+) -> NodeJudgement:
+    return NodeJudgement(
         round=recorded.round,
         position=recorded.position,
         other=next(n for n in event.nodes if n != node_id),

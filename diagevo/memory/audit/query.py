@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from diagevo.memory.audit.answer import PERSON, Answer, Limits
+from diagevo.memory.audit.answer import PERSON, Limits, QueryResult
 from diagevo.memory.log.database import Database
 
 VIEWS: dict[str, str] = {
@@ -31,7 +31,7 @@ VIEWS: dict[str, str] = {
 @contextmanager
 def query(
     database: Database, sql: str, *, run_id: str | None = None, limits: Limits = PERSON
-) -> Generator[Answer]:
+) -> Generator[QueryResult]:
     """Run one statement that reads; `:run` in it is the run's name. Rows stream while the context is open.
 
     Raises ConfigError where the database refuses the statement (a write, several statements, bad SQL), or it

@@ -21,7 +21,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.answer import HINT, NO_ROWS, Answer, Limits, Work, refused
+from diagevo.memory.audit.answer import HINT, NO_ROWS, Limits, QueryResult, Work, refused
 from diagevo.memory.log.database import PAGE, Database
 from diagevo.memory.log.location import shown
 from diagevo.redaction import masked
@@ -67,7 +67,7 @@ def not_a_reader(database: Database) -> list[str]:
 
 
 @contextmanager
-def ask(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[Answer]:
+def ask(database: Database, statement: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
     """Run one statement that reads. Raises ConfigError where it is none, or the database refuses it."""
     if "\0" in statement:
         raise ConfigError("a statement cannot hold a NUL", hint=HINT)
@@ -96,7 +96,7 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
                 if not cursor.description:
                     raise refused(NO_ROWS)
                 names = tuple(column.name for column in cursor.description)
-                yield Answer(names, work.rows([] if first is None else chain([first], rows)))
+                yield QueryResult(names, work.rows([] if first is None else chain([first], rows)))
         except Error as error:
             raise lost(error) from error
         finally:

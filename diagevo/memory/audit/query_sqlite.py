@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from diagevo.errors import DamagedError, StoreError
-from diagevo.memory.audit.answer import NO_ROWS, Answer, Limits, Work, refused
+from diagevo.memory.audit.answer import NO_ROWS, Limits, QueryResult, Work, refused
 from diagevo.memory.log.database import Database, readable
 from diagevo.memory.log.location import shown
 
@@ -37,7 +37,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
 
 
 @contextmanager
-def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Generator[Answer]:
+def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Generator[QueryResult]:
     """Run one statement that reads. Raises ConfigError where it is none, or SQLite refuses it."""
     assert database.file is not None
     try:
@@ -62,7 +62,7 @@ def ask(database: Database, sql: str, run_id: str | None, limits: Limits) -> Gen
         cursor = work.step(lambda: connection.execute(sql, {"run": run_id}))
         if cursor.description is None:  # COMMIT and its like
             raise refused(NO_ROWS)
-        yield Answer(tuple(name for name, *_ in cursor.description), work.rows(cursor))
+        yield QueryResult(tuple(name for name, *_ in cursor.description), work.rows(cursor))
     finally:
         connection.close()
 

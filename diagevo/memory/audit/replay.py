@@ -225,7 +225,7 @@ def next_schedule(memory: Rebuilt) -> ScheduleLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MemoryChange:
     """One event that changed the memory, with the cause or node before and after it."""
 
     position: int
@@ -253,7 +253,7 @@ _STEPS = frozenset(
 )
 
 
-def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
+def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
     """Each event of a round that changed the memory, one after the other, with its effect on f and F."""
     state = MemoryState(history.run_id)
     for fact in history.log.facts(history.run_id, until=as_of.sequence):
@@ -285,7 +285,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[Step]:
                 before, after = f"{event.absorbed} apart", f"{event.absorbed} in {event.survivor}"
             case _:
                 pass  # what it is about is shown as it is
-        yield Step(fact.position, fact.type, subject, before, after, state.current_failures)
+        yield MemoryChange(fact.position, fact.type, subject, before, after, state.current_failures)
 
 
 def _subject(type_: str, event: Any) -> str:
