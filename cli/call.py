@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +35,8 @@ class Call:
     output: Path | None = None
     typed: frozenset[str] = frozenset()
     """Which of the common options stand on the command line, not in the environment."""
+    stack: ExitStack = field(default_factory=ExitStack)
+    """What stays open until all is printed."""
     schema: str = ""
     """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
 

@@ -97,8 +97,9 @@ def command(
     pages: bool = False,
     reads: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make `function(call, …)` the command `path`, with the common options after its own.
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make `function(call, …)` the command `path`, with the common options after its own. What it returns, a
+    `Result`, is printed.
 
     Args:
         path: Its name behind `diagevo`, e.g. "memory why".
@@ -113,7 +114,7 @@ def command(
     common = {name: (kind, None) for name, kind in map(_SOME.__getitem__, taken)}
     common |= (_ROWS if rows else {}) | _ALL
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
         # A command may have an argument `run` or `config` of its own.
         names = {f"{name}_": name for name in common}
@@ -121,11 +122,13 @@ def command(
         @functools.wraps(function)
         def run(*, ctx: typer.Context, **given: Any) -> None:
             from .pager import paged
+            from .render.result import emit
 
             call = _call(ctx, schema, {name: given.pop(key) for key, name in names.items()})
             try:
-                with paged(call) if pages and not given.get("follow") else nullcontext():
-                    function(call, **given)
+                with paged(call) if pages and not given.get("follow") else nullcontext(), call.stack:
+                    if (result := function(call, **given)) is not None:
+                        emit(call, result)
             except (DiagEvoError, typer.TyperException, typer.Exit, typer.Abort, OSError):
                 raise
             except Exception:  # a bug, unless the log that it read is damaged

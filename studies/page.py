@@ -246,9 +246,9 @@ def with_sentences(readme: str, runs: list[dict[str, Any]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> str:
     """Differences of mean@8 with their intervals, as SVG."""
-    from diagevo.report.figure import Figure, data, sized
+    from diagevo.report.figure import data, sized
     from diagevo.report.files import svg
-    from diagevo.report.style import altair
+    from diagevo.report.style import altair, themed
 
     alt = altair()
     rows = [
@@ -273,4 +273,4 @@ def draw(runs: list[dict[str, Any]]) -> str:
     chart = sized(alt.layer(*layers), height=18 * len(rows) + 20).properties(
         padding={"left": 56, "top": 16, "right": 16, "bottom": 16}
     )  # fonts differ in width
-    return svg(Figure(chart, rows, ""))
+    return svg(themed(chart))

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,9 +13,9 @@ from .. import options
 from ..call import Call
 from ..opening import database
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
-from ..screens.accuracy import say_premises
+from ..screens.accuracy import premises
 
 if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
@@ -84,7 +84,7 @@ def plan(
         str | None,
         typer.Option("--eval", metavar="ARGUMENTS", help="Of `eval run`, for each run's best checkpoint."),
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Write a plan. `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
     from diagevo.config.loading import resolve
     from diagevo.errors import ConfigError
@@ -118,7 +118,7 @@ def plan(
     file = made.save(call.home)
     render.say(call, f"{count(len(made.runs), 'run')} planned in {file}; next: diagevo ablate run {name}")
     lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
-    print_rows(call, RUNS[:4], lines)
+    return Result(lines, RUNS[:4])
 
 
 def _measured(arguments: str | None) -> list[str]:
@@ -149,7 +149,7 @@ def run(
     status: Annotated[
         bool, typer.Option("--status", help="Play nothing; say where every run stands.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Play the runs one after another, each as a process, then say where each stands. Nothing is done twice.
 
     Call it twice, and the two share the runs.
@@ -172,7 +172,7 @@ def run(
     return _status(call, chosen)
 
 
-def _status(call: Call, chosen: "Plan") -> None:
+def _status(call: Call, chosen: "Plan") -> Result[Any]:
     from diagevo.evaluation.ablation import states
     from diagevo.memory.log.database import Database
 
@@ -186,7 +186,7 @@ def _status(call: Call, chosen: "Plan") -> None:
         StatusLine(i, s.planned.run, s.planned.variant, s.planned.seed, f"{s.committed}/{s.rounds}", s.state)
         for i, s in enumerate(found)
     ]
-    print_rows(call, RUNS, lines)
+    return Result(lines, RUNS)
 
 
 @options.command(
@@ -205,7 +205,7 @@ def compare(
     metric: Annotated[
         str, typer.Option("--metric", help="Of the validation after the last round.")
     ] = "mean_at_k",
-) -> None:
+) -> Result[Any]:
     """Every variant against one, paired by seed: difference with its 95% interval, effect, p by Holm."""
     from diagevo.errors import NotFoundError
     from diagevo.evaluation import study
@@ -226,5 +226,4 @@ def compare(
     render.say(
         call, f"{metric} after round {chosen.rounds}, against {against}: {done} of {len(chosen.runs)} runs"
     )
-    print_rows(call, COMPARED, study.compare(scores, against, variants))
-    say_premises(call, worlds)
+    return Result(study.compare(scores, against, variants), COMPARED, notes=premises(worlds))

@@ -1,6 +1,6 @@
 """`diagevo config`: the resolved values, where each came from, and what deviates from the paper."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,22 +11,12 @@ from diagevo.errors import ConfigError
 from .. import options
 from ..call import Call
 from ..opening import opened
-from ..render import console as render
-from ..render.rows import print_rows
+from ..render.console import dump
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
-
-SETTINGS = (Column("key"), Column("value"), Column("source"))
-DEVIATIONS = (
-    Column("key"),
-    Column("value"),
-    Column("paper", "paper or decision"),
-    Column("stated", "stated in"),
-    Column("source"),
-)
-DIFFERENCES = (Column("key"), Column("a"), Column("b"))
 
 
 def _text(value: Any) -> str:
@@ -34,6 +24,17 @@ def _text(value: Any) -> str:
     from diagevo.config.writing import scalar
 
     return scalar(value)
+
+
+SETTINGS = (Column("key"), Column("value", show=_text), Column("source"))
+DEVIATIONS = (
+    Column("key"),
+    Column("value", show=_text),
+    Column("paper", "paper or decision", show=_text),
+    Column("stated", "stated in"),
+    Column("source"),
+)
+DIFFERENCES = (Column("key"), Column("a", show=_text), Column("b", show=_text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +72,12 @@ def show(
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON Schema of a configuration file, for editors.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Every value with where it came from; with --run, the configuration that the run has in its log."""
     if sum((paper, check, schema)) > 1:
         raise ConfigError("--paper, --check and --schema are three questions", hint="ask one at a time")
     if schema:
-        return _schema(call)
+        return _schema()
     if check:
         return _check(call)
     given = [option for option in options.CONFIGURATION if option in call.typed]
@@ -89,14 +90,10 @@ def show(
     if paper:
         return _show_paper(call, resolved)
     shown = [Shown(s.key, s.value, s.source.where, s.description) for s in resolved.settings()]
-    rows = [asdict(setting) for setting in shown]
-    if call.format in ("table", "md"):
-        rows = [row | {"value": _text(row["value"])} for row in rows]
-    print_rows(call, SETTINGS, rows, run=call.run)
-    return None
+    return Result(shown, SETTINGS, run=call.run)
 
 
-def _show_paper(call: Call, resolved: "Resolved") -> None:
+def _show_paper(call: Call, resolved: "Resolved") -> Result[Any]:
     from diagevo.config.paper import deviations
 
     found = deviations(resolved)
@@ -111,27 +108,23 @@ def _show_paper(call: Call, resolved: "Resolved") -> None:
         }
         for d in found
     ]
-    if call.format in ("table", "md"):
-        rows = [row | {"value": _text(row["value"]), "paper": _text(row["paper"])} for row in rows]
-        if not rows:
-            render.say(call, f"profile {resolved.config.profile}: nothing deviates from the paper")
-            return
-    print_rows(call, DEVIATIONS, rows, run=call.run)
+    none = f"profile {resolved.config.profile}: nothing deviates from the paper"
+    return Result(rows, DEVIATIONS, run=call.run, notes=[] if rows else [none])
 
 
-def _check(call: Call) -> None:
+def _check(call: Call) -> Result[Any]:
     resolved = call.resolve()
     places = dict.fromkeys(
         s.where.partition(",")[0] for s in resolved.sources.values() if s.kind != "default"
     )
     data = {"ok": True, "profile": resolved.config.profile, "read": list(places)}
-    render.document(call, data, f"ok: profile {resolved.config.profile}; read from {', '.join(places)}")
+    return Result(data, text=f"ok: profile {resolved.config.profile}; read from {', '.join(places)}")
 
 
-def _schema(call: Call) -> None:
+def _schema() -> Result[None]:
     from diagevo.config.models import Config
 
-    render.text(call, render.dump(Config.model_json_schema()))
+    return Result(None, text=dump(Config.model_json_schema()))
 
 
 @options.command(
@@ -150,7 +143,7 @@ def diff(
     ] = None,
     *,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 where they differ.")] = False,
-) -> None:
+) -> Result[Any]:
     """The values in which two configurations differ."""
     first = of(call, a)
     second = call.resolve() if b is None else of(call, b)
@@ -159,13 +152,8 @@ def diff(
         for x, y in zip(first.settings(), second.settings(), strict=True)
         if x.value != y.value
     ]
-    shown = [{k: v if k == "key" else _text(v) for k, v in row.items()} for row in rows]
-    if rows or call.format not in ("table", "md"):
-        print_rows(call, DIFFERENCES, shown if call.format in ("table", "md") else rows)
-    else:
-        render.say(call, "they are the same")
-    if rows and exit_code:
-        raise typer.Exit(1)
+    notes = [] if rows else ["they are the same"]
+    return Result(rows, DIFFERENCES, notes=notes, exit_code=1 if rows and exit_code else 0)
 
 
 def of(call: Call, name: str) -> "Resolved":

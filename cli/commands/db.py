@@ -11,7 +11,7 @@ import typer
 from .. import options
 from ..call import Call
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def upgrade(
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Write a backup before anything is changed.")
     ] = True,
-) -> None:
+) -> Result[Any]:
     """Bring the database to the revision that this version expects. A backup is written first."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
@@ -68,7 +68,7 @@ def upgrade(
         f"{where}: {before or 'empty'} → {migrate.HEAD}" if before != migrate.HEAD else f"{where}: up to date"
     )
     text += f"\nbackup: {saved}" if saved else ""
-    render.document(call, data, text + (f"\nsnapshots: {read.detail}; {read.fix}" if read.fix else ""))
+    return Result(data, text=text + (f"\nsnapshots: {read.detail}; {read.fix}" if read.fix else ""))
 
 
 def _backup_beside(database: "Database") -> Path:
@@ -81,7 +81,7 @@ def _backup_beside(database: "Database") -> Path:
 
 
 @options.command("db status", rows=True, without=("--run",), example="diagevo db status")
-def status(call: Call) -> None:
+def status(call: Call) -> Result[Any]:
     """Revision, append-only triggers, integrity, positions; nothing is changed.
 
     Exit 5 where the revision is not the one that this version expects, 1 at another fault.
@@ -99,15 +99,14 @@ def status(call: Call) -> None:
         render.plain(finding) | ({"detail": f"{finding.detail}; {finding.fix}"} if finding.fix else {})
         for finding in looked
     ]
-    print_rows(call, FINDINGS, found, title=title)
-    if not looked[0].ok:
-        raise typer.Exit(5)
-    if not all(finding.ok for finding in looked):
-        raise typer.Exit(1)
+    code = 5 if not looked[0].ok else 0 if all(finding.ok for finding in looked) else 1
+    return Result(found, FINDINGS, title=title, exit_code=code)
 
 
 @options.command("db backup", without=("--run",), example="diagevo db backup runs/monday.db")
-def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]) -> None:
+def backup(
+    call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
+) -> Result[Any]:
     """Copy the database into one SQLite file, also while a run writes to it."""
     from diagevo.memory.transfer.backup import backup as write
 
@@ -115,7 +114,7 @@ def backup(call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help
         done = write(database, file)
     runs = ", ".join(done.runs) or "none"
     text = f"{done.file}: {done.bytes:,} bytes, up to event #{done.position}; runs: {runs}"
-    render.document(call, done, text)
+    return Result(done, text=text)
 
 
 @options.command(
@@ -131,7 +130,7 @@ def restore(
     replace: Annotated[
         bool, typer.Option("--replace", help="Put it in the place of a database; the old one is kept aside.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Put a backup where `--db` points. What stood there is moved aside, never deleted."""
     from diagevo.memory.transfer.backup import restore as put_back
 
@@ -139,4 +138,4 @@ def restore(
         done = put_back(file, database, replace=replace)
     lines = [f"restored up to event #{done.position}; runs: {', '.join(done.runs) or 'none'}"]
     lines += [f"moved aside: {path}" for path in done.aside]
-    render.document(call, done, "\n".join(lines))
+    return Result(done, text="\n".join(lines))

@@ -15,7 +15,7 @@ from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 from .stopping import stopped_by_signals
 
@@ -85,7 +85,7 @@ def diagnose(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="--dry-run: exit 1 where an answer differs.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Diagnose the ingested rounds that wait, one after the other, and commit each.
 
     Says first what it will cost. Interrupted or capped, the same command goes on: what is answered is not
@@ -104,10 +104,8 @@ def diagnose(
     if dry_run:
         from .diagnose_compared import compare
 
-        compare(
-            call, sample=20 if sample is None else sample, seed=seed or 0, round=round, exit_code=exit_code
-        )
-        return
+        size = 20 if sample is None else sample
+        return compare(call, sample=size, seed=seed or 0, round=round, exit_code=exit_code)
     from diagevo.ingest.cost import cost
     from diagevo.memory.opening import open_memory
 
@@ -122,8 +120,7 @@ def diagnose(
         check_rules(config, run, played=memory.played_by_train)
         if plan:
             found = cost(memory, config)
-            print_rows(call, tuple(map(Column, asdict(found))), [asdict(found)], run=run)
-            return
+            return Result([asdict(found)], tuple(map(Column, asdict(found))), run=run)
         if said:
             _keep(memory, said)
         asked = _diagnostician(memory, config, max_calls)
@@ -133,9 +130,8 @@ def diagnose(
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
         as_of = (memory.state.round, memory.state.position)
-    print_rows(call, ROUNDS, rows, run=run, as_of=as_of)
-    if rows:
-        render.say(call, f"the causes: diagevo memory show --run {run}")
+    notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
+    return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
 
 
 def _fits(

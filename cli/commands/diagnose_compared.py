@@ -1,15 +1,13 @@
 """`diagevo diagnose --again --dry-run`: recorded decisions asked about again and compared."""
 
-from typing import TYPE_CHECKING
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from diagevo.shown import percent
 
 from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -29,8 +27,8 @@ COMPARED = (
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 
-def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code: bool) -> None:
-    """Say what each disagreement would do to F and ε. A language model is really asked, and its replies are
+def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code: bool) -> Result[Any]:
+    """What each disagreement would do to F and ε. A language model is really asked, and its replies are
     not kept."""
     from diagevo.diagnosis.extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
@@ -47,11 +45,9 @@ def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code:
             if isinstance(asked, Cancellable):
                 asked.cancel()
     differing = [line for line in found if not line.agrees]
-    shown = differing if call.format in ("table", "md") else found
     title = f"{history.run_id}, asked {asked.name} again: {_summary(found)}"
-    print_rows(call, COMPARED, shown, run=history.run_id, title=title)
-    if exit_code and differing:
-        raise typer.Exit(1)
+    code = 1 if exit_code and differing else 0
+    return Result(found, COMPARED, shown=differing, run=history.run_id, title=title, exit_code=code)
 
 
 def _summary(found: "list[Recheck]") -> str:

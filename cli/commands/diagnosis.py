@@ -1,12 +1,13 @@
 """`diagevo memory calibrate`: thresholds from judged pairs."""
 
+from typing import Any
+
 from diagevo.shown import count
 
 from .. import options
 from ..call import Call
 from ..opening import config_of, opened
-from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 CALIBRATIONS = (
@@ -30,7 +31,7 @@ CALIBRATIONS = (
     diagevo memory calibrate --set 'roles.embedder={engine: sentence-transformers, model: all-MiniLM-L6-v2}'
     """,
 )
-def calibrate(call: Call) -> None:
+def calibrate(call: Call) -> Result[Any]:
     """Propose θ_dup and θ_merge for the embedding model, from pairs that the diagnostician has judged.
 
     The proposal lets 95 of 100 pairs through that were judged the same. Another model: --set
@@ -42,11 +43,11 @@ def calibrate(call: Call) -> None:
     with opened(call) as history:
         config = config_of(call, history)
         found = propose(history.log, history.run_id, embedder_for(config.roles.embedder), config.memory)
-    print_rows(call, CALIBRATIONS, found, run=history.run_id)
-    for line in found:
-        if line.proposed is None:
-            render.say(call, f"{line.threshold}: no pair was judged the same, so nothing is proposed")
-        elif not line.enough:
-            render.say(
-                call, f"{line.threshold}: {count(line.same, 'pair')} judged the same: too few to rely on"
-            )
+    notes = [
+        f"{line.threshold}: no pair was judged the same, so nothing is proposed"
+        if line.proposed is None
+        else f"{line.threshold}: {count(line.same, 'pair')} judged the same: too few to rely on"
+        for line in found
+        if line.proposed is None or not line.enough
+    ]
+    return Result(found, CALIBRATIONS, run=history.run_id, notes=notes)

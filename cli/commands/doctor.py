@@ -1,6 +1,6 @@
 """`diagevo doctor`: what is missing here, and the fix."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,7 +9,7 @@ from diagevo.redaction import redacted
 from .. import options
 from ..call import Call
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 COLUMNS = (Column("state", ""), Column("name", "what"), Column("found"), Column("fix"))
@@ -30,7 +30,7 @@ def doctor(
         Literal["audit", "train", "eval"],
         typer.Option("--for", help="What you want to do here: audit, train or eval."),
     ] = "audit",
-) -> None:
+) -> Result[Any]:
     """What is missing here, and the fix.
 
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something that
@@ -39,6 +39,5 @@ def doctor(
     from diagevo.checks import look
 
     checks = look(purpose, database=call.database, home=call.home, configured=call.load_config)
-    print_rows(call, COLUMNS, [redacted(render.plain(check)) for check in checks])
-    if any(check.state == "missing" for check in checks):
-        raise typer.Exit(4)
+    code = 4 if any(check.state == "missing" for check in checks) else 0
+    return Result([redacted(render.plain(check)) for check in checks], COLUMNS, exit_code=code)

@@ -13,9 +13,10 @@ from .. import options
 from ..call import Call
 from ..opening import database
 from ..render import console as render
-from ..render.rows import print_rows, row_of
+from ..render.result import Result
+from ..render.rows import row_of
 from ..render.table import Column
-from ..screens.accuracy import say_premises, worlds_of
+from ..screens.accuracy import premises, worlds_of
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
@@ -111,7 +112,7 @@ def show(
     ] = None,
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="The benchmarks there are.")] = False,
     wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
-) -> None:
+) -> Result[Any]:
     """What was measured, or with --benchmarks what can be.
 
     With ID one evaluation: its conditions, figures and categories, and what was answered wrongly.
@@ -119,16 +120,13 @@ def show(
     if evaluation is not None:
         if benchmarks or "--run" in call.typed:
             raise ConfigError(f"{evaluation} is one evaluation", hint="leave out --benchmarks and --run")
-        _show_one(call, evaluation, wrong)
-    elif wrong:
+        return _show_one(call, evaluation, wrong)
+    if wrong:
         raise ConfigError("--wrong is about one evaluation", hint="name it: diagevo eval show ID --wrong N")
-    elif benchmarks:
-        _show_benchmarks(call)
-    else:
-        _show_all(call)
+    return _show_benchmarks() if benchmarks else _show_all(call)
 
 
-def _show_benchmarks(call: Call) -> None:
+def _show_benchmarks() -> Result[Any]:
     from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
 
     lines = [
@@ -144,10 +142,10 @@ def _show_benchmarks(call: Call) -> None:
         )
         for e in ENTRIES
     ]
-    print_rows(call, BENCHMARKS, lines)
+    return Result(lines, BENCHMARKS)
 
 
-def _show_all(call: Call) -> None:
+def _show_all(call: Call) -> Result[Any]:
     from diagevo.evaluation.store import EvaluationStore
     from diagevo.memory.audit.history import resolve_run
     from diagevo.memory.audit.runs import list_runs
@@ -161,11 +159,10 @@ def _show_all(call: Call) -> None:
         of_world = any(line.world == "arithmetic" and run in (None, line.run_id) for line in played)
         questions = "held-out" if of_world else "math500"
         render.say(call, f"no evaluations yet; start one: diagevo eval run {questions} --round best")
-    print_rows(call, EVALUATIONS, [line_of(e) for e in found], run=run)
-    say_premises(call, worlds)
+    return Result([line_of(e) for e in found], EVALUATIONS, run=run, notes=premises(worlds))
 
 
-def _show_one(call: Call, evaluation: str, wrong: int) -> None:
+def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
     from diagevo.evaluation.scoring import by_category
     from diagevo.evaluation.store import EvaluationStore
 
@@ -191,8 +188,7 @@ def _show_one(call: Call, evaluation: str, wrong: int) -> None:
         lines += [f"  reference {result.reference}; answered {answers}"]
     data = row_of(line_of(found)) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
-    render.document(call, data, text, run=found.run_id)
-    say_premises(call, worlds)
+    return Result(data, text=text, run=found.run_id, notes=premises(worlds))
 
 
 def _condition(value: Any) -> str:
@@ -211,7 +207,7 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The evaluation compared with.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
     confidence: Annotated[float, typer.Option("--confidence", min=0.5, max=0.9999)] = 0.95,
-) -> None:
+) -> Result[Any]:
     """The difference of two evaluations on the same questions, paired by question, with its interval."""
     from diagevo.evaluation.scoring import compare as compare_
     from diagevo.evaluation.scoring import different_conditions
@@ -234,5 +230,4 @@ def compare(
         "they differ in: " + (", ".join(differ) or "nothing"),
     ]
     shown = "\n".join(visible(line, one_line=True) for line in text)
-    render.document(call, {"paired": result, "conditions": differ}, shown)
-    say_premises(call, worlds)
+    return Result({"paired": result, "conditions": differ}, text=shown, notes=premises(worlds))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,8 +14,8 @@ from .. import options
 from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
-from ..render.rows import print_rows
-from ..screens.accuracy import say_premises, worlds_of
+from ..render.result import Result
+from ..screens.accuracy import premises, worlds_of
 from .evaluate import EVALUATIONS, line_of
 from .stopping import stopped_by_signals
 
@@ -99,7 +99,7 @@ def run(
         str, typer.Option("--judge-key-env", help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
     swapped_judge: Swapped = False,
-) -> None:
+) -> Result[Any]:
     """Ask, judge and sum up. The same command again goes on where it was stopped and asks nothing twice.
 
     Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
@@ -142,8 +142,9 @@ def run(
                     done.append(
                         measure(call, store, ready, questions, checker, procedure, stop, judge=asked_judge)
                     )
-        print_rows(call, EVALUATIONS, [line_of(e) for e in done], run=history and history.run_id)
-        say_premises(call, worlds_of(asked, done))
+        notes = premises(worlds_of(asked, done))
+        run_id = None if history is None else history.run_id
+        return Result([line_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
 
 
 def measure(

@@ -15,6 +15,7 @@ from diagevo.shown import count
 from .. import options
 from ..call import Call
 from ..render import console as render
+from ..render.result import Result
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def ingest(
             help="Steps with other rollouts than before: this training went on from a checkpoint.",
         ),
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
@@ -121,17 +122,18 @@ def ingest(
             session.open_next(full=False)
         found = _found(session, report)
         as_of, served = session.where, session.served
-    render.document(call, found, _text(call.run, report, found, served=served), run=call.run, as_of=as_of)
-    for name in report.cut:
-        render.say(call, f"{name} ends inside a line: its step is left for the next time (--follow waits)")
+    notes = [
+        f"{name} ends inside a line: its step is left for the next time (--follow waits)"
+        for name in report.cut
+    ]
     if report.left:
-        render.say(
-            call,
+        notes.append(
             f"{count(len(report.left), 'step')} from {report.left[0]} on left out: as before the training was"
-            " resumed, which has not come to them again",
+            " resumed, which has not come to them again"
         )
-    for note in report.notes:
-        render.say(call, f"note: {note}")
+    notes += [f"note: {note}" for note in report.notes]
+    text = _text(call.run, report, found, served=served)
+    return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
 
 
 def _found(session: "_Session", report: "IngestSummary") -> Ingested:

@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,7 @@ from diagevo.errors import ConfigError
 
 from .. import options
 from ..call import Call
-from ..render import console as render
+from ..render.result import Result
 
 
 @options.command(
@@ -27,7 +27,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="The folder. [default: this one]")] = Path(),
     *,
     template: Annotated[Profile | None, typer.Option("--template", help="The profile to start from.")] = None,
-) -> None:
+) -> Result[Any]:
     """Write diagevo.yaml and make the database.
 
     The file holds every key with its purpose. What exists already is left as it is.
@@ -60,4 +60,4 @@ def init(
     text = (
         f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"
     )
-    render.document(call, data, text)
+    return Result(data, text=text)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -16,9 +16,9 @@ from .. import options
 from ..call import Call
 from ..opening import opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
-from ..screens.accuracy import say_premises, worlds_of
+from ..screens.accuracy import premises, worlds_of
 from .evaluate import EVALUATIONS, line_of
 from .evaluate_run import Batch, KeyEnv, Seed, measure
 
@@ -66,12 +66,12 @@ def _committed(history: "History", named: str) -> list[int]:
     return [number for number in rounds_named(history, named) if number]
 
 
-def _accuracy(call: Call, oracle: "Oracle") -> None:
+def _accuracy(oracle: "Oracle") -> Result[Any]:
     from diagevo.answers.equivalence import AnswerChecker
 
     with AnswerChecker() as checker:
         lines = oracle.accuracy(checker)
-    print_rows(call, ACCURACY, [_line(line) for line in lines], run=oracle.run_id)
+    return Result([_line(line) for line in lines], ACCURACY, run=oracle.run_id)
 
 
 def _line(line: "LabelAccuracy") -> AccuracyLine:
@@ -116,7 +116,7 @@ def labels(
     round: Rounds = "all",
     questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
-) -> None:
+) -> Result[Any]:
     """How many pseudo-labels of each round are right, over questions drawn once from it.
 
     Where the world computes the truth, it is the reference answer. Else a model proposes one (--model) and a
@@ -147,7 +147,7 @@ def labels(
                 f"{count(written, 'question')} in {check}; write ok, the right answer or none into `answer`,"
             )
             render.say(call, f"{text} then the same command again")
-        _accuracy(call, oracle)
+        return _accuracy(oracle)
 
 
 def _propose(
@@ -209,7 +209,7 @@ def selfplay(
     temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
     seed: Seed = 0,
     batch: Batch = 64,
-) -> None:
+) -> Result[Any]:
     """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of
@@ -238,5 +238,5 @@ def selfplay(
                     loaded, top_p=ready.top_p, max_new_tokens=ready.max_new_tokens, seed=seed, batch=batch
                 )
                 done.append(measure(call, store, ready, loaded, checker, procedure, stop))
-        print_rows(call, EVALUATIONS, [line_of(found) for found in done], run=history.run_id)
-        say_premises(call, worlds_of(history.database, done))
+        notes = premises(worlds_of(history.database, done))
+        return Result([line_of(found) for found in done], EVALUATIONS, run=history.run_id, notes=notes)

@@ -1,7 +1,7 @@
 """`diagevo memory`: read the log, rebuild the memory, and ask it why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,7 +11,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import At, OptionalRef, Ref, Round, opened, where
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result, Table
 from .prompts import weigh
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def show(
             "--grep", metavar="TEXT", help="Only causes with this in description or node, in any case."
         ),
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Causes by node: states, frequencies, probabilities. One of them, with its evidence: `memory why`."""
     from dataclasses import replace
 
@@ -67,13 +67,11 @@ def show(
     if len(causes) < len(memory.causes):
         title += f"; shown: {len(causes)} of {len(memory.causes)} causes"
     memory = replace(memory, causes=causes)
-    if call.format == "json":
-        render.document(call, memory, "", run=history.run_id, as_of=where(as_of))
-        return
+    place: dict[str, Any] = {"run": history.run_id, "as_of": where(as_of)}
     if tree:
-        render.document(call, memory, f"{title}\n\n{memory_text.tree(memory, screen.width())}")
-        return
-    print_rows(call, memory_text.CAUSES, memory_text.cause_rows(memory.causes), title=title)
+        return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
+    rows = memory_text.cause_rows(memory.causes)
+    return Result(memory, memory_text.CAUSES, rows=rows, title=title, **place)
 
 
 def _say_superseded(call: Call, history: "History", round: int | None) -> None:
@@ -102,7 +100,7 @@ def replay(
     check: Annotated[
         bool, typer.Option("--check", help="Compare with what was committed; exit 1 where it differs.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p.
 
     The rows of --format are its causes, with --step the events.
@@ -118,25 +116,23 @@ def replay(
             stepped = round or as_of.round
             if at is not None and (inside := history.state(as_of).open) is not None:
                 stepped = inside.number
-            listed = map(render.plain, steps(history, stepped, as_of))
-            print_rows(call, memory_text.STEPS, listed, run=history.run_id, as_of=where(as_of))
-            return
+            listed = [render.plain(each) for each in steps(history, stepped, as_of)]
+            return Result(listed, memory_text.STEPS, run=history.run_id, as_of=where(as_of))
         memory = rebuild(history, as_of)
         differences = compare_with_commit(history, memory, as_of) if check else []
     checked = memory_text.check_text(memory, differences) if check else ""
-    if call.format == "json":
-        data = render.plain(memory) | ({"differences": differences} if check else {})
-        render.document(call, data, "", run=history.run_id, as_of=where(as_of))
-    else:
-        if call.format == "table" and call.output is None:
-            text = memory_text.replay_text(history.run_id, memory, as_of.position)
-            render.document(call, None, f"{text}\n{checked}")
-        elif check:
-            render.say(call, checked)
-        if memory.causes or call.format != "table":
-            print_rows(call, memory_text.REPLAYED, memory_text.replayed_rows(memory))
-    if differences:
-        raise typer.Exit(1)
+    rows = memory_text.replayed_rows(memory)
+    text = memory_text.replay_text(history.run_id, memory, as_of.position)
+    return Result(
+        render.plain(memory) | ({"differences": differences} if check else {}),
+        memory_text.REPLAYED,
+        [f"{text}\n{checked}", *([Table(memory_text.REPLAYED, rows)] if rows else [])],
+        rows=rows,
+        run=history.run_id,
+        as_of=where(as_of),
+        notes=[checked] if check and call.format not in ("table", "json") else [],
+        exit_code=1 if differences else 0,
+    )
 
 
 @options.command(
@@ -171,12 +167,12 @@ def log(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with events as they are written.")
     ] = False,
-) -> None:
+) -> Result[Any] | None:
     """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
-    from diagevo.memory.audit.trail import Trail
+    from diagevo.memory.audit.trail import Trail, trail
     from diagevo.memory.events import EVENT_TYPES
 
-    from ..screens.log import write_events
+    from ..screens.log import COLUMNS, row, write_lines
 
     for name in type or ():
         if name not in EVENT_TYPES:
@@ -185,14 +181,16 @@ def log(
         raise ConfigError(
             "--follow goes on with new events, --at ends at an old one", hint="leave one of them out"
         )
-    with opened(call) as history:
-        here = history.log.read(history.run_id, rounds=(round or 0, round or 0), limit=1)
-        if round is not None and not follow and next(here, None) is None:
-            raise NotFoundError(
-                f"run {history.run_id} has no event of round {round}", hint="its rounds: diagevo runs show"
-            )
-        wanted = Trail(ref, tuple(type or ()), round, last)
-        write_events(call, history, wanted, history.as_of(at=at), follow=follow)
+    history = call.stack.enter_context(opened(call))
+    here = history.log.read(history.run_id, rounds=(round or 0, round or 0), limit=1)
+    if round is not None and not follow and next(here, None) is None:
+        raise NotFoundError(
+            f"run {history.run_id} has no event of round {round}", hint="its rounds: diagevo runs show"
+        )
+    wanted, as_of = Trail(ref, tuple(type or ()), round, last), history.as_of(at=at)
+    if follow or call.format == "table":
+        return write_lines(call, history, wanted, as_of, follow=follow)
+    return Result(map(row, trail(history, wanted, as_of)), COLUMNS, run=history.run_id, as_of=where(as_of))
 
 
 @options.command(
@@ -224,7 +222,7 @@ def why(
     ] = False,
     round: Round = None,
     at: At = None,
-) -> None:
+) -> Result[Any]:
     """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
     from dataclasses import replace
 
@@ -250,9 +248,8 @@ def why(
         as_of = history.as_of(round, at)
         found = resolve(history, ref, as_of)
         if fields:
-            made = blame(history, found, as_of)
-            print_rows(call, compare_text.FIELDS, made, run=history.run_id, as_of=where(as_of))
-            return
+            made = list(blame(history, found, as_of))
+            return Result(made, compare_text.FIELDS, run=history.run_id, as_of=where(as_of))
         if event and found.kind != "cause":
             raise ConfigError(
                 f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",
@@ -287,7 +284,7 @@ def why(
             case "failure":
                 story = failure_story(history, found, as_of, full=full)
                 text = why_text.failure_screen(story, columns)
-    render.document(call, story, text, run=history.run_id, as_of=where(as_of))
+    return Result(story, text=text, run=history.run_id, as_of=where(as_of))
 
 
 @options.command(
@@ -306,7 +303,7 @@ def schedule(
         Path | None,
         typer.Option("--prompts", metavar="FILE", help="A weight for each prompt of this JSONL file."),
     ] = None,
-) -> None:
+) -> Result[Any]:
     """ε and p(e) of the round after the last commit; `--round N`: after round N. The sums: `memory replay`.
 
     With --prompts, a weight a prompt for the next epoch of an ingested run: Equation 2 over the prompts that
@@ -319,11 +316,14 @@ def schedule(
     with opened(call) as history:
         as_of = history.settled if round is None else history.as_of(round)
         if prompts is not None:
-            weigh(call, history, as_of, prompts)
-            return
+            return weigh(call, history, as_of, prompts)
         memory = describe(history.state(as_of))
     found = next_schedule(memory)
-    if call.format == "json":
-        render.document(call, found, "", run=history.run_id, as_of=where(as_of))
-        return
-    print_rows(call, memory_text.SCHEDULE, found.causes, title=memory_text.scheduled(history.run_id, memory))
+    return Result(
+        found,
+        memory_text.SCHEDULE,
+        rows=found.causes,
+        title=memory_text.scheduled(history.run_id, memory),
+        run=history.run_id,
+        as_of=where(as_of),
+    )

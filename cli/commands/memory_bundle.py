@@ -15,7 +15,7 @@ from .. import options
 from ..call import Call
 from ..opening import At, Round, config_of, database, opened, where
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def query(
         Path | None, typer.Option("--file", metavar="FILE", help="A file with the statement.")
     ] = None,
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
-) -> None:
+) -> Result[Any]:
     """Read-only SQL over the v_… views. Writing is refused by the database itself."""
     from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
@@ -60,16 +60,15 @@ def query(
             hint='diagevo memory query "SELECT * FROM v_round"',
         )
     statement = _statement(sql, file)
-    with opened(call) as history:
-        if views:
-            known = view_columns(history.database)
-            listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
-            print_rows(call, (Column("view"), Column("about"), Column("columns")), listed)
-            return
-        with ask(history.database, statement, run_id=history.run_id) as answer:
-            names = _unique(answer.columns)
-            rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-            print_rows(call, [Column(name) for name in names], rows, run=history.run_id)
+    history = call.stack.enter_context(opened(call))
+    if views:
+        known = view_columns(history.database)
+        listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
+        return Result(listed, (Column("view"), Column("about"), Column("columns")))
+    answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
+    names = _unique(answer.columns)
+    rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
+    return Result(rows, [Column(name) for name in names], run=history.run_id)
 
 
 def _statement(sql: str | None, file: Path | None) -> str:
@@ -118,7 +117,7 @@ def export(
     ] = "jsonl",
     round: Round = None,
     at: At = None,
-) -> None:
+) -> Result[Any]:
     """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
     from diagevo.memory.transfer.bundle import export_bundle
 
@@ -130,7 +129,7 @@ def export(
         f"  {name}: {count(described['rows'], 'row')}\n" for name, described in manifest.files.items()
     )
     text += f"  chain head {manifest.head}\n"
-    render.document(call, manifest, text, run=history.run_id, as_of=where(as_of))
+    return Result(manifest, text=text, run=history.run_id, as_of=where(as_of))
 
 
 @options.command(
@@ -148,7 +147,7 @@ def import_(
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
-) -> None:
+) -> Result[Any]:
     """Read a bundle into a new run, verified on the way: all of it or nothing."""
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
@@ -156,14 +155,13 @@ def import_(
         _tell_strangers(call, folder)
         manifest = check_bundle(folder)
         text = f"{folder}: {count(manifest.events, 'event')} of {manifest.run_id}, as they were written\n"
-        render.document(call, manifest, text + f"  chain head {manifest.head}\n", run=manifest.run_id)
-        return
+        return Result(manifest, text=text + f"  chain head {manifest.head}\n", run=manifest.run_id)
     with database(call, create=True) as into:
         _tell_strangers(call, folder)
         written = import_bundle(folder, into, name)
     events, rounds = count(written.events, "event"), count(written.round, "round")
     text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
-    render.document(call, written, text, run=written.run_id, as_of=(written.round, written.position))
+    return Result(written, text=text, run=written.run_id, as_of=(written.round, written.position))
 
 
 def _tell_strangers(call: Call, folder: Path) -> None:
@@ -187,7 +185,7 @@ def rebuild(
         bool,
         typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
     ] = False,
-) -> None:
+) -> Result[Any]:
     """Make projections, snapshots and the vector index again; the events stay as they are.
 
     With --embedder the run goes over to the model that roles.embedder names, in its own configuration or by
@@ -206,7 +204,7 @@ def rebuild(
             _embed_anew(call, memory, role, stored)
         done = make_again(memory)
         where_ = (memory.state.round, memory.state.position)
-    render.document(call, done, _rebuilt_text(run_id, done), run=run_id, as_of=where_)
+    return Result(done, text=_rebuilt_text(run_id, done), run=run_id, as_of=where_)
 
 
 def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,7 @@ from .. import options
 from ..call import Call
 from ..opening import opened, where
 from ..render import console as render
+from ..render.result import Result
 
 if TYPE_CHECKING:
     from diagevo.memory.log.heads import ChainHead
@@ -43,7 +44,7 @@ def verify(
             help="Without a fault, add to FILE the chain heads that it lacks: of each commit, and of now.",
         ),
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
     from diagevo.memory.audit.verify import verify as check
     from diagevo.memory.log.heads import heads_of
@@ -58,11 +59,8 @@ def verify(
         if heads_out is not None and report.ok:
             _keep(heads_out, heads_of(history.log, history.run_id))
     data = {"ok": report.ok, **render.plain(report)}
-    render.document(
-        call, data, memory_text.verification_text(report, not report.ok), run=history.run_id, as_of=as_of
-    )
-    if not report.ok:
-        raise typer.Exit(1)
+    text = memory_text.verification_text(report, not report.ok)
+    return Result(data, text=text, run=history.run_id, as_of=as_of, exit_code=0 if report.ok else 1)
 
 
 def _keep(file: Path, heads: "Iterable[ChainHead]") -> None:

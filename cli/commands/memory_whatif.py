@@ -1,6 +1,6 @@
 """`diagevo memory what-if`: what is asked, as numbers within their bounds."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -9,6 +9,7 @@ from diagevo.exact import LARGEST, fraction
 
 from .. import options
 from ..call import Call
+from ..render.result import Result
 from ..screens.whatif import Given, answer
 
 _LIMITS = {
@@ -50,7 +51,7 @@ def what_if(
         int | None,
         typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun.
 
     Many values at once: the sliders of `diagevo view`.
@@ -61,7 +62,7 @@ def what_if(
         raise ConfigError(
             "nothing is changed", hint="name what: --k, --theta-up, --tau, --p-low, --p-high or --drop"
         )
-    answer(call, values, drop or [], round)
+    return answer(call, values, drop or [], round)
 
 
 def _number(text: str, name: str) -> Given:

@@ -1,15 +1,15 @@
 """`diagevo memory schedule --prompts`: a weight for each prompt of a data set."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diagevo.shown import number
 
 from ..call import Call
 from ..opening import where
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ WEIGHTS = (
     Column("weight", align="right", digits=6),
     Column("cause"),
     Column("stitched"),
-    Column("prompt"),
+    Column("prompt", show=lambda prompt: prompt[:SHOWN]),
 )
 SHOWN = 60
 """Characters of a prompt in a table."""
 
 
-def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
-    """Print the weights of a file's prompts for the round after `as_of`."""
+def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
+    """The weights of a file's prompts for the round after `as_of`."""
     from diagevo.ingest.aims import LastFailures
     from diagevo.ingest.weights import prompts_of, weights
 
@@ -41,6 +41,4 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> None:
     if unreached:
         share = number(unreached)
         render.say(call, f"causes with {share} of F have no prompt here: their share is spread evenly")
-    short = call.format in ("table", "md")
-    lines = [asdict(replace(each, prompt=each.prompt[:SHOWN]) if short else each) for each in found]
-    print_rows(call, WEIGHTS, lines, run=history.run_id, as_of=where(as_of))
+    return Result([asdict(each) for each in found], WEIGHTS, run=history.run_id, as_of=where(as_of))

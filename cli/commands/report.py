@@ -1,11 +1,10 @@
 """`diagevo report`: the figures of a run, alone or on the pages of `diagevo view`."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +14,8 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
+from ..render.result import Table as Shown
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def build(
     pages: Annotated[
         int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Write the run's pages with the figures and tables on them, and those as files beside the pages.
 
     A figure comes as SVG and PNG with its data, specification and caption; a table, mean ± standard deviation
@@ -157,16 +157,15 @@ def build(
     if list_:
         if (option := _beside_list(only, beside, plan, runs, reported, to, pages)) or embed:
             raise ConfigError(f"--list builds nothing, and {option or '--embed'} is about what is built")
-        _list(call)
-        return
+        return _list(call)
     tables = [name.removeprefix(TABLE) for name in only or () if name.startswith(TABLE)]
     if (runs is not None or reported is not None) and not tables:
         raise ConfigError("--runs and --reported are of tables", hint="name one: --only table-main")
     if only:
         figures = [name for name in only if not name.startswith(TABLE)]
-        _build_only(call, figures, _wanted(call, tables, plan, runs, reported), beside or [], plan, to, embed)
-    else:
-        _build_pages(call, beside or [], plan, to, embed, pages)
+        made = _wanted(call, tables, plan, runs, reported)
+        return _build_only(call, figures, made, beside or [], plan, to, embed)
+    return _build_pages(call, beside or [], plan, to, embed, pages)
 
 
 def _beside_list(*given: object) -> str | None:
@@ -175,16 +174,16 @@ def _beside_list(*given: object) -> str | None:
     return next((name for name, value in zip(names, given, strict=True) if value is not None), None)
 
 
-def _list(call: Call) -> None:
+def _list(call: Call) -> Result[Any]:
     from diagevo.report.standing import standing
 
     with _gathered(call, []) as (history, [material]):
-        print_rows(call, SHOWN, standing(history, material, call.home), run=history.run_id)
+        return Result(list(standing(history, material, call.home)), SHOWN, run=history.run_id)
 
 
 def _build_pages(
     call: Call, beside: list[str], plan: str | None, to: Path | None, embed: bool, pages: int | None
-) -> None:
+) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import PAGES
     from diagevo.report.build import build as build_
@@ -204,8 +203,8 @@ def _build_pages(
                 pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
-        render.say(call, f"open {folder / 'index.html'}")
-        print_rows(call, FILES, [FileLine(name, str(file)) for name, file in written], run=history.run_id)
+        lines = [FileLine(name, str(file)) for name, file in written]
+        return Result(lines, FILES, run=history.run_id, notes=[f"open {folder / 'index.html'}"])
 
 
 def _build_only(
@@ -216,7 +215,7 @@ def _build_only(
     plan: str | None,
     to: Path | None,
     embed: bool,
-) -> None:
+) -> Result[Any]:
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.figure import Missing
     from diagevo.report.figures import draw, entry
@@ -226,6 +225,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
+    parts: list[str | Shown] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -236,12 +236,11 @@ def _build_only(
                 files = write_figure(folder / "figures", name, result)
             lines += [FileLine(name, str(file)) for file in files]
         for of, content in tables.items():
-            if call.format == "table" and call.output is None and sys.stdout.isatty():
-                _drawn(call, content)
+            parts += _drawn(content)
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        print_rows(call, FILES, lines, run=history.run_id)
+        return Result(lines, FILES, [*parts, Shown(FILES, lines)], run=history.run_id)
 
 
 def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
@@ -320,14 +319,14 @@ def _wanted(
     return found
 
 
-def _drawn(call: Call, content: "Table") -> None:
-    """On a terminal: a row of Markdown is no row where it has no room."""
+def _drawn(content: "Table") -> list[str | Shown]:
+    """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    render.document(call, None, f"{content.title}. {content.note}")
-    print_rows(call, columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Shown(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    return [f"{content.title}. {content.note}", shown]
 
 
 def _table(

@@ -1,6 +1,7 @@
 """`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,10 +14,11 @@ from .. import completion, options
 from ..call import Call
 from ..opening import database, one, opened, where
 from ..render import console as render
-from ..render.rows import print_rows, row_of
+from ..render.result import Result, Table
+from ..render.rows import row_of
 from ..render.table import Column
-from ..screens.accuracy import print_accuracy, say_premises
-from ..screens.ingested import print_pass_rates
+from ..screens.accuracy import accuracy, premises
+from ..screens.ingested import pass_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +131,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
-def list_(call: Call) -> None:
+def list_(call: Call) -> Result[Any]:
     """Every run of the database, the latest first."""
     from diagevo.memory.audit.runs import list_runs
 
@@ -138,11 +140,10 @@ def list_(call: Call) -> None:
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
-    print_rows(call, RUNS, rows)
-    if rows and call.format == "table" and call.output is None:  # both in one would not fit a terminal
-        render.text(call, "")
-        print_rows(call, OUTCOMES, rows)
-    say_premises(call, (line.world for line in found if line.rounds))
+    tables = [Table(RUNS, rows), Table(OUTCOMES, rows)]  # both in one would not fit a terminal
+    return Result(
+        rows, RUNS, tables if rows else None, notes=premises(line.world for line in found if line.rounds)
+    )
 
 
 @options.command(
@@ -151,16 +152,14 @@ def list_(call: Call) -> None:
     example="""diagevo runs show
     diagevo runs show a --json""",
 )
-def show(call: Call, run: Run = None) -> None:
+def show(call: Call, run: Run = None) -> Result[Any]:
     """One run: its models, origin and rounds."""
     from diagevo.memory.audit.runs import run_story
 
     with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
-        render.document(call, story, _story_text(story), run=history.run_id, as_of=(end.round, end.position))
-        if call.json:
-            return
+        parts: list[str | Table] = [_story_text(story)]
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -169,14 +168,11 @@ def show(call: Call, run: Run = None) -> None:
             ]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
-            for columns, values in ((ROUNDS, rounds), *own):
-                render.text(call, "")
-                print_rows(call, columns, values)
-        print_pass_rates(call, story)
-        print_accuracy(call, history)
+            parts += [Table(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
+        parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
-            render.text(call, "")
-            print_rows(call, PHASES, [_phase(line) for line in story.phases])
+            parts.append(Table(PHASES, [_phase(line) for line in story.phases]))
+        return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
 def _round(line: "RoundLine") -> int | str:
@@ -265,7 +261,7 @@ def diff(
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
     ] = False,
-) -> None:
+) -> Result[Any]:
     """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
@@ -275,19 +271,17 @@ def diff(
         raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
     (a, at_a), (b, at_b) = _point(left), _point(right)
     if left.isdecimal():
-        same = _compare_rounds(call, call.run, int(left), int(right))
+        found = _compare_rounds(call, call.run, int(left), int(right))
     elif a == b and at_a is not None and at_b is not None:
-        same = _compare_rounds(call, one(call, a), at_a, at_b)
+        found = _compare_rounds(call, one(call, a), at_a, at_b)
     else:
         one(call, left, right)
-        same = _compare_runs(call, (a, at_a), (b, at_b))
-    if exit_code and not same:
-        raise typer.Exit(1)
+        found = _compare_runs(call, (a, at_a), (b, at_b))
+    return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
 
 
-def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> bool:
-    """Print what changed between two commits of a run; whether nothing did. Round 0 is before the first
-    event."""
+def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
+    """What changed between two commits of a run. Round 0 is before the first event."""
     from diagevo.memory.audit.compare import diff_memory
     from diagevo.memory.audit.compare_runs import configuration, learnt
     from diagevo.memory.audit.history import AsOf
@@ -301,19 +295,19 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> bool:
         changed = list(configuration(history, history, first, last)) if first.round else []
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
     data |= {"learnt": render.plain(outcomes)}
-    text = compare_text.memory_diff(history.run_id, found, changed)
-    render.document(call, data, text, run=history.run_id, as_of=where(last))
-    if not call.json:
-        if found.causes:
-            print_rows(call, compare_text.CHANGES, compare_text.change_rows(found))
-        if outcomes:
-            print_rows(call, compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes))
-            say_premises(call, [history.world])
-    return found.same
+    parts: list[str | Table] = [compare_text.memory_diff(history.run_id, found, changed)]
+    if found.causes:
+        parts.append(Table(compare_text.CHANGES, compare_text.change_rows(found)))
+    if outcomes:
+        parts.append(Table(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+    notes = premises([history.world] if outcomes else [])
+    return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
 
 
-def _compare_runs(call: Call, left: tuple[str, int | None], right: tuple[str, int | None]) -> bool:
-    """Print how two runs differ; whether they are the same."""
+def _compare_runs(
+    call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
+) -> Result[dict[str, Any]]:
+    """How two runs differ."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
 
     from ..screens import compare as compare_text
@@ -325,18 +319,13 @@ def _compare_runs(call: Call, left: tuple[str, int | None], right: tuple[str, in
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
-    render.document(call, data, compare_text.runs_diff(found))
-    if not call.json:
-        if outcomes:
-            print_rows(call, compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes))
-        matched, alone = compare_text.matched_rows(found), compare_text.alone_rows(found)
-        if matched:
-            print_rows(call, compare_text.MATCHED, matched)
-        if alone:
-            print_rows(call, compare_text.ALONE, alone)
-        if outcomes:
-            say_premises(call, worlds)
-    return found.same
+    tables = (
+        Table(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
+        Table(compare_text.MATCHED, compare_text.matched_rows(found)),
+        Table(compare_text.ALONE, compare_text.alone_rows(found)),
+    )
+    parts = [compare_text.runs_diff(found), *(table for table in tables if table.rows)]
+    return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 
 def _point(text: str) -> tuple[str, int | None]:
@@ -363,7 +352,7 @@ def fork(
     name: Annotated[
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
     ] = None,
-) -> None:
+) -> Result[Any]:
     """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
     from diagevo.memory.log.log import Log
     from diagevo.memory.transfer.fork import fork as make
@@ -382,9 +371,9 @@ def fork(
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
     text += f"go on with: {again}\n"
-    render.document(call, made, text, run=free, as_of=(made.written.round, made.written.position))
-    if made.missing:
-        render.say(call, f"no longer there, and not in the fork: {', '.join(made.missing)}")
+    lost = [f"no longer there, and not in the fork: {', '.join(made.missing)}"] if made.missing else []
+    as_of = (made.written.round, made.written.position)
+    return Result(made, text=text, run=free, as_of=as_of, notes=lost)
 
 
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:

@@ -1,6 +1,6 @@
 """`diagevo runs export`: the figures of a run's rounds in a tracker."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -9,8 +9,7 @@ from diagevo.errors import NotFoundError
 from .. import options
 from ..call import Call
 from ..opening import one, opened, where
-from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result
 from ..render.table import Column
 from .runs import FIGURES, Run
 
@@ -39,7 +38,7 @@ def export(
     project: Annotated[
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
-) -> None:
+) -> Result[Any]:
     """Put the figures of each committed round into a tracker, and print what was added.
 
     Again adds only the rounds that are new. A run is known by its name. Where they go is the tracker's own
@@ -53,6 +52,5 @@ def export(
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
     added = write(to, project, name, rows)
-    print_rows(call, ADDED, added, run=name, as_of=as_of)
-    if not added:
-        render.say(call, f"{to} has every round of {name} in project {project}")
+    notes = [] if added else [f"{to} has every round of {name} in project {project}"]
+    return Result(added, ADDED, run=name, as_of=as_of, notes=notes)

@@ -14,9 +14,9 @@ from .. import options
 from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
-from ..render.rows import print_rows
+from ..render.result import Result, Table, emit
 from ..render.table import Column
-from ..screens.accuracy import print_accuracy
+from ..screens.accuracy import accuracy
 from ..screens.display import Kind, display_for
 from .stopping import stopped_by_signals
 
@@ -73,7 +73,7 @@ def train(
     display: Annotated[
         Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
     ] = None,
-) -> None:
+) -> Result[Any] | None:
     """Play rounds, or go on with a run.
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
@@ -90,8 +90,7 @@ def train(
         settings = (*settings, f"round.rounds={rounds}")
     config = None if resume else replace(call, settings=settings).load_config()
     if plan:
-        _plan(call, config, rounds)
-        return
+        return _plan(call, config, rounds)
     run_id = _latest(call) if resume and call.run in (None, "latest") else call.run
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
@@ -127,10 +126,11 @@ def train(
             )
     finally:
         if display in (None, "live", "plain") and not call.json and view.board.history:
-            print_rows(call, ROUNDS, [_row(done) for done in view.board.history], run=run_id)
             with opened(call, run_id) as history:
-                print_accuracy(call, history)
+                rows = Table(ROUNDS, [_row(done) for done in view.board.history])
+                emit(call, Result([], text=[rows, *accuracy(history)]))
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+    return None
 
 
 def _cannot_change() -> ConfigError:
@@ -174,22 +174,21 @@ def _need_the_training_stack() -> None:
         )
 
 
-def _plan(call: Call, config: "Config | None", rounds: int | None) -> None:
+def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any]:
     """Of a new run, or where there is no configuration of what is left of one that is resumed."""
-    from ..screens.plan import print_plan
+    from ..screens.plan import plan
 
     run_id = _latest(call) if config is None and call.run in (None, "latest") else call.run
     stored = None if run_id is None or run_id not in _run_names(call) else stored_config(call, run_id)
     if config is not None:
-        print_plan(call, config, run_id, _measured(call, config))
-        return
+        return plan(config, run_id, _measured(call, config))
     if stored is None or run_id is None:
         raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
     if rounds is not None:
         stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": rounds})})
     with opened(call, run_id) as history:
         played = len(history.commits)
-    print_plan(call, stored, run_id, _measured(call, stored), played)
+    return plan(stored, run_id, _measured(call, stored), played)
 
 
 def stored_config(call: Call, run_id: str) -> "Config":

@@ -5,7 +5,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from .. import options
 from ..call import Call
 from ..opening import database
 from ..render import console as render
+from ..render.result import Result
 
 PORT = 7517
 
@@ -57,7 +58,7 @@ def view(
             help="--export: at most so many, those that links lead to first. [default: 5000]",
         ),
     ] = None,
-) -> None:
+) -> Result[Any] | None:
     """Look at runs in the browser: serve the pages, read-only, until Ctrl-C.
 
     Their address holds a token that opens them.
@@ -67,9 +68,8 @@ def view(
     if export is None and pages is not None:
         raise ConfigError("--pages bounds what is written", hint="add --export DIR, or leave it out")
     if export is not None:
-        _export(call, export, pages)
-    else:
-        _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
+        return _export(call, export, pages)
+    return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
 
 
 def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
@@ -108,7 +108,7 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-def _export(call: Call, to: Path, pages: int | None) -> None:
+def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
     from diagevo.memory.audit.history import resolve_run
     from diagevo.view.export import PAGES
     from diagevo.view.export import export as write
@@ -121,4 +121,4 @@ def _export(call: Call, to: Path, pages: int | None) -> None:
     said = f"{written} pages, begin at {index}"
     if left_out:
         said += f"\nleft out: {left_out} pages that these lead to (--pages)"
-    render.document(call, {"index": str(index), "pages": written, "left_out": left_out}, said)
+    return Result({"index": str(index), "pages": written, "left_out": left_out}, text=said)

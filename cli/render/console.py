@@ -84,23 +84,22 @@ def plain(value: Any) -> Any:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-def _refuse_rows(call: Call) -> None:
-    if call.format not in ("table", "json"):
-        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
-
-
 def document(
-    call: Call, data: Any, text: str, *, run: str | None = None, as_of: tuple[int, int] | None = None
+    call: Call, data: Any, text: Any, *, run: str | None = None, as_of: tuple[int, int] | None = None
 ) -> None:
-    """Print `text`, or with `--json` the envelope around `data`. `as_of` is (round, position)."""
-    _refuse_rows(call)
-    if call.json:
-        _write(call, dump(envelope(call.schema, data, run=run, as_of=as_of)) + "\n")
-    elif call.output is None and sys.stdout.isatty():
-        shown = folded(visible(text).rstrip("\n"), width())
-        stdout(call).print(_marked(shown), soft_wrap=True)
+    """Print the envelope around `data`; without any a text that is finished as it stands, as a schema is."""
+    found = text if data is None else dump(envelope(call.schema, data, run=run, as_of=as_of))
+    with sink(call) as out:
+        out.write(found.rstrip("\n") + "\n")
+
+
+def screen(out: "Out", call: Call, text: str, *, drawn: bool) -> None:
+    """A text for a person; `drawn` on a terminal, with its marks."""
+    shown = visible(text).rstrip("\n")
+    if drawn:
+        stdout(call).print(_marked(folded(shown, width())), soft_wrap=True)
     else:
-        _write(call, visible(text).rstrip("\n") + "\n")
+        out.write(shown + "\n")
 
 
 _MARKS = {
@@ -120,12 +119,6 @@ def _marked(words: str) -> "Text":
     for pattern, style in _MARKS.items():
         marked.highlight_regex(pattern, style)
     return marked
-
-
-def text(call: Call, written: str) -> None:
-    """Print something that is finished as it stands: a schema, a file's text."""
-    _refuse_rows(call)
-    _write(call, written.rstrip("\n") + "\n")
 
 
 def envelope(
@@ -169,11 +162,6 @@ def sink(call: Call) -> Iterator[Out]:
         sys.stdout.flush()
     except BrokenPipeError:
         leave()
-
-
-def _write(call: Call, text: str) -> None:
-    with sink(call) as out:
-        out.write(text)
 
 
 def leave() -> NoReturn:

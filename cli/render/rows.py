@@ -53,20 +53,41 @@ def print_rows(
     none is a formula. On a terminal a table ends after `ON_SCREEN` rows, and says so.
     """
     rows = map(row_of, values)
-    match call.format:
-        case "parquet":
-            _parquet(call, columns, rows)
-        case "table" if call.output is None and sys.stdout.isatty():
-            shown = [headings(columns), *(cells(columns, row) for row in islice(rows, ON_SCREEN))]
-            draw(stdout(call), columns, shown, title)
-            if next(rows, None) is not None:
-                say(call, f"only the first {ON_SCREEN:,} rows; all of them with -o FILE, or in a pipe")
-        case "table" if title is not None:
-            say(call, title)
-            print_rows(call, columns, rows)
-        case _:
-            with sink(call) as out:
-                _text(out, call, columns, rows, run, as_of)
+    if call.format == "parquet":
+        _parquet(call, columns, rows)
+        return
+    drawn = call.output is None and sys.stdout.isatty()
+    if call.format == "table" and title is not None and not drawn:
+        say(call, title)
+    with sink(call) as out:
+        if call.format == "table":
+            write_table(out, call, columns, rows, drawn=drawn, title=title)
+        else:
+            _text(out, call, columns, rows, run, as_of)
+
+
+def write_table(
+    out: Out,
+    call: Call,
+    columns: Sequence[Column],
+    values: "Iterable[Row | DataclassInstance]",
+    *,
+    drawn: bool,
+    title: str | None = None,
+) -> None:
+    """Rows for a person: `drawn` on a terminal, else aligned text."""
+    rows = map(row_of, values)
+    if not drawn:
+        lines = chain([headings(columns)], (cells(columns, row) for row in rows))
+        page = list(islice(lines, PAGE + 1))
+        wide = widths(page)
+        for line in chain(page, lines):
+            out.write(padded(columns, line, wide))
+        return
+    shown = [headings(columns), *(cells(columns, row) for row in islice(rows, ON_SCREEN))]
+    draw(stdout(call), columns, shown, title)
+    if next(rows, None) is not None:
+        say(call, f"only the first {ON_SCREEN:,} rows; all of them with -o FILE, or in a pipe")
 
 
 def _text(
@@ -85,22 +106,13 @@ def _text(
             writer = csv.writer(out, lineterminator="\n")
             writer.writerow(names)
             writer.writerows([_shown(line[name]) for name in names] for line in flat)
+        case "jsonl":
+            for row in rows:
+                out.write(json_line(row) + "\n")
         case _:
-            for line in _lines(call, columns, rows):
-                out.write(line)
-
-
-def _lines(call: Call, columns: Sequence[Column], rows: Iterator[Row]) -> Iterator[str]:
-    if call.format == "jsonl":
-        yield from (json_line(row) + "\n" for row in rows)
-    elif call.format == "md":
-        yield markdown_head(columns)
-        yield from (markdown_line(cells(columns, row)) for row in rows)
-    else:
-        lines = chain([headings(columns)], (cells(columns, row) for row in rows))
-        page = list(islice(lines, PAGE + 1))
-        wide = widths(page)
-        yield from (padded(columns, line, wide) for line in chain(page, lines))
+            out.write(markdown_head(columns))
+            for row in rows:
+                out.write(markdown_line(cells(columns, row)))
 
 
 def row_of(value: "Row | DataclassInstance") -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Rows for people: aligned text, Markdown, and on a terminal a table while its words have room."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import takewhile
@@ -34,6 +34,8 @@ class Column:
     """Whether it names the row, as the first column does; in a table in parts it is in each."""
     beside: bool = False
     """Whether it is read with the column before it, and stays beside it."""
+    show: Callable[[Any], str] | None = None
+    """How a person sees a value, where not as every other."""
 
     @property
     def heading(self) -> str:
@@ -59,7 +61,8 @@ def _cell(value: Any, digits: int) -> str:
 
 def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
     """A row for people, a text a column."""
-    return [_cell(row.get(c.key), c.digits) for c in columns]
+    values = ((c, row.get(c.key)) for c in columns)
+    return [_cell(value if c.show is None else c.show(value), c.digits) for c, value in values]
 
 
 def headings(columns: Sequence[Column]) -> list[str]:

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from diagevo.texts import visible
 
-from ..render.console import say, text
-from ..render.layout import folded, width
-from ..render.rows import print_rows
+from ..render.result import Table
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -16,49 +14,40 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.memory.log.database import Database
 
-    from ..call import Call
-
 _ROUNDS_SHOWN = 6
 
 
-def print_accuracy(call: "Call", history: "History") -> None:
+def accuracy(history: "History") -> list[str | Table]:
     """Two tables: the scores by round and category, the untouched model drawn colder among them; and, in a
     world that knows families, how many questions of free exploration were of each."""
     from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
-    scores = score_rows(history)
-    if scores:
-        columns = [
-            Column("solver"),
-            *(Column(name, _shown(name), "right") for name in score_names(scores)),
-        ]
-        text(call, "")
-        print_rows(call, columns, scores)
-    written = free_questions(history)
-    if written:
+    parts: list[str | Table] = []
+    if scores := score_rows(history):
+        names = (Column(name, _shown(name), "right") for name in score_names(scores))
+        parts.append(Table([Column("solver"), *names], scores))
+    if written := free_questions(history):
         shown = list(written)[-_ROUNDS_SHOWN:]
         columns = [
             Column("family", "free questions of"),
             *(Column(str(n), f"round {n}", "right") for n in shown),
         ]
-        text(call, "")
         rows = [
             {"family": name} | {str(number): written[number][name] for number in shown}
             for name in families_in(written)
         ]
-        print_rows(call, columns, rows)
-    if (said := premise(history)) is not None and (scores or written):
-        room = width()
-        text(call, said if room is None else folded(said, room))
+        parts.append(Table(columns, rows))
+    if parts and (said := premise(history)) is not None:
+        parts.append(said)
+    return parts
 
 
-def say_premises(call: "Call", worlds: Iterable[object]) -> None:
-    """What results of these worlds rest on, once each, on stderr."""
+def premises(worlds: Iterable[object]) -> list[str]:
+    """What results of these worlds rest on, once each."""
     from diagevo.view.scores import premise_of
 
-    for said in dict.fromkeys(map(premise_of, dict.fromkeys(worlds))):
-        if said is not None:
-            say(call, said)
+    told = dict.fromkeys(map(premise_of, dict.fromkeys(worlds)))
+    return [said for said in told if said is not None]
 
 
 def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:

@@ -2,14 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..render.console import text
-from ..render.rows import print_rows, row_of
+from ..render.result import Table
+from ..render.rows import row_of
 from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.runs import RunStory
-
-    from ..call import Call
 
 ROUNDS = (
     Column("round", align="right"),
@@ -42,22 +40,21 @@ SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
 
 
-def print_pass_rates(call: "Call", story: "RunStory") -> None:
+def pass_rates(story: "RunStory") -> list[str | Table]:
     """Three tables; what they leave out is said, with the command that has it."""
     rates = story.pass_rates
     if rates is None:
-        return
+        return []
     rounds = [row_of(line) | _outcomes(line.verdicts) for line in story.rounds]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
-    for columns, rows in ((ROUNDS, rounds), (STEPS, map(row_of, steps)), (CAUSES, map(row_of, causes))):
-        if rows := list(rows):
-            text(call, "")
-            print_rows(call, columns, rows)
+    tables = ((ROUNDS, rounds), (STEPS, steps), (CAUSES, causes))
+    parts: list[str | Table] = [Table(columns, rows) for columns, rows in tables if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
-        text(call, f'{hidden} steps before: diagevo memory query "SELECT * FROM v_step" --run {run}')
+        parts.append(f'{hidden} steps before: diagevo memory query "SELECT * FROM v_step" --run {run}')
     if hidden := len(rates.causes) - len(causes):
-        text(call, f"{hidden} more causes: diagevo runs show {run} --json")
+        parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
+    return parts
 
 
 def _outcomes(verdicts: dict[str, int]) -> dict[str, Any]:

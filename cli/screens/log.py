@@ -12,7 +12,7 @@ from diagevo.shown import count
 from ..call import Call
 from ..render.console import Out, sink, visible
 from ..render.layout import folded, width
-from ..render.rows import json_line, print_rows
+from ..render.rows import json_line
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -32,21 +32,16 @@ COLUMNS = (
 )
 
 
-def write_events(
+def write_lines(
     call: Call, history: "History", wanted: "Trail", as_of: "AsOf", *, follow: bool = False
 ) -> None:
-    """Print the chosen events as they are read."""
+    """Print the chosen events as they are read, a line an event; with `follow` those that come, too."""
     from diagevo.memory.audit.trail import trail
 
-    if follow and call.format not in ("table", "jsonl"):
-        raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
-    events = trail(history, wanted, as_of)
     if call.format not in ("table", "jsonl"):
-        where = (as_of.round, as_of.position)
-        print_rows(call, COLUMNS, map(row, events), run=history.run_id, as_of=where)
-        return
+        raise ConfigError(f"--follow cannot write {call.format}", hint="follow as a table or as jsonl")
     with sink(call) as out:
-        _write(call, out, events)
+        _write(call, out, trail(history, wanted, as_of))
         if follow:
             _write(call, out, _following(history, wanted, as_of.position, out), flush=True)
 

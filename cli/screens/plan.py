@@ -1,15 +1,13 @@
 """`train --plan`: what a run would do, before it does it."""
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.shown import count
 
-from ..call import Call
-from ..render import console as render
-from ..render.rows import print_rows
+from ..render.console import plain
+from ..render.result import Result, Table
 from ..render.table import Column
 from .plan_memory import memory_lines, memory_of, memory_table
 
@@ -26,33 +24,25 @@ STAGE = (
 )
 
 
-def print_plan(
-    call: Call, config: "Config", run: str | None, measured: dict[str, float], played: int = 0
-) -> None:
+def plan(config: "Config", run: str | None, measured: dict[str, float], played: int = 0) -> Result[Any]:
     """Stages of a round with their rollouts and calls, then the whole of what is left to play: disk, devices,
     time."""
     from diagevo.config.workload import workload
     from diagevo.training.disk import gigabytes
 
-    rows = [render.plain(work) for work in workload(config, measured)]
+    rows = [plain(work) for work in workload(config, measured)]
     whole: dict[str, Any] = {**_whole(config, rows, played), "launch": _launch(config)}
-    if call.json:
-        render.document(call, {"stages": rows, **whole}, "", run=run)
-        return
     amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
     done = f", {played} of them played" if played else ""
-    _table(
-        call,
-        f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:",
-        STAGE,
-        rows,
-    )
+    head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
+    parts: list[str | Table] = [head, Table(STAGE, rows)]
     if whole["gpus"]:
-        _table(call, "GPUs, stage by stage:", _gpu_columns(config), whole["gpus"])
+        parts += ["GPUs, stage by stage:", Table(_gpu_columns(config), whole["gpus"])]
     lines = []
     if whole["memory"] is not None:
         if whole["memory"]["card"] is not None:
-            _table(call, *memory_table(whole["memory"]))
+            heading, columns, stages = memory_table(whole["memory"])
+            parts += [heading, Table(columns, stages)]
         lines += memory_lines(whole["memory"])
     lines += [
         f"{'what is left' if played else 'whole run':<14}at most {amount}",
@@ -61,14 +51,7 @@ def print_plan(
         *(f"{name:<14}{command}" for name, command in whole["launch"].items()),
         f"time          {_time(whole['seconds'])}",
     ]
-    render.document(call, None, "\n".join(lines))
-
-
-def _table(call: Call, heading: str, columns: Sequence[Column], rows: list[dict[str, Any]]) -> None:
-    render.document(call, None, heading)
-    render.text(call, "")
-    print_rows(call, columns, rows)
-    render.text(call, "")
+    return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
 
 
 def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[str, Any]:
@@ -88,7 +71,7 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
         "calls": rounds * sum(row["calls"] for row in rows),
         "disk_bytes": disk_bytes(config),
         "devices": trained + served,
-        "gpus": [render.plain(use) for use in gpu_schedule(config)],
+        "gpus": [plain(use) for use in gpu_schedule(config)],
         "memory": memory_of(config),
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }

@@ -10,13 +10,12 @@ from diagevo.errors import ConfigError
 
 from ..call import Call
 from ..opening import opened, where
-from ..render import console as render
 from ..render.layout import listed
-from ..render.rows import print_rows
+from ..render.result import Result, Table
 from ..render.table import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.audit.history import History
     from diagevo.memory.audit.timeline.rounds import Observed
 
 FILTERED = ("tau", "p_low", "p_high")
@@ -70,8 +69,8 @@ Values = Mapping[str, Given]
 """What is changed, by name; the rest is as recorded."""
 
 
-def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> None:
-    """Ask the log, print the rows."""
+def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) -> Result[Any]:
+    """Ask the log."""
     from diagevo.memory.audit.references import resolve
     from diagevo.memory.audit.timeline.rounds import observations
 
@@ -82,10 +81,15 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
         if not observed:
             raise ConfigError(f"run {history.run_id} has no committed round to ask about")
         rows = _rows(history, observed, values, dropped, round_)
-    _print(call, history, as_of, rows)
-    for policy in dict.fromkeys(one.following.settings.policy for one in observed):
-        if policy not in BUILT_IN:
-            render.say(call, f"schedule.policy {policy}: an audit runs no code, so its ε stand as recorded")
+    parts, notes = _screen(rows)
+    own = dict.fromkeys(one.following.settings.policy for one in observed)
+    notes += [
+        f"schedule.policy {name}: an audit runs no code, so its ε stand as recorded"
+        for name in own
+        if name not in BUILT_IN
+    ]
+    columns = (*RETENTION, *MOVED[1:], *REPLAY[3:])
+    return Result(rows, columns, parts, run=history.run_id, as_of=where(as_of), notes=notes)
 
 
 def _rows(
@@ -180,20 +184,18 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
     return ", ".join(words)
 
 
-def _print(call: Call, history: "History", as_of: "AsOf", rows: list[dict[str, Any]]) -> None:
-    place = {"run": history.run_id, "as_of": where(as_of)}
-    if call.format != "table":
-        print_rows(call, (*RETENTION, *MOVED[1:], *REPLAY[3:]), rows, **place)
-        return
+def _screen(rows: list[dict[str, Any]]) -> tuple[list[Table], list[str]]:
+    """Three tables at most, and what is to be said of them."""
+    parts: list[Table] = []
+    notes: list[str] = []
     for kind, columns in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
         shown = chosen[:_MOVED_SHOWN] if kind == "question" else chosen
         if chosen:
-            print_rows(call, columns, [_shown(row) for row in shown])
+            parts.append(Table(columns, [_shown(row) for row in shown]))
         if len(chosen) > len(shown):
-            render.say(call, f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
-    for line in _remarks(rows):
-        render.say(call, line)
+            notes.append(f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
+    return parts, notes + _remarks(rows)
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:

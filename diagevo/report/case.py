@@ -4,6 +4,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import Figure, Missing, Rows, data, no_rounds, percent, sized, x_round
@@ -102,8 +104,17 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
             }
         )
     threshold = material.configured[case.promotion.round].settings.theta_up
-    alt = altair()
+    caption = (
+        f"The life of a cause. (a) The failure that it was found in. (b) The cause and its skill node. (c) A"
+        f" question that aims at it. (d) Mean self-consistency of the questions that aim at it, by round, and"
+        f" θ_up = {threshold}: Mastered in round {case.promotion.round} with {case.promotion.consistency}."
+        f" The whole trace: diagevo memory why {cause_id} --run {material.run_id} --full. {material.setting}"
+    )
+    return Figure(partial(_chart, parts, rows, threshold), rows + [{"text": part} for part in parts], caption)
 
+
+def _chart(parts: Sequence[str], rows: Rows, threshold: Fraction) -> Any:
+    alt = altair()
     text = [{"line": i, "text": line} for i, line in enumerate(_wrapped(parts))]
     told = (
         alt.Chart(data(text))
@@ -126,14 +137,7 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
         .mark_rule(strokeDash=[4, 3], color=GREY)
         .encode(y="threshold:Q"),
     )
-    chart = alt.vconcat(told.properties(width=560, height=15 * len(text)), sized(line, 560, 170))
-    caption = (
-        f"The life of a cause. (a) The failure that it was found in. (b) The cause and its skill node. (c) A"
-        f" question that aims at it. (d) Mean self-consistency of the questions that aim at it, by round, and"
-        f" θ_up = {threshold}: Mastered in round {case.promotion.round} with {case.promotion.consistency}."
-        f" The whole trace: diagevo memory why {cause_id} --run {material.run_id} --full. {material.setting}"
-    )
-    return Figure(chart, rows + [{"text": part} for part in parts], caption)
+    return alt.vconcat(told.properties(width=560, height=15 * len(text)), sized(line, 560, 170))
 
 
 def _wrapped(parts: Sequence[str]) -> list[str]:

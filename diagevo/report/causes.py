@@ -1,9 +1,11 @@
 """Causes that recur or return: their episodes by round, and the evidence of each reactivation."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from diagevo.memory.events import number_of
-from diagevo.report.figure import Figure, Missing, bottom_legend, data, no_rounds, x_round
+from diagevo.report.figure import Figure, Missing, Rows, bottom_legend, data, no_rounds, x_round
 from diagevo.report.material import Material, Reactivation
 from diagevo.report.style import GREY, STATES, WIDTH, altair, colours
 
@@ -18,8 +20,6 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
         return no_rounds(material)
     if not material.causes:
         return Missing("the memory holds no cause yet", material.next_round)
-    alt = altair()
-
     weight: dict[str, int] = {}
     for cause in material.causes:
         weight[cause.cause_id] = cause.frequency
@@ -42,11 +42,20 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
         for c in material.causes
         if c.cause_id in chosen
     ]
+    caption = (
+        f"The {len(chosen)} causes with the most counted failures over all rounds, and their episodes. Active"
+        " cells hold the failures f of the current episode. ▲: promoted in the round, which closes an"
+        " episode; an Active cell with it was reactivated in the same round, and f counts the new failures"
+        f" alone. Blank: not created yet. {material.setting}"
+    )
+    return Figure(partial(_episodes, rows, [names[c] for c in chosen]), rows, caption)
+
+
+def _episodes(rows: Rows, names: Sequence[str]) -> Any:
+    alt = altair()
     base = alt.Chart(data(rows)).encode(
         x=x_round(),
-        y=alt.Y(
-            "cause:N", title=None, sort=[names[c] for c in chosen], axis=alt.Axis(labelLimit=LABEL_WIDTH)
-        ),
+        y=alt.Y("cause:N", title=None, sort=names, axis=alt.Axis(labelLimit=LABEL_WIDTH)),
         tooltip=["cause_id:N", "description:N", "node:N", "state:N", "f:Q", "promoted:N"],
     )
     two = {name: STATES[name] for name in ("Active", "Mastered")}
@@ -61,14 +70,7 @@ def top_causes(materials: Sequence[Material]) -> Figure | Missing:
         color=alt.condition("datum.state == 'Mastered'", alt.value("white"), alt.value("black")),
     )
     rounds = len({row["round"] for row in rows})
-    chart = alt.layer(cells, counts).properties(width=max(120, 50 * rounds), height=20 * len(chosen))
-    caption = (
-        f"The {len(chosen)} causes with the most counted failures over all rounds, and their episodes. Active"
-        " cells hold the failures f of the current episode. ▲: promoted in the round, which closes an"
-        " episode; an Active cell with it was reactivated in the same round, and f counts the new failures"
-        f" alone. Blank: not created yet. {material.setting}"
-    )
-    return Figure(chart, rows, caption)
+    return alt.layer(cells, counts).properties(width=max(120, 50 * rounds), height=20 * len(names))
 
 
 def reactivations(materials: Sequence[Material]) -> Figure | Missing:
@@ -77,7 +79,6 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
         return no_rounds(material)
     if not material.reactivations:
         return Missing("no Mastered cause has failed again in the committed rounds", material.next_round)
-    alt = altair()
 
     def latest_and_longest(one: Reactivation) -> tuple[int, int]:
         return -one.round, one.promoted_round - one.round
@@ -100,7 +101,19 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
         for r in sorted(material.reactivations, key=latest_and_longest)
     ]
     shown = rows[:SHOWN_REACTIVATIONS]
+    same = sum(row["promoted"] == row["reactivated"] for row in rows)
+    caption = (
+        f"{len(shown)} of {len(rows)} reactivations, the latest rounds and the longest mastery first: from"
+        " the promotion (▲, mean p₁ over that round's targeted questions at or above the threshold) to the"
+        f" failure that reactivated the cause (◆). In {same} of all {len(rows)} both fell into one round."
+        f" The table has their evidence; the data file has all. {material.setting}"
+    )
     first, last = material.rounds[0].round, material.rounds[-1].round
+    return Figure(partial(_spans, shown, first, last), rows, caption)
+
+
+def _spans(shown: Rows, first: int, last: int) -> Any:
+    alt = altair()
     names = list(dict.fromkeys(row["cause"] for row in shown))
     axis = alt.Axis(values=list(range(first, last + 1)), format="d")
     scale = alt.Scale(domain=[first - 0.4, last + 0.4], nice=False)
@@ -124,14 +137,7 @@ def reactivations(materials: Sequence[Material]) -> Figure | Missing:
     up = base.mark_point(shape="triangle-up", filled=True, size=90, color=STATES["Mastered"], opacity=1)
     down = base.mark_point(shape="diamond", filled=True, size=80, color=STATES["Active"], opacity=1)
     chart = alt.layer(spans, up.encode(x=x), down.encode(x=alt.X("right:Q", axis=axis, scale=scale)))
-    same = sum(row["promoted"] == row["reactivated"] for row in rows)
-    caption = (
-        f"{len(shown)} of {len(rows)} reactivations, the latest rounds and the longest mastery first: from"
-        " the promotion (▲, mean p₁ over that round's targeted questions at or above the threshold) to the"
-        f" failure that reactivated the cause (◆). In {same} of all {len(rows)} both fell into one round."
-        f" The table has their evidence; the data file has all. {material.setting}"
-    )
-    return Figure(chart.properties(width=WIDTH - 120, height=20 * len(names)), rows, caption)
+    return chart.properties(width=WIDTH - 120, height=20 * len(names))
 
 
 def short(text: str, most: int = 96) -> str:

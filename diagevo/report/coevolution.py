@@ -1,6 +1,8 @@
 """The paper's Figure 1a: how long the questions grow, and what the solver gains by it."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import (
@@ -48,9 +50,16 @@ def length_and_accuracy(materials: Sequence[Material]) -> Figure | Missing:
         for number, value in sorted(measured_by_round(material, measure).items())
         if number
     ]
-    alt = altair()
-
+    caption = (
+        "Co-evolution by round. Bars: mean length of the readable questions in words. Lines: the"
+        f" {MEASURES[measure]}. {setting(materials, bars)} The paper's (b) and (c) are drawn illustrations."
+    )
     runs = [material.run_id for material in materials]
+    return Figure(partial(_chart, bars, points, runs), bars + points, caption)
+
+
+def _chart(bars: Rows, points: Rows, runs: Sequence[str]) -> Any:
+    alt = altair()
     family = by_order(runs)
     colour = alt.Color(
         "run:N", title=None, legend=bottom_legend(), scale=alt.Scale(domain=runs, range=list(family.values()))
@@ -77,9 +86,4 @@ def length_and_accuracy(materials: Sequence[Material]) -> Figure | Missing:
     marks = base.mark_point(filled=True, size=60, opacity=1).encode(
         shape=alt.Shape("run:N", scale=shapes, legend=bottom_legend())
     )
-    chart = alt.layer(length, alt.layer(line, marks)).resolve_scale(y="independent")
-    caption = (
-        "Co-evolution by round. Bars: mean length of the readable questions in words. Lines: the"
-        f" {MEASURES[measure]}. {setting(materials, bars)} The paper's (b) and (c) are drawn illustrations."
-    )
-    return Figure(sized(chart), bars + points, caption)
+    return sized(alt.layer(length, alt.layer(line, marks)).resolve_scale(y="independent"))

@@ -1,4 +1,4 @@
-"""What a figure is: a chart, the rows it was drawn from, and a caption that says how they were measured."""
+"""What a figure is: rows, the chart that shows them, and a caption that says how they were measured."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawn figure. `chart` is an Altair chart; `rows` are its data, as written beside it."""
+    """A figure that lacks nothing. `chart` draws it, an Altair chart; `rows` are its data, as written beside
+    it."""
 
-    chart: Any
+    chart: Callable[[], Any]
     rows: Rows
     caption: str
 

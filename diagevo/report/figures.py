@@ -12,7 +12,6 @@ from diagevo.report.learning import label_accuracy, performance, question_diffic
 from diagevo.report.lifecycle import memory, schedule
 from diagevo.report.material import Material
 from diagevo.report.selection import filtering, retention, time_by_stage
-from diagevo.report.style import Drawable, asking
 from diagevo.report.variants import by_variant
 from diagevo.report.wording import pair_diversity, question_coverage, question_length
 
@@ -60,13 +59,3 @@ def draw(
     if found.draw is question_coverage:
         return question_coverage(materials, embedder)
     return found.draw(materials)
-
-
-def lacking(name: str, materials: Sequence[Material]) -> Missing | None:
-    """What a figure lacks, without drawing it."""
-    try:
-        with asking():
-            result = draw(name, materials)
-    except Drawable:
-        return None
-    return result if isinstance(result, Missing) else None

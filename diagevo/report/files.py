@@ -24,8 +24,8 @@ def converter() -> Any:
     return vl_convert
 
 
-def svg(figure: Figure) -> str:
-    return converter().vegalite_to_svg(themed(figure.chart), vl_version=VEGA_LITE)
+def svg(specification: dict[str, Any]) -> str:
+    return converter().vegalite_to_svg(specification, vl_version=VEGA_LITE)
 
 
 def png(picture: str, scale: float = 2.0) -> bytes:
@@ -47,12 +47,13 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     """NAME.svg, .png, .csv (the data), .vl.json (the specification) and .txt (the caption)."""
     folder.mkdir(parents=True, exist_ok=True)
-    picture = svg(figure)
+    specification = themed(figure.chart())
+    picture = svg(specification)
     files: dict[str, str | bytes] = {
         "svg": picture,
         "png": png(picture),
         "csv": as_csv(figure.rows),
-        "vl.json": json_text(themed(figure.chart)),
+        "vl.json": json_text(specification),
         "txt": visible(figure.caption) + "\n",
     }
     written = []

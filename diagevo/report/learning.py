@@ -1,6 +1,7 @@
 """What the solver learned: accuracy by round, how right its labels were, how hard its questions."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from diagevo.evaluation.protocol import colder, estimate
@@ -36,9 +37,19 @@ def _row(run: str, round_: int, series: str, value: float, error: float | None) 
     }
 
 
-def _lines(rows: Rows, runs: int, title: str, y: str = "accuracy") -> Any:
+def _lines(rows: Rows, runs: int, title: str, y: str = "accuracy", baseline: Rows | None = None) -> Any:
     family = by_order(row["series"] for row in rows)
-    return lines(rows, y, title, "series", family, runs=runs, most=100, band=("low", "high"))
+    chart = lines(rows, y, title, "series", family, runs=runs, most=100, band=("low", "high"))
+    if baseline:
+        alt = altair()
+        rule = alt.Chart(data(baseline)).mark_rule(strokeDash=[2, 3], color=GREY).encode(y="accuracy:Q")
+        text = (
+            alt.Chart(data(baseline))
+            .mark_text(align="left", dx=3, dy=-6, color="#555555", fontSize=10)
+            .encode(y="accuracy:Q", text="label:N", x=alt.value(0))
+        )
+        chart = alt.layer(chart, rule, text)
+    return sized(chart)
 
 
 def averages(material: Material, names: Sequence[str]) -> dict[int, tuple[float, float]]:
@@ -88,9 +99,6 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
             "no checkpoint was validated or measured on all benchmarks of a group",
             f"diagevo eval run all --run {materials[0].run_id} --round all",
         )
-    alt = altair()
-
-    chart = _lines(rows, len(materials), "accuracy (%)")
     caption = "Accuracy of the solver after each round; round 0 is the model it started from. "
     caption += f"{setting(materials, rows)} "
     validated = [v for m in materials for v in m.validations if v.benchmark == "validation"]
@@ -104,13 +112,6 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     if lacking:
         caption += f"Some validations recorded no {' and no '.join(sorted(lacking))}. "
     if baseline:
-        rule = alt.Chart(data(baseline)).mark_rule(strokeDash=[2, 3], color=GREY).encode(y="accuracy:Q")
-        text = (
-            alt.Chart(data(baseline))
-            .mark_text(align="left", dx=3, dy=-6, color="#555555", fontSize=10)
-            .encode(y="accuracy:Q", text="label:N", x=alt.value(0))
-        )
-        chart = alt.layer(chart, rule, text)
         whose = f" of run {materials[0].run_id}" if len(materials) > 1 else ""
         caption += (
             f"The dotted line is the untouched model{whose} drawn colder: what sharpening alone would give. "
@@ -124,7 +125,8 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     caption += "Bars: one standard error over questions."
     if any(row["standard_error"] is None for row in rows):
         caption += " A point without a bar: its standard error was not recorded."
-    return Figure(sized(chart), rows + [row | {"series": row["label"]} for row in baseline], caption)
+    chart = partial(_lines, rows, len(materials), "accuracy (%)", baseline=baseline)
+    return Figure(chart, rows + [row | {"series": row["label"]} for row in baseline], caption)
 
 
 def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
@@ -168,7 +170,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
             samples.add(evaluation.conditions["samples"])
     if not rows:
         return _no_answers(materials[0])
-    chart = _lines(rows, len(materials), "pseudo-label accuracy (%)")
+    chart = partial(_lines, rows, len(materials), "pseudo-label accuracy (%)")
     caption = " ".join(
         (
             "Share of majority-vote pseudo-labels that are right, by round.",
@@ -182,7 +184,7 @@ def label_accuracy(materials: Sequence[Material]) -> Figure | Missing:
             "Bars: one standard error over questions.",
         )
     )
-    return Figure(sized(chart), rows, caption)
+    return Figure(chart, rows, caption)
 
 
 def _after_training(material: Material) -> list[tuple[Any, str | None]]:
@@ -237,11 +239,11 @@ def question_difficulty(materials: Sequence[Material]) -> Figure | Missing:
             "the starting solver was not measured on the questions of the rounds",
             f"diagevo eval selfplay --solver start --run {materials[0].run_id}",
         )
-    chart = _lines(rows, 1, "error rate of the starting solver (%)", y="error_rate")
+    chart = partial(_lines, rows, 1, "error rate of the starting solver (%)", y="error_rate")
     asked = max(row["questions"] for row in rows)
     caption = (
         f"Difficulty: the error rate of the fixed starting solver on up to {asked} of each round's questions,"
         f" {', '.join(map(str, sorted(samples)))} samples each at T = 1, against reference answers."
         f" {setting(materials, rows)} Bars: one standard error over questions."
     )
-    return Figure(sized(chart), rows, caption)
+    return Figure(chart, rows, caption)

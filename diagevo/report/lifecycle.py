@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from diagevo.memory.audit.retention import by_round
 from diagevo.report.figure import (
@@ -24,8 +26,6 @@ def memory(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.rounds:
         return no_rounds(material)
-    alt = altair()
-
     rows: Rows = []
     changes: Rows = []
     promoted = Counter(p.round for p in material.promotions)
@@ -39,6 +39,16 @@ def memory(materials: Sequence[Material]) -> Figure | Missing:
             "reactivated": reactivated[facts.round],
         }
         changes += [{"round": facts.round, "change": name, "causes": count} for name, count in moved.items()]
+    caption = (
+        "Above: error causes that are Active or Mastered, and skill nodes, in the memory committed after each"
+        " round. Below: causes created, promoted to Mastered, and reactivated by new failures in the round."
+        f" {material.setting}"
+    )
+    return Figure(partial(_memory_chart, rows, changes), rows + changes, caption)
+
+
+def _memory_chart(rows: Rows, changes: Rows) -> Any:
+    alt = altair()
     states = lines(rows, "count", "number after the round", "series", STATES, zero=True)
     bars = (
         alt.Chart(data(changes))
@@ -50,23 +60,15 @@ def memory(materials: Sequence[Material]) -> Figure | Missing:
             color=alt.Color("change:N", scale=colours(CHANGES), sort=list(CHANGES), legend=bottom_legend()),
         )
     )
-    chart = alt.vconcat(sized(states, height=220), sized(bars, height=130)).resolve_scale(
+    return alt.vconcat(sized(states, height=220), sized(bars, height=130)).resolve_scale(
         color="independent", strokeDash="independent", shape="independent"
     )
-    caption = (
-        "Above: error causes that are Active or Mastered, and skill nodes, in the memory committed after each"
-        " round. Below: causes created, promoted to Mastered, and reactivated by new failures in the round."
-        f" {material.setting}"
-    )
-    return Figure(chart, rows + changes, caption)
 
 
 def schedule(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.rounds:
         return no_rounds(material)
-    alt = altair()
-
     rows: Rows = []
     for facts in material.rounds:
         rows.append(
@@ -87,9 +89,21 @@ def schedule(materials: Sequence[Material]) -> Figure | Missing:
     last = material.rounds[-1]
     following = {"round": last.round + 1, "quantity": "ε", "value": float(last.epsilon_next)}
     rows.append(following | {"exact": str(last.epsilon_next)})
+    numbers = [facts.round for facts in material.rounds]
+    k = by_round(numbers, [f"k = {material.configured[number].settings.k}" for number in numbers])
+    caption = (
+        "The schedule (Equation 1): ε of each round and of the next one; F, the failures counted in current"
+        f" active episodes after the round's commit; z, F over its reference round; {k}."
+        f" {material.setting}"
+    )
+    return Figure(partial(_schedule_chart, rows), rows, caption)
+
+
+def _schedule_chart(rows: Rows) -> Any:
+    alt = altair()
     rounds = alt.Scale(domain=sorted({row["round"] for row in rows}))
 
-    def panel(quantity: str, title: str, colour: str, *, lowest: bool = False):
+    def panel(quantity: str, title: str, colour: str, *, lowest: bool = False) -> Any:
         shown = [row for row in rows if row["quantity"] == quantity]
         most = 1.0 if quantity == "ε" else None
         x = x_round().scale(rounds)
@@ -104,17 +118,9 @@ def schedule(materials: Sequence[Material]) -> Figure | Missing:
         points = base.mark_point(color=colour, filled=True, size=60, opacity=1, clip=False)
         return sized(alt.layer(line, points), height=110)
 
-    chart = alt.vconcat(
+    return alt.vconcat(
         panel("ε", "ε (share free)", SERIES[0]),
         panel("F", "F (failures)", STATES["Active"]),
         panel("z", "z = F / reference", SERIES[4], lowest=True),
         spacing=14,
     )
-    numbers = [facts.round for facts in material.rounds]
-    k = by_round(numbers, [f"k = {material.configured[number].settings.k}" for number in numbers])
-    caption = (
-        "The schedule (Equation 1): ε of each round and of the next one; F, the failures counted in current"
-        f" active episodes after the round's commit; z, F over its reference round; {k}."
-        f" {material.setting}"
-    )
-    return Figure(chart, rows, caption)

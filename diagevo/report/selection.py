@@ -4,6 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -47,8 +49,6 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.candidates:
         return no_rounds(material)
-    alt = altair()
-
     rows: Rows = []
     for facts in material.rounds:
         of_round = Counter(c.verdict.replace("_", " ") for c in material.candidates if c.round == facts.round)
@@ -63,6 +63,21 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
             for name in VERDICTS
             if of_round[name]
         ]
+    used = _by_round(material, lambda f: f"p₁ from {f.p_low} to {f.p_high}, p₁ ≥ τ p₂ with τ = {f.tau}")
+    caption = (
+        f"What double-confidence filtering (Equation 3) did with each round's candidates: {used}."
+        f" Contested: within the range, but the second answer is too close. {material.setting}"
+    )
+    if all(c.rewards for c in material.candidates):
+        caption = (
+            "What the trainer's rewards made of each round's groups: kept, with passes and failures; too"
+            f" hard, all failed; too easy, all passed. {material.setting}"
+        )
+    return Figure(partial(_verdicts, rows), rows, caption)
+
+
+def _verdicts(rows: Rows) -> Any:
+    alt = altair()
     present = {row["verdict"] for row in rows}
     order = list(VERDICTS)
     bars = (
@@ -78,17 +93,7 @@ def filtering(materials: Sequence[Material]) -> Figure | Missing:
             tooltip=["round:O", "verdict:N", "candidates:Q", alt.Tooltip("share:Q", format=".1f")],
         )
     )
-    used = _by_round(material, lambda f: f"p₁ from {f.p_low} to {f.p_high}, p₁ ≥ τ p₂ with τ = {f.tau}")
-    caption = (
-        f"What double-confidence filtering (Equation 3) did with each round's candidates: {used}."
-        f" Contested: within the range, but the second answer is too close. {material.setting}"
-    )
-    if all(c.rewards for c in material.candidates):
-        caption = (
-            "What the trainer's rewards made of each round's groups: kept, with passes and failures; too"
-            f" hard, all failed; too easy, all passed. {material.setting}"
-        )
-    return Figure(sized(bars), rows, caption)
+    return sized(bars)
 
 
 def retention(materials: Sequence[Material]) -> Figure | Missing:
@@ -100,8 +105,6 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
             "its votes are a trainer's rewards: no τ decided",
             f"diagevo report build --only filter --run {material.run_id}",
         )
-    alt = altair()
-
     rows: Rows = []
     for facts in material.rounds:
         band = replace(material.configured[facts.round].filter, variant="double")
@@ -121,11 +124,26 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
             rows.append(
                 {"round": facts.round, "tau": float(tau), "kept": kept, "share": 100 * kept / len(of_round)}
             )
+    bands = _by_round(material, lambda f: f"p₁ between {f.p_low} and {f.p_high}")
+    caption = (
+        "Share of each round's candidates that a filter with another τ would have retained,"
+        " recomputed exactly"
+        f" from the recorded votes; {bands}. The dotted line is the run's own τ:"
+        f" {_by_round(material, lambda f: str(f.tau))}."
+        f" The questions themselves are those the run drew: no other training is implied. {material.setting}"
+    )
+    taus = sorted({float(configured.filter.tau) for configured in material.configured.values()})
+    return Figure(partial(_retained, rows, taus), rows, caption)
+
+
+def _retained(rows: Rows, taus: Sequence[float]) -> Any:
+    alt = altair()
+    rounds = list(dict.fromkeys(row["round"] for row in rows))
     legend = alt.Legend(
         orient="bottom", title="round", titleOrient="left", symbolStrokeWidth=2, symbolSize=300
     )
-    dashes = [DASHES[i % len(DASHES)] for i in range(len(material.rounds))]
-    shades = by_lightness([facts.round for facts in material.rounds])
+    dashes = [DASHES[i % len(DASHES)] for i in range(len(rounds))]
+    shades = by_lightness(rounds)
     base = alt.Chart(data(rows)).encode(
         x=alt.X("tau:Q", title="τ", scale=alt.Scale(domain=[1, 3])),
         y=alt.Y("share:Q", title="retained candidates (%)", scale=alt.Scale(zero=True)),
@@ -135,21 +153,11 @@ def retention(materials: Sequence[Material]) -> Figure | Missing:
         ),
     )
     rule = (
-        alt.Chart(
-            data([{"tau": t} for t in sorted({float(c.filter.tau) for c in material.configured.values()})])
-        )
+        alt.Chart(data([{"tau": tau} for tau in taus]))
         .mark_rule(strokeDash=[2, 3], color="#8A8A8A")
         .encode(x="tau:Q")
     )
-    bands = _by_round(material, lambda f: f"p₁ between {f.p_low} and {f.p_high}")
-    caption = (
-        "Share of each round's candidates that a filter with another τ would have retained,"
-        " recomputed exactly"
-        f" from the recorded votes; {bands}. The dotted line is the run's own τ:"
-        f" {_by_round(material, lambda f: str(f.tau))}."
-        f" The questions themselves are those the run drew: no other training is implied. {material.setting}"
-    )
-    return Figure(sized(alt.layer(base.mark_line(strokeWidth=2), rule)), rows, caption)
+    return sized(alt.layer(base.mark_line(strokeWidth=2), rule))
 
 
 def _by_round(material: Material, words: Callable[[Filter], str]) -> str:
@@ -162,8 +170,6 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
     material = materials[0]
     if not material.seconds:
         return Missing("no stage has recorded its time", material.next_round)
-    alt = altair()
-
     rows: Rows = []
     spent, beside = _spent(material)
     for part, (name, paper) in COMPONENTS.items():
@@ -172,6 +178,11 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
             rows.append({"stage": name, "source": "this run", **own})
         if paper is not None:
             rows.append({"stage": name, "source": "the paper", "share": paper, "seconds": None})
+    return Figure(partial(_shares, rows), rows, _time_note(material, spent, beside))
+
+
+def _shares(rows: Rows) -> Any:
+    alt = altair()
     order = [name for name, _ in COMPONENTS.values()]
     two = {"this run": SERIES[0], "the paper": "#C4C4C4"}
     base = alt.Chart(data(rows)).encode(
@@ -194,7 +205,7 @@ def time_by_stage(materials: Sequence[Material]) -> Figure | Missing:
         ],
     )
     text = base.mark_text(align="left", dx=3, fontSize=10).encode(text=alt.Text("share:Q", format=".1f"))
-    return Figure(sized(alt.layer(bars, text)), rows, _time_note(material, spent, beside))
+    return sized(alt.layer(bars, text))
 
 
 @dataclass(frozen=True, slots=True)

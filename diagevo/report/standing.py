@@ -7,7 +7,8 @@ from pathlib import Path
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
 from diagevo.memory.audit.history import History
-from diagevo.report.figures import FIGURES, lacking
+from diagevo.report.figure import Missing
+from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, PaperItem
 from diagevo.report.tables import results, table
@@ -69,8 +70,9 @@ def _line(shown: PaperItem, history: History, material: Material, planned: Seque
 def _figure(
     name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
 ) -> Line:
-    if (missing := lacking(name, [material])) is not None:
-        return Line(number, name, title, False, missing.reason, missing.command, labels=list(labels))
+    found = draw(name, [material])
+    if isinstance(found, Missing):
+        return Line(number, name, title, False, found.reason, found.command, labels=list(labels))
     command = f"diagevo report build --only {name} --run {material.run_id}"
     return Line(number, name, title, True, None, command, labels=list(labels))
 

@@ -4,9 +4,7 @@ Colours within a family differ in lightness, and lines also in dash and mark, so
 can be read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diagevo.errors import extra
@@ -43,28 +41,8 @@ def lightness(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-class Drawable(Exception):
-    """Raised in place of drawing, where it is only asked whether a figure can be drawn."""
-
-
-_asking: ContextVar[bool] = ContextVar("asking", default=False)
-
-
-@contextmanager
-def asking() -> Iterator[None]:
-    """A block in which nothing is drawn: `altair` raises Drawable. A figure asks for the library once it
-    lacks nothing; loading it and laying out a chart is most of a figure's time."""
-    token = _asking.set(True)
-    try:
-        yield
-    finally:
-        _asking.reset(token)
-
-
 def altair() -> Any:
     """The drawing library, of the extra `report`."""
-    if _asking.get():
-        raise Drawable
     with extra("report", "a figure"):
         import altair as alt
     return alt

@@ -1,6 +1,7 @@
 """Accuracy by round of each variant, over its seeds: one figure for as many as a plan has."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from diagevo.arithmetic import WRITES
@@ -55,22 +56,13 @@ def by_variant(materials: Sequence[Material]) -> Figure | Missing:
     ]
     alone = "Without a bar: one run."
     together = len(groups) <= TOGETHER
-    chart = (
-        sized(
-            lines(
-                rows, "accuracy", "accuracy (%)", "series", by_order(groups), most=100, band=("low", "high")
-            )
-        )
-        if together
-        else _panels(rows, groups)
-    )
     caption = (
         f"Accuracy after each round: the {MEASURES[measure]}, a mean over runs with one standard deviation of"
         f" them. {alone if any(row['runs'] == 1 for row in rows) else ''} Round 0 is the model that all start"
         f" from. {'' if together else f'Behind each: {FULL.title}. '}"
         f"{' '.join(_named(arm, names) for arm, names in runs.items())} {_where(materials)}"
     )
-    return Figure(chart, rows, " ".join(caption.split()))
+    return Figure(partial(_together if together else _panels, rows, groups), rows, " ".join(caption.split()))
 
 
 def _row(arm: str, number: int, values: Sequence[float]) -> dict[str, Any]:
@@ -96,6 +88,11 @@ def _named(arm: str, names: Sequence[str]) -> str:
 def _where(materials: Sequence[Material]) -> str:
     worlds = sorted({material.world for material in materials if material.world})
     return f"Measured in the {' and '.join(worlds)} world, a small laboratory: {WRITES}." if worlds else ""
+
+
+def _together(rows: Rows, groups: Mapping[str, Any]) -> Any:
+    band = ("low", "high")
+    return sized(lines(rows, "accuracy", "accuracy (%)", "series", by_order(groups), most=100, band=band))
 
 
 def _panels(rows: Rows, groups: Mapping[str, Any]) -> Any:

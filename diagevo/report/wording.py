@@ -2,9 +2,10 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from diagevo.evaluation.protocol import estimate
 from diagevo.memory.events.catalogue import HASHING
@@ -58,17 +59,19 @@ def question_length(materials: Sequence[Material]) -> Figure | Missing:
         return no_rounds(materials[0])
     if len(materials) > 1:
         shown = [row for row in rows if row["mode"] == "all"]
-        chart = lines(
-            shown, "words", "words a question", "run", by_order(m.run_id for m in materials), zero=True
-        )
+        family = by_order(material.run_id for material in materials)
+        chart = partial(_lengths, shown, "run", family)
     else:
-        family = {**MODES, "all": INK}
-        chart = lines(rows, "words", "words a question", "mode", family, zero=True, band=("low", "high"))
+        chart = partial(_lengths, rows, "mode", {**MODES, "all": INK}, band=("low", "high"))
     caption = (
         "Mean length of the round's readable questions in words (split at white space), by generation mode."
         f" {setting(materials, rows)} Bars: one standard error."
     )
-    return Figure(sized(chart), rows, caption)
+    return Figure(chart, rows, caption)
+
+
+def _lengths(rows: Rows, field: str, family: Mapping[str, str], band: tuple[str, str] | None = None) -> Any:
+    return sized(lines(rows, "words", "words a question", field, family, zero=True, band=band))
 
 
 def distinct_pairs(questions: Sequence[str]) -> float:
@@ -114,15 +117,18 @@ def pair_diversity(materials: Sequence[Material]) -> Figure | Missing:
         rng = random.Random(f"{run}.{number}")
         draws = [distinct_pairs(rng.sample(texts, size)) for _ in range(20)]
         rows.append({"run": run, "round": number, "diversity": sum(draws) / len(draws), "questions": size})
-    family = by_order(m.run_id for m in materials)
-    chart = lines(rows, "diversity", "2-gram diversity (%)", "run", family, most=100)
     caption = (
         f"Distinct adjacent word pairs over all adjacent word pairs in {size} of each round's"
         " readable questions:"
         " the same number every round, because the share falls as texts grow; mean of 20 seeded draws."
         f" {setting(materials, rows)}"
     )
-    return Figure(sized(chart), rows, caption)
+    return Figure(partial(_diversity, rows), rows, caption)
+
+
+def _diversity(rows: Rows) -> Any:
+    family = by_order(row["run"] for row in rows)
+    return sized(lines(rows, "diversity", "2-gram diversity (%)", "run", family, most=100))
 
 
 def question_coverage(materials: Sequence[Material], embedder: "Embedder | None" = None) -> Figure | Missing:
@@ -142,11 +148,9 @@ def question_coverage(materials: Sequence[Material], embedder: "Embedder | None"
                 f"the questions have no {known.name if known else 'embedding'} vectors yet",
                 f"diagevo report build --run {material.run_id} --embed",
             )
-        altair()  # whoever only asks has the answer here, and no vectors are made
         from diagevo.diagnosis.embedder import HashingEmbedder
 
         embedder = HashingEmbedder(known.dimension)
-    alt = altair()
     points, explained = principal_axes(embedder.embed([c.text for c in chosen]))
     rows = [
         {
@@ -158,9 +162,21 @@ def question_coverage(materials: Sequence[Material], embedder: "Embedder | None"
         }
         for c, (x, y) in zip(chosen, points, strict=True)
     ]
+    caption = (
+        f"Questions of the last {min(SHOWN_ROUNDS, len(material.rounds))} rounds (at most {POINTS}"
+        " each, drawn by"
+        f" seed) in the first two principal components of their {embedder.name} vectors, fitted on"
+        " all of them"
+        f" together, by generation mode. {material.setting}"
+    )
+    return Figure(partial(_plane, rows, explained), rows, caption)
+
+
+def _plane(rows: Rows, explained: "np.ndarray") -> Any:
+    alt = altair()
     order = [mode for mode in MODES if any(row["mode"] == mode for row in rows)]
     axis = alt.Axis(labels=False, ticks=False)
-    plot = (
+    return (
         alt.Chart(data(rows))
         .mark_point(filled=True, size=22, opacity=0.75)
         .encode(
@@ -175,11 +191,3 @@ def question_coverage(materials: Sequence[Material], embedder: "Embedder | None"
             column=alt.Column("round:O", title=None, header=alt.Header(labelExpr="'round ' + datum.value"))
         )
     )
-    caption = (
-        f"Questions of the last {min(SHOWN_ROUNDS, len(material.rounds))} rounds (at most {POINTS}"
-        " each, drawn by"
-        f" seed) in the first two principal components of their {embedder.name} vectors, fitted on"
-        " all of them"
-        f" together, by generation mode. {material.setting}"
-    )
-    return Figure(plot, rows, caption)

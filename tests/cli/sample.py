@@ -5,8 +5,7 @@ from pathlib import Path
 
 from diagevo.cli import listing, options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render.result import Result  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
@@ -22,16 +21,16 @@ COLUMNS = (
 
 
 @options.command("list", example="diagevo list", rows=True)
-def listed(call: Call) -> None:
+def listed(call: Call) -> Result:
     """List."""
-    print_rows(call, COLUMNS, ROWS, run="a", as_of=(3, 812), title="two causes")
+    return Result(ROWS, COLUMNS, run="a", as_of=(3, 812), title="two causes")
 
 
 @options.command("one", example="diagevo one")
-def one(call: Call) -> None:
+def one(call: Call) -> Result:
     """One."""
     data = {"p": Fraction(2, 3), "path": Path("x")}
-    render.document(call, data, f"p {HOSTILE}", run="a", as_of=(3, 812))
+    return Result(data, text=f"p {HOSTILE}", run="a", as_of=(3, 812))
 
 
 app = listing.Group({}, commands={name: options.BUILT[name] for name in ("list", "one")})

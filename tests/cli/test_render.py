@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from diagevo.cli.render.console import dump  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from typer.testing import CliRunner
 
 from diagevo.errors import ConfigError
-from tests.cli.sample import HOSTILE, app, render  # pyright: ignore[reportAttributeAccessIssue]
+from tests.cli.sample import HOSTILE, app
 from tests.cli.terminal import on_terminal
 
 
@@ -87,7 +88,7 @@ def test_a_document_is_text_or_the_envelope() -> None:
 
 def test_a_number_that_is_not_finite_is_refused_in_json() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        render.dump({"x": float("nan")})
+        dump({"x": float("nan")})
 
 
 def _on_a_terminal(*arguments: str) -> str:

@@ -65,11 +65,11 @@ def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     change("runs", "fork", "--round", "3", "--name", "b")
     out = change("runs", "diff", "played@3..b@3").stdout
     assert "4 shared alike, 0 shared with other timing" in out
-    assert len(out.splitlines()) == 7  # three of the comparison, then a head and a line a round
+    assert len(out.splitlines()) == 8  # three of the comparison, a blank one, then a head and a line a round
     assert len(json.loads(change("runs", "diff", "played@3..b@3", "--json").stdout)["data"]["shared"]) == 4
     longer = change("runs", "diff", "played..b").stdout
     assert "4 shared alike, 0 shared with other timing up to round 3, 0 only in played" in longer
-    assert len(longer.splitlines()) == 8
+    assert len(longer.splitlines()) == 9
 
 
 def test_a_diff_of_two_rounds_of_one_run_says_what_changed_and_what_was_learnt(ask: Ask) -> None:

@@ -109,8 +109,8 @@ def test_more_variants_than_lines_can_be_told_apart_have_a_panel_each(material: 
     panels = draw("variants", [material], arms=many)
     assert isinstance(few, Figure)
     assert isinstance(panels, Figure)
-    assert "vconcat" not in few.chart.to_dict(validate=False)
-    rows = panels.chart.to_dict(validate=False)["vconcat"]
+    assert "vconcat" not in few.chart().to_dict(validate=False)
+    rows = panels.chart().to_dict(validate=False)["vconcat"]
     assert [len(row["hconcat"]) for row in rows] == [3, 3]
 
 

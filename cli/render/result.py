@@ -1,0 +1,87 @@
+"""What a command answers, and the one place where it is printed."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import typer
+
+from diagevo.errors import ConfigError
+
+from ..call import Call
+from .console import document, say, screen, sink
+from .rows import print_rows, write_table
+from .table import Column
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+Rows = Iterable["Mapping[str, Any] | DataclassInstance"]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of a screen."""
+
+    columns: Sequence[Column]
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[T]):
+    """What a command answers. A program reads `data`; where there are `columns`, it also comes as rows."""
+
+    data: T
+    """The `data` of --json; a None has none, and the text is finished as it stands."""
+    columns: Sequence[Column] = ()
+    """Of the rows; without them it is text, and of text there is no csv."""
+    text: str | Sequence[str | Table] | None = None
+    """What a person sees, top down; None: the rows under their columns."""
+    rows: Rows | None = None
+    """The rows, where they are not the data."""
+    shown: Rows | None = None
+    """Those of them that a person sees, where not all."""
+    title: str | None = None
+    """Above the table; in a pipe on stderr."""
+    run: str | None = None
+    as_of: tuple[int, int] | None = None
+    """(round, position)"""
+    notes: Iterable[str] = ()
+    """What is said after it, on stderr."""
+    exit_code: int = 0
+
+
+def emit(call: Call, result: Result[Any]) -> None:
+    """Print it as `--format` and `-o` ask. Raises typer.Exit for its exit code, ConfigError for rows of a
+    text."""
+    rows = result.data if result.rows is None else result.rows
+    place = {"run": result.run, "as_of": result.as_of}
+    if call.format == "json" and (not result.columns or result.rows is not None):
+        document(call, result.data, result.text, **place)
+    elif call.format not in ("json", "table") and not result.columns:
+        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
+    elif call.format == "table" and result.text is not None:
+        _print_screen(call, [result.text] if isinstance(result.text, str) else result.text)
+    else:
+        if call.format in ("table", "md") and result.shown is not None:
+            rows = result.shown
+        print_rows(call, result.columns, rows, title=result.title, **place)
+    for note in result.notes:
+        say(call, note)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _print_screen(call: Call, parts: Sequence[str | Table]) -> None:
+    """Texts and tables, an empty line between two of them."""
+    drawn = call.output is None and sys.stdout.isatty()
+    with sink(call) as out:
+        for place, part in enumerate(parts):
+            if place:
+                out.write("\n")
+            if isinstance(part, Table):
+                write_table(out, call, part.columns, part.rows, drawn=drawn)
+            else:
+                screen(out, call, part, drawn=drawn)
