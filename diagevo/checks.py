@@ -227,7 +227,8 @@ def _vllm(config: Config) -> Iterator[Check]:
     if named and used != named:
         few = "more than it has" if used > named else "the rest stay idle"
         fix = (
-            "make the number of hardware.serve_gpus a multiple of a copy's, or leave out --data-parallel-size"
+            "make the number of hardware.serve_gpus a multiple of a replica's, or leave out "
+            "--data-parallel-size"
         )
         state: State = "missing" if used > named else "warn"
         yield Check("vLLM server: GPUs", state, f"it uses {used} of its {named} GPUs: {few}", fix)

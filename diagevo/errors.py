@@ -71,7 +71,7 @@ class DamagedError(StoreError):
     kind = "damaged"
 
     def __init__(self, message: str, *, position: int | None = None) -> None:
-        hint = "see what else is: diagevo memory verify --deep; a backup is put back by: diagevo db restore"
+        hint = "check for more damage: diagevo memory verify --deep; restore a backup: diagevo db restore"
         super().__init__(message, hint=hint)
         self.position = position
 
@@ -144,7 +144,7 @@ class WrongTrainingError(DiagEvoError):
         self.measures = measures
 
 
-AGAIN = "run the same command again, diagevo train with --resume: what was answered is kept"
+AGAIN = "run the same command again (diagevo train with --resume): answers so far are kept"
 """The next step where a question to a model was not answered: several commands ask."""
 
 

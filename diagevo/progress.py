@@ -166,7 +166,7 @@ class StopFlag:
     Set from a signal handler or another thread, read by whatever takes long.
     """
 
-    def __init__(self, hint: str = "go on with: diagevo train --resume") -> None:
+    def __init__(self, hint: str = "continue with: diagevo train --resume") -> None:
         """`hint`: how what was stopped is taken up again."""
         self._hint = hint
         self._asked_at: float | None = None

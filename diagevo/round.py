@@ -387,11 +387,11 @@ def round_folder(run: Path, number: int) -> Path:
 
 
 def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:
-    """For watchers. `sampler apart`: how far its log-probabilities were from the trainer's, at worst."""
+    """For watchers. `log-prob gap`: how far its log-probabilities were from the trainer's, at worst."""
     found = summary.measures
     told = {
         "KL at step 1": found.first_kl,
-        "sampler apart": found.sampling_gap,
+        "log-prob gap": found.sampling_gap,
         "rewards": f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}",
         "cut off": f"{found.cut_off}/{found.completions}",
         "attention": found.attention,

@@ -70,7 +70,7 @@ def train(
             )
         if not resume and memory.state.config is not None:
             raise ConfigError(
-                f"run {run_id} exists already", hint=f"go on with it: diagevo train --run {run_id} --resume"
+                f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
         with AnswerChecker(stop=stop) as checker, _stopping_after(max_seconds, stop):
@@ -327,7 +327,7 @@ def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
     if changed:
         raise ConfigError(
             f"prompt templates have changed since run {memory.run_id} was configured: {', '.join(changed)}",
-            hint="put them back as they were, or fork the run with others: diagevo runs fork --round N"
+            hint="restore them, or fork the run with the new ones: diagevo runs fork --round N"
             " --set prompts=FOLDER",
         )
 
@@ -342,8 +342,8 @@ def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
         stored = said_again(stored, memory.run_id, said)
     if not memory.played_by_train:
         raise ConfigError(
-            f"run {memory.run_id} is not one that diagevo train plays: its rounds come from another training",
-            hint="go on with it: diagevo ingest and diagevo diagnose; or train another: --run NAME",
+            f"run {memory.run_id} was not started by diagevo train: its rounds come from another training",
+            hint="continue it with diagevo ingest and diagevo diagnose, or train another: --run NAME",
         )
     return of_run(stored, memory.run_id).config
 
@@ -352,5 +352,5 @@ def _measured(number: int, metrics: Mapping[str, float], samples: int) -> str:
     line = f"round {number}: mean@{samples} {metrics['mean_at_k']:.3f}, greedy {metrics['greedy']:.3f}"
     if heats := colder(metrics):
         drawn = (f"{metrics[metric]:.3f} at {heat}" for metric, heat in heats.items())
-        line += f"; the untouched model drawn colder: {', '.join(drawn)}"
+        line += f"; the base model at a lower temperature: {', '.join(drawn)}"
     return line

@@ -160,13 +160,13 @@ class Stages:
         ran = self._ran(name, checkpoints)
         if checkpoints is None:
             self.memory.abandon_stage(name, after_step=0, seconds=ran, reason=reason)
-            self.observer.message(f"round {self.round}: {name} was interrupted and is played again")
+            self.observer.message(f"round {self.round}: {name} was interrupted and is repeated")
             return
         found = find(checkpoints, self.stop)
         self.memory.abandon_stage(name, after_step=found.step, seconds=ran, reason=reason)
         for fault in found.broken:
-            self.observer.message(f"round {self.round}: passed over: {checkpoints}/{fault}")
-        where = f"goes on after step {found.step}" if found.step else "begins again"
+            self.observer.message(f"round {self.round}: skipped: {checkpoints}/{fault}")
+        where = f"resumes after step {found.step}" if found.step else "begins again"
         self.observer.message(f"round {self.round}: {name} was interrupted and {where}")
 
     def _ran(self, name: str, checkpoints: Path | None) -> float:
@@ -192,7 +192,7 @@ class Stages:
             raise StoreError(
                 f"round {self.round}: the stage {name} cannot write {error.filename or self.folder}: "
                 f"{error.strerror}",
-                hint="make room, or see who may write there; then: diagevo train --resume",
+                hint="free some space or check the permissions, then: diagevo train --resume",
             ) from error
 
     def progress(self, name: str, progress: StageProgress) -> None:

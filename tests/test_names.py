@@ -5,8 +5,18 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHARED = {"Asked", "Attempts", "Call", "Candidate", "Embedder", "EventRow", "Line", "Measured", "ReplyRow"}
-SHARED |= {"Round", "Row", "VectorRow", "Written"}
+SHARED = {
+    "Attempts",
+    "Call",
+    "Candidate",
+    "Embedder",
+    "EventRow",
+    "ReplyRow",
+    "Round",
+    "Row",
+    "VectorRow",
+    "Written",
+}
 """Names that still mean two things: none may be added."""
 
 

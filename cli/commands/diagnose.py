@@ -221,7 +221,7 @@ def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostic
         if call.verbose:
             render.say(call, f"{done.phase}: {done.done} of {done.total}")
 
-    again = f"go on with: diagevo diagnose --run {memory.run_id}"
+    again = f"continue with: diagevo diagnose --run {memory.run_id}"
     with stopped_by_signals(stop):
         try:
             Rounds(memory).diagnose(

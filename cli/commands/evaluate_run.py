@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.memory.log.database import Database
 
-    from .subjects import Measured
+    from .subjects import EvaluatedModel
 
 Names = Annotated[
     list[str],
@@ -150,7 +150,7 @@ def run(
 def measure(
     call: Call,
     store: "EvaluationStore",
-    ready: "Measured",
+    ready: "EvaluatedModel",
     loaded: "Loaded",
     checker: "AnswerChecker",
     procedure: "Procedure",

@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
+from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
 from diagevo.shown import count
 
@@ -25,12 +26,11 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
-Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "jsonl"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What `ingest` prints: see `diagevo.ingest.recording.Recorded`."""
+    """What `ingest` prints: see `diagevo.ingest.recording.IngestSummary`."""
 
     steps: int
     new_steps: int
@@ -57,7 +57,7 @@ diagevo ingest verl rollouts --run math --follow""",
 def ingest(
     call: Call,
     format: Annotated[
-        Format, typer.Argument(metavar="FORMAT", help="verl, trl, nemo-rl, prime-rl or jsonl.")
+        Format, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(get_args(Format))}.")
     ],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The folder of rollout files, or one file.")],
     *,
@@ -91,7 +91,6 @@ def ingest(
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
     diagnoses and embeds. Then: diagevo diagnose.
     """
-    from diagevo.ingest.formats import read
     from diagevo.ingest.recording import IngestSummary
 
     if call.run in (None, "latest"):

@@ -14,8 +14,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.result import Result
-from ..render.result import Table as Shown
+from ..render.result import Result, Table
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from diagevo.memory.audit.history import History
     from diagevo.report.material import Material
     from diagevo.report.reported import Reported
-    from diagevo.report.tables import RunResult, Table, TableName
+    from diagevo.report.tables import ReportTable, RunResult, TableName
 
 SHOWN = (
     Column("paper"),
@@ -210,7 +209,7 @@ def _build_pages(
 def _build_only(
     call: Call,
     figures: list[str],
-    tables: "dict[TableName, Table]",
+    tables: "dict[TableName, ReportTable]",
     beside: list[str],
     plan: str | None,
     to: Path | None,
@@ -225,7 +224,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
-    parts: list[str | Shown] = []
+    parts: list[str | Table] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -240,15 +239,17 @@ def _build_only(
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        return Result(lines, FILES, [*parts, Shown(FILES, lines)], run=history.run_id)
+        return Result(lines, FILES, [*parts, Table(FILES, lines)], run=history.run_id)
 
 
-def _tables_of(call: Call, materials: list["Material"], plan: "Plan | None") -> dict["TableName", "Table"]:
+def _tables_of(
+    call: Call, materials: list["Material"], plan: "Plan | None"
+) -> dict["TableName", "ReportTable"]:
     """The tables that something was measured for: the main one, the report's own time, and a plan's."""
     from diagevo.report.selection import time_table
     from diagevo.report.tables import OF_PLANS, table
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     with suppress(NotFoundError):
         found["time"] = time_table(materials[0])
     runs = [material.run_id for material in materials]
@@ -287,13 +288,13 @@ def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["Ru
 
 def _wanted(
     call: Call, names: list[str], plan: str | None, runs: str | None, reported: Path | None
-) -> "dict[TableName, Table]":
+) -> "dict[TableName, ReportTable]":
     """The tables of these names, from recorded runs."""
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.reported import read_reported
     from diagevo.report.tables import SWEPT, TITLES
 
-    found: dict[TableName, Table] = {}
+    found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
         raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
@@ -319,19 +320,19 @@ def _wanted(
     return found
 
 
-def _drawn(content: "Table") -> list[str | Shown]:
+def _drawn(content: "ReportTable") -> list[str | Table]:
     """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    shown = Shown(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Table(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
     return [f"{content.title}. {content.note}", shown]
 
 
 def _table(
     call: Call, name: "TableName", runs: list[str], plan: "Plan | None", reported: list["Reported"]
-) -> "Table":
+) -> "ReportTable":
     from diagevo.report import tables
     from diagevo.report.reported import baselines, with_reported
 
@@ -344,7 +345,7 @@ def _table(
     return with_reported(content, found, reported) if reported else content
 
 
-def _time_of(call: Call, runs: list[str]) -> "Table":
+def _time_of(call: Call, runs: list[str]) -> "ReportTable":
     from diagevo.report.material import gather
     from diagevo.report.selection import time_table
 

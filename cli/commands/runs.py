@@ -85,7 +85,7 @@ PHASES = (
     Column("stage", "phase", names=True),
     Column("steps", align="right"),
     Column("first_kl", "KL at step 1", "right", digits=6),
-    Column("sampling_gap", "sampler apart", "right", digits=6),
+    Column("sampling_gap", "log-prob gap", "right", digits=6),
     Column("reward_lowest", "reward from", "right"),
     Column("reward_highest", "to", "right"),
     Column("completions", align="right"),
@@ -370,7 +370,7 @@ def fork(
     if made.files:
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
-    text += f"go on with: {again}\n"
+    text += f"continue with: {again}\n"
     lost = [f"no longer there, and not in the fork: {', '.join(made.missing)}"] if made.missing else []
     as_of = (made.written.round, made.written.position)
     return Result(made, text=text, run=free, as_of=as_of, notes=lost)

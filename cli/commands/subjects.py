@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Measured:
+class EvaluatedModel:
     """A model ready to be asked, with the prompts and limits that it is asked under."""
 
     sampler: "Sampler"
@@ -79,7 +79,7 @@ def stored_config(history: "History") -> "Config":
 @contextmanager
 def checkpoint(
     call: Call, history: "History", round: int, stop: "StopFlag | None" = None
-) -> Iterator[Measured]:
+) -> Iterator[EvaluatedModel]:
     """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it is read and
     samples."""
     from diagevo.config.loading import of_run
@@ -102,7 +102,7 @@ def checkpoint(
     name = config.roles.solver.model if path is None else f"{history.run_id}/{path}"
     sampler = roles.open_sampler(folder)
     try:
-        yield Measured(
+        yield EvaluatedModel(
             sampler,
             roles.templates,
             Subject(name, sha256_of(folder, roles.stop), history.run_id, round),
@@ -121,7 +121,7 @@ def model(
     prompts: Path | None,
     max_new_tokens: int | None,
     stop: "StopFlag | None" = None,
-) -> Iterator[Measured]:
+) -> Iterator[EvaluatedModel]:
     """A model that belongs to no run: `builtin:arithmetic`, a folder, or a name that an endpoint serves."""
     from diagevo.evaluation.evaluate import Subject
     from diagevo.selfplay.questions import PromptTemplates
@@ -148,7 +148,7 @@ def model(
         sampler = TransformersSampler(check_model_folder(folder), stop=stop)
         revision = sha256_of(folder, StopFlag() if stop is None else stop)
     try:
-        yield Measured(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
+        yield EvaluatedModel(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
     finally:
         sampler.close()
 

@@ -197,7 +197,7 @@ def _measured(p: dict[str, Any]) -> str:
     if p["first_kl"] is not None:
         parts.append(f"KL at step 1 {p['first_kl']:.3g}")
     if p["sampling_gap"] is not None:
-        parts.append(f"sampler apart {p['sampling_gap']:.3g}")
+        parts.append(f"log-prob gap {p['sampling_gap']:.3g}")
     parts.append(f"reward {p['reward_lowest']:g} to {p['reward_highest']:g}")
     parts.append(f"{p['cut_off']} of {p['completions']} cut off")
     return ", ".join([*parts, *(f"found: {name.replace('_', ' ')}" for name in p["findings"])])

@@ -211,8 +211,8 @@ def refuse_secrets(config: Config, sources: Mapping[KeyPath, Source]) -> None:
     for path in keys():
         if holds_secret(value_at(tree, path)):
             raise ConfigError(
-                f"{_placed(sources.get(path, _DEFAULT), path)}: a password, key or token must not stand in a"
-                " configuration, which is stored and shown",
+                f"{_placed(sources.get(path, _DEFAULT), path)}: a password, key or token does "
+                "not belong in a configuration, which is stored and shown",
                 hint="put it into the environment: a role names its variable with api_key_env, and a program"
                 " that is started reads its own (HF_TOKEN, VLLM_API_KEY)",
             )

@@ -108,7 +108,7 @@ class MemoryConfig(Section):
         default=Fraction(7, 10), ge=0, le=1, description="Mean p1 at which a cause is Mastered."
     )
     promotion_questions: int = Field(
-        default=1, ge=1, description="Fewest targeted questions a promotion needs."
+        default=1, ge=1, description="Minimum number of targeted questions for a promotion."
     )
     state_updates: bool = Field(default=True, description="False keeps every cause Active (ablation).")
     theta_dup: float = Field(
@@ -119,7 +119,7 @@ class MemoryConfig(Section):
     )
     shortlist: int = Field(default=5, ge=1, description="K: nodes shown when a cause is assigned.")
     duplicate_candidates: int = Field(
-        default=20, ge=1, description="Most causes shown when duplicates are judged."
+        default=20, ge=1, description="Maximum number of causes shown when duplicates are judged."
     )
     node_embedding: Literal["label", "centroid"] = Field(
         default="label", description="A node's vector: its label's, or the mean of its causes'."

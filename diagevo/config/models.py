@@ -55,26 +55,25 @@ class RoundConfig(Section):
     candidates: int = Field(
         default=8000, ge=1, description="Size of the fresh candidate pool of a round (R-Zero's)."
     )
-    responses: int = Field(
-        default=12, ge=1, description="N: construction responses a candidate, for the vote."
-    )
+    responses: int = Field(default=12, ge=1, description="N: responses per candidate, for the vote.")
     challenger_votes: int = Field(
-        default=10, ge=1, description="Votes a question while the challenger trains."
+        default=10, ge=1, description="Votes per question while the challenger trains."
     )
     keep_checkpoints: int | None = Field(
         default=None,
         ge=1,
-        description="Newest rounds whose weights stay, beside the best solver; None keeps all.",
+        description="How many of the latest rounds keep their weights, besides the best solver; "
+        "None keeps all.",
     )
     train_challenger: bool = Field(default=True, description="False freezes the challenger (ablation).")
     true_labels: bool = Field(
         default=False,
-        description="The solver practises its world's true answers, not its majorities: an upper bound "
-        "(control), only where a world knows them.",
+        description="Train the solver on the world's true answers instead of majorities: an "
+        "upper bound (control), only in a world that knows them.",
     )
     boxed_answers: bool = Field(
         default=False,
-        description="The challenger must also box an answer of its own, as R-Zero's: it is not used.",
+        description="The challenger must also box its own answer, as in R-Zero; it is not used.",
     )
 
 
@@ -83,31 +82,30 @@ class RewardConfig(Section):
         default=1.0, ge=0, description="λ of the challenger's repetition penalty."
     )
     cluster_distance: float = Field(
-        default=0.5, gt=0, le=1, description="Questions nearer than this share a cluster."
+        default=0.5, gt=0, le=1, description="Questions closer than this share a cluster."
     )
 
 
 class DiagnosisConfig(Section):
     enabled: bool = Field(
-        default=True, description="Off: failures are recorded, nobody is asked about them, no memory grows."
+        default=True,
+        description="If false, failures are recorded but not diagnosed, and the memory does not grow.",
     )
-    workers: int = Field(default=16, ge=1, description="Extractions under way at once.")
+    workers: int = Field(default=16, ge=1, description="Extractions in flight at once.")
     failures_per_question: int | None = Field(
-        default=None, ge=1, description="Cap on diagnosed failures a question."
+        default=None, ge=1, description="Cap on diagnosed failures per question."
     )
-    skip_truncated: bool = Field(
-        default=False, description="Leave out failures that did not end by themselves."
-    )
+    skip_truncated: bool = Field(default=False, description="Leave out failures that were cut off.")
     retries: int = Field(
-        default=2, ge=0, description="Further tries, shown the error, after an unreadable reply."
+        default=2, ge=0, description="Retries after an unreadable reply, with the error shown to the model."
     )
     trajectory_characters: int = Field(
-        default=12000, ge=200, description="Longer trajectories keep head and tail."
+        default=12000, ge=200, description="Longer trajectories are cut in the middle."
     )
     prompts_as_written: bool = Field(
         default=False,
-        description="Put texts into the templates as they are: no fences, no marks broken. "
-        "Model text can then forge a section.",
+        description="Insert texts into the templates as they are, without fences or broken "
+        "marks. Model text can then forge a section.",
     )
     max_calls: int | None = Field(
         default=None, ge=1, description="Stop safely after this many calls in a run."
@@ -123,24 +121,25 @@ class IngestConfig(Section):
     steps_per_round: int = Field(
         default=12,
         ge=1,
-        description="Training steps that make a round; the paper's solver takes up to twelve.",
+        description="Training steps per round; the paper's solver takes up to twelve.",
     )
     pass_at: float = Field(
-        default=0.5, description="A reward this high is a pass: of 0 and 1, and of -1 and 1, the upper."
+        default=0.5,
+        description="The lowest reward that is a pass: with rewards 0 and 1, or -1 and 1, the upper one.",
     )
     reward: str | None = Field(
-        default=None, description="Field of the files that is the reward; None is the format's own."
+        default=None, description="Field that holds the reward; None uses the format's own."
     )
 
 
 class GRPOConfig(Section):
     """Settings of one policy's GRPO phase. Equal for both roles but for the number of steps."""
 
-    max_steps: int = Field(ge=0, description="Most optimizer steps a round.")
+    max_steps: int = Field(ge=0, description="Maximum optimizer steps per round.")
     batch_questions: int = Field(
-        default=256, ge=1, description="Prompts a step; completions are this times group."
+        default=256, ge=1, description="Prompts per step; completions are this times group."
     )
-    group: int = Field(default=8, ge=2, description="G: completions a prompt.")
+    group: int = Field(default=8, ge=2, description="G: completions per prompt.")
     learning_rate: float = Field(default=1e-6, gt=0, description="AdamW, constant schedule.")
     weight_decay: float = Field(default=1e-2, ge=0, description="AdamW's decoupled decay.")
     beta: float = Field(
@@ -150,17 +149,17 @@ class GRPOConfig(Section):
     clip_high: float = Field(default=0.3, gt=0, description="Upper clip of the probability ratio.")
     loss_type: Literal["dapo", "grpo", "dr_grpo"] = Field(
         default="dapo",
-        description="What a step's loss is divided by: its tokens; completions, each by its own tokens; "
-        "completions, each by the longest allowed.",
+        description="What a step's loss is divided by. dapo: its tokens; grpo: completions, each "
+        "divided by its own tokens; dr_grpo: completions, each divided by the longest allowed.",
     )
     delta: float | None = Field(
         default=3.0,
         gt=0,
-        description="A ratio above it counts as it, where clipping does not too; None: off.",
+        description="Upper bound of a probability ratio where clipping does not bound it; None: off.",
     )
     max_grad_norm: float = Field(default=1.0, gt=0, description="Gradient clipping.")
     micro_batch: int = Field(
-        default=8, ge=1, description="Completions a device holds at once; memory, not maths."
+        default=8, ge=1, description="Completions that a device holds at once; affects memory, not results."
     )
     save_steps: int = Field(
         default=1, ge=1, description="Steps between resumable checkpoints inside a phase."
@@ -173,27 +172,26 @@ class TrainingConfig(Section):
     lora: int | None = Field(
         default=None,
         ge=1,
-        description="Rank of LoRA adapters, where all weights' training does not fit; None trains all.",
+        description="Rank of LoRA adapters, for when training all weights does not fit; None "
+        "trains all weights.",
     )
     first_kl: float = Field(
         default=0.01,
         gt=0,
-        description="Most KL at a phase's first step, where policy and reference are equal: rounding in "
-        "bfloat16 gives some ten-thousandths, a wrong reference units.",
+        description="Maximum KL at a phase's first step, where policy and reference are equal: "
+        "rounding in bfloat16 gives a few ten-thousandths, a wrong reference whole units.",
     )
     sampling_gap: float = Field(
         default=0.5,
         gt=0,
-        description="Most a step's mean difference of the sampler's and the trainer's log-probabilities: "
-        "rounding gives hundredths, other weights units.",
+        description="Maximum log-prob gap between sampler and trainer, averaged over a step: "
+        "rounding gives hundredths, other weights whole units.",
     )
 
 
 class SamplingConfig(Section):
-    temperature: float = Field(
-        default=1.0, gt=0, description="Rollouts and votes are drawn at this temperature."
-    )
-    top_p: float = Field(default=0.99, gt=0, le=1, description="Nucleus of the draw.")
+    temperature: float = Field(default=1.0, gt=0, description="Temperature of rollouts and votes.")
+    top_p: float = Field(default=0.99, gt=0, le=1, description="Top-p (nucleus) of rollouts and votes.")
     max_new_tokens: int = Field(
         default=4096, ge=1, description="Longer responses are cut and marked truncated."
     )
@@ -204,23 +202,27 @@ class HardwareConfig(Section):
     """Where the policies train. The defaults fit a laptop; a profile for GPUs names its own."""
 
     device: Literal["auto", "cpu", "cuda"] = Field(
-        default="auto", description="auto: a GPU where there is one."
+        default="auto", description="auto uses a GPU if there is one."
     )
     cluster: Literal["local", "ray"] = Field(
         default="local", description="This machine, or the nodes of a Ray cluster (`ray` extra)."
     )
     restarts: int = Field(
-        default=3, ge=0, description="How often a stage goes on by itself when a node of the cluster is lost."
+        default=3,
+        ge=0,
+        description="How often a stage resumes by itself after a node of the cluster is lost.",
     )
     processes: int = Field(
-        default=1, ge=1, description="Training processes, one a GPU; under Ray those of all nodes together."
+        default=1, ge=1, description="Training processes, one per GPU; with Ray, on all nodes together."
     )
-    threads: int | None = Field(default=None, ge=1, description="CPU threads a process; None: torch decides.")
+    threads: int | None = Field(
+        default=None, ge=1, description="CPU threads per process; None: torch decides."
+    )
     rank_timeout: float = Field(
         default=1800.0,
         gt=0,
-        description="Seconds that a rank waits for the others before the run ends; four times that, where no"
-        " rank says anything. On a cluster also how long an engine may take to answer.",
+        description="Seconds that a rank waits for the others before the run ends; four times as "
+        "long if no rank responds. On a cluster also how long an engine may take to answer.",
     )
     accelerate_config: Path | None = Field(
         default=None,
@@ -228,7 +230,7 @@ class HardwareConfig(Section):
     )
     attention: Literal["auto", "sdpa", "eager", "flash_attention_2"] = Field(
         default="auto",
-        description="auto: FlashAttention 2 on a GPU where flash-attn or `kernels` brings it, else sdpa.",
+        description="auto: FlashAttention 2 on a GPU if flash-attn or `kernels` provides it, else sdpa.",
     )
     colocate_vllm: bool = Field(
         default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra)."
@@ -239,15 +241,13 @@ class HardwareConfig(Section):
     )
     serve: Literal["transformers", "vllm"] = Field(
         default="transformers",
-        description="Who samples a frozen policy: this process, or a vLLM server of ours.",
+        description="What samples a frozen policy: this process, or a vLLM server that DiagEvo starts.",
     )
     train_gpus: tuple[int, ...] = Field(
         default=(),
-        description="GPUs that training may use, counted among the visible; none named: all. Not under Ray.",
+        description="GPUs for training, counted among the visible ones; empty means all. Not used with Ray.",
     )
-    serve_gpus: tuple[int, ...] = Field(
-        default=(), description="GPUs that the vLLM server may use; as above."
-    )
+    serve_gpus: tuple[int, ...] = Field(default=(), description="GPUs for the vLLM server; as above.")
     serve_memory: float = Field(
         default=0.25,
         gt=0,
@@ -258,7 +258,9 @@ class HardwareConfig(Section):
         default=(), description="Further options of the vLLM server, e.g. --tensor-parallel-size, 4."
     )
     rows_at_once: int = Field(
-        default=256, ge=1, description="Completions that an engine decodes at once; memory, not maths."
+        default=256,
+        ge=1,
+        description="Completions that an engine decodes at once; affects memory, not results.",
     )
 
     @model_validator(mode="after")
@@ -277,11 +279,9 @@ class PolicyRole(Section):
 
 class DiagnosticianRole(Section):
     engine: Literal["openai", "rules:arithmetic", "rules:placebo"] = Field(
-        description="A served language model, the world's rules, or causes drawn by lot (control)."
+        description="A served language model, the world's rules, or causes drawn at random (control)."
     )
-    model: str = Field(
-        default="Qwen/Qwen3-4B-Instruct-2507", description="Name the endpoint knows the model by."
-    )
+    model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="The model's name at the endpoint.")
     base_url: Endpoint = Field(
         default=None, description="OpenAI-compatible endpoint, e.g. http://127.0.0.1:8000/v1"
     )
@@ -291,11 +291,12 @@ class DiagnosticianRole(Section):
     timeout: float = Field(
         default=120.0,
         gt=0,
-        description="Seconds of silence after which it is asked again.",
+        description="Seconds without an answer after which a request is retried.",
     )
     max_tokens: int = Field(default=1024, ge=16, description="Longest reply.")
     structured_output: Literal["auto", "on", "off"] = Field(
-        default="auto", description="Ask the server for JSON by schema; auto finds out."
+        default="auto",
+        description="Ask the server for JSON that follows a schema; auto detects whether it can.",
     )
 
 
@@ -314,7 +315,7 @@ class EmbedderRole(Section):
     timeout: float = Field(
         default=60.0,
         gt=0,
-        description="Seconds of silence after which it is asked again.",
+        description="Seconds without an answer after which a request is retried.",
     )
 
 
@@ -333,16 +334,19 @@ class ValidationConfig(Section):
     data: str | None = Field(
         default=None, description="Folder with the benchmark's files; without one it is read from the hub."
     )
-    limit: int | None = Field(default=None, ge=1, description="Only so many questions, spread over the set.")
+    limit: int | None = Field(
+        default=None, ge=1, description="Use only this many questions, spread over the set."
+    )
     metric: Literal["greedy", "mean_at_k"] = Field(
-        default="greedy", description="What the best checkpoint is chosen by; ties go to the earlier round."
+        default="greedy", description="Score that selects the best checkpoint; ties go to the earlier round."
     )
     samples: int = Field(
-        default=8, ge=1, description="Samples a question for the mean at the rollouts' temperature."
+        default=8, ge=1, description="Samples per question for the mean at the rollouts' temperature."
     )
     baseline_temperature: Temperatures = Field(
         default=(),
-        description="Also sample the untouched model so much colder: how much of a gain is sharpening.",
+        description="Also sample the base model at these lower temperatures, to show how much of "
+        "a gain is sharpening.",
     )
 
 
@@ -352,9 +356,12 @@ class Config(Section):
     profile: str = Field(default="embedded", description="The profile that supplied the defaults.")
     method: Literal["diagevo", "r-zero"] = Field(
         default="diagevo",
-        description="r-zero: the baseline's values over the profile's, but for those said beside this key.",
+        description="r-zero replaces the profile's values by the baseline's, except for keys set "
+        "beside this one.",
     )
-    seed: int = Field(default=0, ge=0, description="Seed of every draw; the same seed plays the same run.")
+    seed: int = Field(
+        default=0, ge=0, description="Seed of all random draws; the same seed gives the same run."
+    )
     prompts: str | None = Field(
         default=None,
         description="Folder whose templates replace the built-in prompts, or `builtin:arithmetic`.",

@@ -43,8 +43,7 @@ def said_again(stored: Mapping[str, Any], run: str, said: Mapping[KeyPath, Any])
         listed = ", ".join(f"{key} ({value!r})" for key, value in missing.items())
         given = " ".join(f"--set {shlex.quote(key)}=…" for key in missing)
         raise ConfigError(
-            f"run {run} was imported, and what it sends, where and with which key counts only when you say it"
-            f" too: {listed}",
+            f"run {run} was imported, so these of its settings count only if you give them too: {listed}",
             hint=f"give your own, or these if you trust them: {given}, or the same keys in diagevo.yaml",
         )
     return values

@@ -102,7 +102,7 @@ def nearest(path: KeyPath) -> KeyPath | None:
 
 def _refuse(path: KeyPath, where: str, spell: Any = dotted) -> ConfigError:
     close = nearest(path)
-    hint = "see the keys: diagevo config show" if close is None else f"the nearest is {spell(close)}"
+    hint = "see the keys: diagevo config show" if close is None else f"the closest is {spell(close)}"
     return ConfigError(f"{where}: there is no key {dotted(path)}", hint=hint)
 
 

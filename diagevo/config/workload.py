@@ -99,7 +99,7 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
             failures * 3 if asked else 0,
             f"at most {failures} failures: extraction, and for new causes deduplication and a node"
             if config.diagnosis.enabled
-            else f"off: at most {failures} failures are recorded, and nobody is asked about them",
+            else f"off: at most {failures} failures are recorded, and none is diagnosed",
         ),
     ]
     return [

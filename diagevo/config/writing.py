@@ -15,8 +15,8 @@ _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})
 HEADER = """\
 # Configuration of DiagEvo, read from ./diagevo.yaml or the file of --config.
 # Keys that are commented out show the value of the profile; uncomment one to change it.
-# Stronger than this file: --set filter.tau=2, then variables such as DIAGEVO_FILTER__TAU.
-# Secrets never stand here: a role names the environment variable that holds its key.
+# These take precedence over this file: --set filter.tau=2, then variables such as DIAGEVO_FILTER__TAU.
+# Secrets never go here: a role names the environment variable that holds its key.
 """
 
 

@@ -32,7 +32,7 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
     """The value of a YAML 1.2 text, and its nodes with their lines. Raises ConfigError, which begins with
     `name` and the line."""
     if len(text.encode(errors="replace")) > BYTES:
-        raise ConfigError(f"{name}: longer than {BYTES // 1024} KiB", hint="is it a configuration at all?")
+        raise ConfigError(f"{name}: longer than {BYTES // 1024} KiB", hint="is this a configuration file?")
     loader = YAML(typ="safe", pure=True)
     loader.Constructor = _Constructor
     parser = None
@@ -48,10 +48,10 @@ def read(text: str, name: str) -> tuple[Any, Node | None]:
     except YAMLError as error:
         raise ConfigError(f"{name}: {str(error).splitlines()[0]}", hint="fix the YAML there") from error
     except RecursionError as error:
-        raise ConfigError(f"{name}: nested too deeply", hint="is it a configuration at all?") from error
+        raise ConfigError(f"{name}: nested too deeply", hint="is this a configuration file?") from error
     except _NO_VALUE as error:
         raise ConfigError(
-            f"{name}: YAML that is not read here, as a line that begins with % or a list as a key",
+            f"{name}: unsupported YAML, such as a line that begins with % or a list as a key",
             hint="write sections of keys: diagevo config show",
         ) from error
     finally:

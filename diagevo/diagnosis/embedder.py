@@ -141,14 +141,15 @@ class OpenAIEmbedder:
         if found != {self.dimension}:
             numbers = " and ".join(map(str, sorted(found)))
             raise ConfigError(
-                f"{self.name} gives vectors of {numbers} numbers, configured are {self.dimension}",
+                f"{self.name} gives vectors of {numbers} numbers, but the configuration says "
+                f"{self.dimension}",
                 hint=f"set roles.embedder.dimension to {max(found)}",
             )
         try:
             return unit_rows(np.array(vectors))
         except ValueError as error:
             raise ServiceError(
-                f"{self._endpoint.where}: {error}", hint="see what the model of the embedder role is"
+                f"{self._endpoint.where}: {error}", hint="check the model of the embedder role"
             ) from error
 
 

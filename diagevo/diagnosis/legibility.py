@@ -68,7 +68,8 @@ def unreadable(which: str, unread: Unread | None) -> ServiceError:
     said = "" if unread is None else f": {unread.complaint}\nit said: {shown(unread.reply)}"
     return ServiceError(
         f"{which} of the diagnostician could not be read{said}",
-        hint="nothing of it is recorded, and it is asked again when you go on: see what base_url serves",
+        hint="none of them is recorded, and they are asked again when you continue: check what "
+        "base_url serves",
     )
 
 

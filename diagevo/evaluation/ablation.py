@@ -139,7 +139,7 @@ class Plan:
         """Write the plan. Raises ConfigError where another one of this name is there."""
         if holds_secret(self.arguments):
             raise ConfigError(
-                "the options of a plan hold a password, key or token, and the plan is kept",
+                "the plan's options contain a password, key or token, and plans are stored",
                 hint="put it into the environment",
             )
         file = _file(folder, self.name)
@@ -174,7 +174,7 @@ def load_plan(folder: Path, name: str | None) -> Plan:
         plan = msgspec.json.decode(file.read_bytes(), type=Plan)
     except (OSError, ValueError, RecursionError) as error:  # as are msgspec's
         raise StoreError(
-            f"the plan {file} cannot be read: {error}", hint="make it again: diagevo ablate plan NAME"
+            f"the plan {file} cannot be read: {error}", hint="recreate it: diagevo ablate plan NAME"
         ) from error
     for planned in plan.runs:
         check_name(planned.run)
@@ -192,7 +192,9 @@ def make_plan(
 ) -> Plan:
     """Every variant with every seed, variants together, in the order given."""
     if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}", name) is None:
-        raise ConfigError(f"{name!r} cannot name a plan", hint="use letters, digits, dots and dashes")
+        raise ConfigError(
+            f"{name!r} is not a valid name of a plan", hint="use letters, digits, dots and dashes"
+        )
     runs = [PlannedRun(f"{name}.{variant(v).name}.s{seed}", v, seed) for v in variants for seed in seeds]
     return Plan(name, rounds, tuple(arguments), tuple(benchmarks), tuple(runs))
 
@@ -297,7 +299,9 @@ def _call(arguments: Sequence[str], output: TextIO, plan: Plan, run: str, locati
     ):
         code = process.wait()
     if code in STOPPED:
-        raise StoppedSafely(f"run {run} stopped safely", hint=f"go on with: diagevo ablate run {plan.name}")
+        raise StoppedSafely(
+            f"run {run} stopped safely", hint=f"continue with: diagevo ablate run {plan.name}"
+        )
     if code:
         kind = next((kind for kind in FAILURES if kind.exit_code == code), DiagEvoError)
         raise kind(f"run {run} failed with exit code {code}", hint=f"its output is in {output.name}")

@@ -167,7 +167,7 @@ def _telling(stands: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except StoppedSafely as stop:
-        raise StoppedSafely(f"stopped: {stands()}", hint="give the same command again to go on") from stop
+        raise StoppedSafely(f"stopped: {stands()}", hint="run the same command again to continue") from stop
 
 
 Groups = dict[int, list[Completion]]

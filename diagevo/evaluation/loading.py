@@ -60,7 +60,7 @@ def load(
                 wanted = part.category if isinstance(part.category, str) else " or ".join(part.category)
                 raise ConfigError(
                     f"{part.name}: rows without the column {wanted}",
-                    hint="questions are drawn evenly over its values: give it to every row",
+                    hint="questions are sampled evenly over its values: every row needs it",
                 )
             read = [read[i] for i in spread([q.category for q in read], entry.draw, seed)]
         questions.extend(read)

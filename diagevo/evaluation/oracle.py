@@ -91,7 +91,7 @@ class Oracle:
         if not valid:
             raise NotFoundError(
                 f"round {round} of run {self.run_id} has no valid question",
-                hint=f"what became of them: diagevo memory log --type CandidateScored --round {round}",
+                hint=f"see what happened to them: diagevo memory log --type CandidateScored --round {round}",
             )
         chosen = random.Random(f"{seed}.oracle.{round}").sample(valid, min(size, len(valid)))
         rows = [
@@ -169,7 +169,7 @@ class Oracle:
             if item is None or row["run_id"] != self.run_id:
                 raise ConfigError(
                     f"{file}, line {number}: no such question in run {self.run_id}",
-                    hint="a file goes back into the run that it was exported from: --run NAME",
+                    hint="import a file into the run that it was exported from: --run NAME",
                 )
             said = row["answer"].strip()
             if not said:

@@ -31,7 +31,7 @@ def rows_of_file(path: Path) -> Sequence[Row]:
         rows = _read(path)
     except (OSError, ValueError, csv.Error) as error:  # ValueError: bad JSON, and bytes that are not UTF-8
         raise ConfigError(
-            f"{path} cannot be read: {error}", hint="is it of the format its name says?"
+            f"{path} cannot be read: {error}", hint="does its content match its name?"
         ) from error
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
@@ -82,7 +82,7 @@ def _json_lines(path: Path) -> Iterator[Any]:
 
 def rows_of_hub(hub: Hub) -> Sequence[Row]:
     """Every row of a hub split. Needs the `datasets` package and, the first time, the network."""
-    with extra("train", f"reading {hub.id} from the hub, and not from a file of yours (--data),"):
+    with extra("train", f"reading {hub.id} from the hub instead of a local file (--data),"):
         from datasets import load_dataset
     try:
         rows: Any = load_dataset(hub.id, hub.config, split=hub.split)

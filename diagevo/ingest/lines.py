@@ -10,7 +10,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 
-_A_ROW = "write a rollout a line, each an object in { }, or name the format that it is"
+_A_ROW = "write one rollout per line, each an object in { }, or name the format"
 Wait = Callable[[], bool]
 """Waits for more of a file; False: nobody wants to wait any longer."""
 T = TypeVar("T")
@@ -55,9 +55,7 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
     try:
         yield from _raw(file, wait)
     except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be read: {error}", hint="is it a file that you may read?"
-        ) from error
+        raise ConfigError(f"{file} cannot be read: {error}", hint="check that you may read it") from error
 
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:

@@ -87,7 +87,9 @@ class Recorder:
         if step.number in self.batches:
             if not _same(known, events):
                 if _grown(known, events):
-                    raise _recorded_otherwise(step, " It has grown since: it is no resumed training's.")
+                    raise _recorded_otherwise(
+                        step, " It has grown since, so it does not come from a resumed training."
+                    )
                 if not self.resumed:
                     raise _recorded_otherwise(step)
                 self._resume(step.number, events)
@@ -165,7 +167,7 @@ def _recorded_otherwise(step: RolloutStep, why: str = "") -> ConflictError:
     return ConflictError(
         f"step {step.number} of {step.source} is recorded with other rollouts."
         + (why or " Was the training resumed before it, or is it another one?"),
-        hint="ingest another training as a run of its own: --run NAME; follow one with --follow"
+        hint="ingest another training as a separate run: --run NAME; follow a running one with --follow"
         if why
         else "the same training, resumed from a checkpoint: --resumed; another one: --run NAME",
     )

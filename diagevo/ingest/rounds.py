@@ -105,9 +105,9 @@ class Rounds:
         memory = self.memory
         if memory.played_by_train or next(self._groups(1, LAST), None) is None:
             raise ConfigError(
-                f"run {memory.run_id} is not made of ingested rollouts: what was asked after round {first}"
-                " followed from its diagnoses",
-                hint=f"begin anew from the round before: diagevo runs fork {memory.run_id}"
+                f"run {memory.run_id} was not ingested: what was asked after round {first} "
+                "depended on its diagnoses",
+                hint=f"start again from the round before: diagevo runs fork {memory.run_id}"
                 f" --round {max(first - 1, 0)} NAME",
             )
         return memory.supersede(first, reason)
@@ -160,7 +160,7 @@ class Rounds:
             if next(self._groups(batch, LAST), None) is None:
                 raise OutOfOrderError(
                     f"round {number} of run {memory.run_id} is open and was not ingested",
-                    hint=f"it is its trainer's to finish: diagevo train --run {memory.run_id} --resume",
+                    hint=f"finish it: diagevo train --run {memory.run_id} --resume",
                 )
             maintain(
                 memory,

@@ -80,8 +80,9 @@ def export(to: Tracker, project: str, run: str, rows: Sequence[Row]) -> list[Row
         raise
     except Exception as error:  # a client's own errors have no base that all three share
         raise ServiceError(
-            f"{to} did not take the rounds: {type(error).__name__}: {error}",
-            hint="the same command again adds what is missing; its own variables say where it writes",
+            f"{to} did not accept the rounds: {type(error).__name__}: {error}",
+            hint="run the same command again to add what is missing; the tracker's own variables "
+            "say where it writes",
         ) from error
 
 

@@ -223,8 +223,9 @@ class RoundCallback(TrainerCallback):
         last, _ = self._last_recorded()
         if last > step:
             _logger.warning(
-                "run %s holds rollouts up to step %d, and this training goes on from step %d: up to there"
-                " nothing is recorded again. Training anew? Name another run: diagevo.open(…, NAME)",
+                "run %s holds rollouts up to step %d, and this training resumes from step %d: "
+                "steps up to there are not recorded again. Training from scratch? Name another "
+                "run: diagevo.open(…, NAME)",
                 self.memory.run_id,
                 last,
                 step,
@@ -291,8 +292,8 @@ class RoundCallback(TrainerCallback):
         except Exception as error:  # as the docstring says: a training goes on
             again = f"diagevo diagnose --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
             steps = {
-                "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as that goes",
-                "diagnosed": f"rounds wait, and are tried after every {self.steps} steps; or later: {again}",
+                "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as possible",
+                "diagnosed": f"rounds wait and are retried after every {self.steps} steps; or later: {again}",
             }
             self._warn(what, f"rollouts cannot be {what} now: {_told(error)}", steps[what], error)
         else:
@@ -303,7 +304,7 @@ class RoundCallback(TrainerCallback):
         if what not in self._failing:
             self._failing.add(what)
             trace = None if error is None or isinstance(error, DiagEvoError) else error
-            _logger.warning("%s. The training goes on; %s", wrong, next_step, exc_info=trace)
+            _logger.warning("%s. The training continues; %s", wrong, next_step, exc_info=trace)
 
     def _agree(self) -> None:
         """Every rank draws by the schedule that rank 0 has."""

@@ -49,7 +49,7 @@ class Embedding:
             raise ConfigError(
                 f"run {self._run.run_id} was embedded by {_spelled(stored)}, the configuration names"
                 f" {_spelled(given)}",
-                hint="go back to that model, or embed the run anew: diagevo memory rebuild --embedder"
+                hint="use that model again, or re-embed the run: diagevo memory rebuild --embedder"
                 f" --run {self._run.run_id} (and calibrate the thresholds: diagevo memory calibrate)",
             )
 
@@ -68,7 +68,7 @@ class Embedding:
             if state.open is not None:
                 raise OutOfOrderError(
                     f"round {state.open.number} is open: the embedder changes between rounds",
-                    hint=f"finish it with the old model, or go on from the last commit: diagevo runs fork"
+                    hint=f"finish it with the old model, or continue from the last commit: diagevo runs fork"
                     f" {self._run.run_id} --round {state.round}"
                     if state.round
                     else "finish it with the old model, or start another run",

@@ -137,7 +137,7 @@ class Memory:
             ours = {"number": event.number, "origin": event.origin, "version": event.version}
             if payload_of(stored.model_copy(update=ours)) != payload_of(event):
                 raise ConflictError(
-                    f"run {self.run_id} was configured otherwise",
+                    f"run {self.run_id} was configured differently",
                     hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
                 )
 
@@ -397,7 +397,7 @@ class Memory:
         with self.atomic():
             status = self.stage(stage)
             if status.status == "completed" or status.attempt == 0:
-                raise OutOfOrderError(f"stage {stage} is not under way", hint="nothing has to be abandoned")
+                raise OutOfOrderError(f"stage {stage} is not running", hint="nothing has to be abandoned")
             event = StageAbandoned(
                 stage=stage,
                 attempt=status.attempt,

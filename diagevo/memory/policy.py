@@ -136,7 +136,7 @@ class Own:
         except Exception as error:  # whatever somebody's code raises, told with its place
             raise ConfigError(
                 f"schedule.policy {self._name}: {method} failed: {type(error).__name__}: {error}",
-                hint="nothing was recorded; mend the class, and go on",
+                hint="nothing was recorded; fix the class, then resume",
             ) from error
 
 
@@ -175,7 +175,7 @@ class Policies:
             raise ConfigError(
                 f"schedule.policy {name} has changed since run {self._run_id} was configured: the digest of"
                 f" {source.file} is {source.digest[:12]}…, and was {before}",
-                hint="put it back as it was, or fork the run with another file: diagevo runs fork --round N"
+                hint="restore it, or fork the run with another file: diagevo runs fork --round N"
                 " --set schedule.policy=FILE:CLASS",
             )
         key = source.name, source.digest

@@ -12,7 +12,7 @@ from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure, write_table
 from diagevo.report.material import Material
 from diagevo.report.table_text import cells
-from diagevo.report.tables import Table, TableName
+from diagevo.report.tables import ReportTable, TableName
 from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
 
@@ -43,7 +43,7 @@ def build(
     materials: Sequence[Material],
     folder: Path,
     *,
-    tables: Mapping[TableName, Table] | None = None,
+    tables: Mapping[TableName, ReportTable] | None = None,
     embedder: "Embedder | None" = None,
     arms: Sequence[Material] = (),
     pages: int = PAGES,
@@ -85,7 +85,7 @@ def _figure(entry: Entry, result: Figure | Missing) -> Drawn:
     return Drawn(entry.name, entry.title, result.caption, _grid(rows), len(result.rows), picture)
 
 
-def _table(content: Table) -> Grid:
+def _table(content: ReportTable) -> Grid:
     """A paper's table; its text is the one of its other formats."""
     return [[(text, place > 0) for place, text in enumerate(row)] for row in cells(content)]
 

@@ -10,7 +10,7 @@ from diagevo.errors import extra
 from diagevo.report.figure import Figure
 from diagevo.report.style import themed
 from diagevo.report.table_text import FORMATS
-from diagevo.report.tables import Table
+from diagevo.report.tables import ReportTable
 from diagevo.texts import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
@@ -67,7 +67,7 @@ def write_figure(folder: Path, name: str, figure: Figure) -> list[Path]:
     return written
 
 
-def write_table(folder: Path, name: str, content: Table) -> list[Path]:
+def write_table(folder: Path, name: str, content: ReportTable) -> list[Path]:
     """NAME.md, .csv and .tex."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []

@@ -114,7 +114,8 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
     if baseline:
         whose = f" of run {materials[0].run_id}" if len(materials) > 1 else ""
         caption += (
-            f"The dotted line is the untouched model{whose} drawn colder: what sharpening alone would give. "
+            f"The dotted line is the base model{whose} at a lower temperature: what sharpening "
+            "alone would give. "
         )
     if parts:
         caption += f"The {' and the '.join(parts)}: unweighted over benchmarks measured whole"

@@ -8,7 +8,7 @@ from pathlib import Path
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.ablation import variant
 from diagevo.report.scores import GROUPS, NINE
-from diagevo.report.tables import TITLES, Cell, RunResult, Table, cell, main_columns
+from diagevo.report.tables import TITLES, Cell, ReportTable, RunResult, cell, main_columns
 from diagevo.texts import visible
 
 MARK = "†"
@@ -85,7 +85,9 @@ def _line(file: Path, line: int, row: Mapping[str, str | None], columns: Mapping
     return Reported(words["solver"], words["method"], words["source"], scores)
 
 
-def with_reported(content: Table, found: Sequence[RunResult], reported: Sequence[Reported]) -> Table:
+def with_reported(
+    content: ReportTable, found: Sequence[RunResult], reported: Sequence[Reported]
+) -> ReportTable:
     """The main table with the reported rows above the runs', each marked. Of what was measured here too, the
     measured figures stand alone, as in the paper; `baselines` has both."""
     reported = [each for each in reported if not _measured(found, each)]
@@ -108,7 +110,7 @@ def _sources(reported: Sequence[Reported]) -> str:
     return f"Reported, not measured here{f' ({named})' if named else ''}."
 
 
-def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> Table:
+def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> ReportTable:
     """The paper's check of its baselines: each solver's base model and R-Zero, reported beside measured.
 
     Raises NotFoundError where nothing was both reported and measured.
@@ -127,7 +129,7 @@ def baselines(found: Sequence[RunResult], reported: Sequence[Reported]) -> Table
             hint="measure: diagevo eval run all --run RUN --round 0, and a run with --set method=r-zero",
         )
     note = f"Averages over whole benchmarks, unweighted. {_sources(reported)}"
-    return Table(TITLES["baselines"], tuple(GROUPS), rows, note)
+    return ReportTable(TITLES["baselines"], tuple(GROUPS), rows, note)
 
 
 def _measured(found: Sequence[RunResult], reported: Reported) -> list[RunResult]:

@@ -26,7 +26,7 @@ from diagevo.report.figure import (
 )
 from diagevo.report.material import Material
 from diagevo.report.style import SERIES, VERDICTS, altair, by_lightness, colours
-from diagevo.report.tables import TITLES, Cell, Table
+from diagevo.report.tables import TITLES, Cell, ReportTable
 
 TAUS = tuple(Fraction(n, 10) for n in range(10, 31))
 COMPONENTS: dict[str, tuple[str, float | None]] = {
@@ -241,7 +241,7 @@ def _time_note(material: Material, spent: Mapping[str, _TimeShare], beside: floa
     )
 
 
-def time_table(material: Material) -> Table:
+def time_table(material: Material) -> ReportTable:
     """The paper's table of training time, of a run. Raises NotFoundError where none was recorded."""
     if not material.seconds:
         raise NotFoundError(
@@ -263,4 +263,4 @@ def time_table(material: Material) -> Table:
     }
     columns = ("time (%)", "seconds", "the paper (%)")
     note = _time_note(material, spent, beside)
-    return Table(TITLES["time"], columns, rows, note, first="Component", best=False)
+    return ReportTable(TITLES["time"], columns, rows, note, first="Component", best=False)

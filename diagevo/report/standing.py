@@ -15,7 +15,7 @@ from diagevo.report.tables import results, table
 
 
 @dataclass(frozen=True)
-class Line:
+class ReportItem:
     """A table or figure. `command` makes it where it is ready, else supplies what is missing."""
 
     paper: str | None
@@ -29,7 +29,7 @@ class Line:
     """In the paper's source."""
 
 
-def standing(history: History, material: Material, home: Path) -> list[Line]:
+def standing(history: History, material: Material, home: Path) -> list[ReportItem]:
     """The paper's figures and tables in its order, then DiagEvo's own figures."""
     planned = [load_plan(home, name) for name in plans(home)]
     lines = [_line(shown, history, material, planned) for shown in PAPER]
@@ -38,25 +38,25 @@ def standing(history: History, material: Material, home: Path) -> list[Line]:
     return lines + [_figure(entry.name, entry.title, material) for entry in own]
 
 
-def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> Line:
+def _line(shown: PaperItem, history: History, material: Material, planned: Sequence[Plan]) -> ReportItem:
     labels, run = list(shown.labels), history.run_id
     match shown.kind:
         case "fig":
             return _figure(shown.name, shown.title, material, shown.number, labels)
         case "settings":
             command = f"diagevo config show --run {run} --paper"
-            return Line(shown.number, "settings", shown.title, True, None, command, labels=labels)
+            return ReportItem(shown.number, "settings", shown.title, True, None, command, labels=labels)
         case "drawing":
             nothing = "a drawing of the method: nothing in it is measured"
-            return Line(shown.number, "–", shown.title, False, nothing, None, labels=labels)
+            return ReportItem(shown.number, "–", shown.title, False, nothing, None, labels=labels)
         case "table":
             lacking = next(_lacking(shown.name, history, material, planned), None)
             name = f"table-{shown.name}"
             own = f"diagevo report build --only {name} --run {run}"
             if lacking is None:
-                return Line(shown.number, name, shown.title, True, None, own, labels=labels)
+                return ReportItem(shown.number, name, shown.title, True, None, own, labels=labels)
             missing, command = lacking
-            return Line(
+            return ReportItem(
                 shown.number,
                 f"table-{shown.name}",
                 shown.title,
@@ -69,12 +69,12 @@ def _line(shown: PaperItem, history: History, material: Material, planned: Seque
 
 def _figure(
     name: str, title: str, material: Material, number: str | None = None, labels: Sequence[str] = ()
-) -> Line:
+) -> ReportItem:
     found = draw(name, [material])
     if isinstance(found, Missing):
-        return Line(number, name, title, False, found.reason, found.command, labels=list(labels))
+        return ReportItem(number, name, title, False, found.reason, found.command, labels=list(labels))
     command = f"diagevo report build --only {name} --run {material.run_id}"
-    return Line(number, name, title, True, None, command, labels=list(labels))
+    return ReportItem(number, name, title, True, None, command, labels=list(labels))
 
 
 def _lacking(

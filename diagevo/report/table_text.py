@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from diagevo.report.scores import NINE
-from diagevo.report.tables import Cell, Table
+from diagevo.report.tables import Cell, ReportTable
 from diagevo.texts import csv_text, markdown_text, visible
 
 TableFormat = Literal["md", "csv", "latex"]
@@ -16,7 +16,7 @@ def shown(column: str) -> str:
     return NINE[column].title if column in NINE else column
 
 
-def cells(content: Table) -> list[list[str]]:
+def cells(content: ReportTable) -> list[list[str]]:
     """The heading and the rows as text; beside a value its difference from the full method, where known."""
     body = [
         [label, *(_with_difference(content, label, column) for column in content.columns)]
@@ -25,7 +25,7 @@ def cells(content: Table) -> list[list[str]]:
     return [[content.first, *map(shown, content.columns)], *body]
 
 
-def _with_difference(content: Table, label: str, column: str) -> str:
+def _with_difference(content: ReportTable, label: str, column: str) -> str:
     known = content.rows[label].get(column)
     if known is None:
         return "–"
@@ -34,7 +34,7 @@ def _with_difference(content: Table, label: str, column: str) -> str:
     return value if difference is None else f"{value} ({difference:+.1f})"
 
 
-def markdown(content: Table) -> str:
+def markdown(content: ReportTable) -> str:
     head, *body = [[markdown_text(text) for text in line] for line in cells(content)]
     lines = [_line(head), "|---" + "|---:" * len(content.columns) + "|", *map(_line, body)]
     return f"**{content.title}.** {markdown_text(content.note)}\n\n" + "\n".join(lines) + "\n"
@@ -44,7 +44,7 @@ def _line(texts: Sequence[str]) -> str:
     return "| " + " | ".join(texts) + " |"
 
 
-def as_csv(content: Table) -> str:
+def as_csv(content: ReportTable) -> str:
     """One line a method and column, with full precision."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -76,7 +76,7 @@ def in_latex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in visible(" ".join(text.split())))
 
 
-def latex(content: Table) -> str:
+def latex(content: ReportTable) -> str:
     """A booktabs table; the best mean of each column in bold, ties included. A wide one needs graphicx."""
     best = {
         c: max(round(values[c].mean, 1) for values in content.rows.values() if c in values)
@@ -117,4 +117,4 @@ def _in_latex_cell(known: Cell | None, best: float | None, difference: float | N
     return " ".join(parts)
 
 
-FORMATS: Mapping[TableFormat, Callable[[Table], str]] = {"md": markdown, "csv": as_csv, "latex": latex}
+FORMATS: Mapping[TableFormat, Callable[[ReportTable], str]] = {"md": markdown, "csv": as_csv, "latex": latex}

@@ -63,7 +63,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     title: str
     columns: tuple[str, ...]
     rows: Mapping[str, Mapping[str, Cell]]
@@ -152,7 +152,7 @@ def cell(values: Sequence[float]) -> Cell:
     return Cell(100 * mean, None if deviation is None else 100 * deviation, n)
 
 
-def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> Table:
+def table(name: TableName, found: Sequence[RunResult], world: str | None = None) -> ReportTable:
     """One of the paper's tables. A sweep may be of runs without a plan: each stands by its value. Raises
     NotFoundError where no run of it has been measured."""
     labels: dict[str, list[RunResult]] = {}
@@ -175,7 +175,7 @@ def table(name: TableName, found: Sequence[RunResult], world: str | None = None)
         for label, cells in rows.items()
         if full and label != FULL.title
     }
-    return Table(TITLES[name], tuple(present), rows, _note(rows, groups, world), differences)
+    return ReportTable(TITLES[name], tuple(present), rows, _note(rows, groups, world), differences)
 
 
 def _chosen(name: TableName, found: Sequence[RunResult]) -> list[RunResult]:

@@ -88,7 +88,7 @@ class Places:
                 raise ServiceError(
                     f"{name}: the cluster has no room for {told(self.bundles)} after {timeout:g} s;"
                     f" its nodes: {nodes_told(nodes_of(ray)) or 'none'}",
-                    hint="add nodes or end what else runs there, then: diagevo train --resume",
+                    hint="add nodes or stop what else runs there, then: diagevo train --resume",
                 )
             now = wanted()
             if now and now != self.bundles:

@@ -66,7 +66,7 @@ class _AtMost(httpx.AsyncByteStream):
 async def _checked(response: Any) -> None:
     """A hook of the client. What it raises is a lost connection to the package, which asks again."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx.RemoteProtocolError("the answer is compressed, which was not asked for")
+        raise httpx.RemoteProtocolError("the answer is compressed, which was not requested")
     response.stream = _AtMost(response.stream)
     if response.status_code != 200:
         return
@@ -76,7 +76,7 @@ async def _checked(response: Any) -> None:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or not (found.get("choices") or found.get("data")):
-        raise httpx.RemoteProtocolError(f"no answer in what it sent: {brief(content)!r}")
+        raise httpx.RemoteProtocolError(f"no answer in its response: {brief(content)!r}")
 
 
 def _watched() -> list[tuple[int, int, int]]:

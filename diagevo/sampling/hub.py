@@ -35,7 +35,7 @@ def folder_of(model: str, revision: str | None, stop: StopFlag) -> Path:
     if process.returncode == 0:
         return Path(said.strip())
     raise MissingDependencyError(
-        f"{model} is not a model folder here, and it could not be had from the hub: {said.strip()}",
+        f"{model} is not a model folder here, and it could not be fetched from the hub: {said.strip()}",
         hint="name a folder written by save_pretrained, or download the model first",
     )
 

@@ -21,7 +21,7 @@ class CachedSampler:
     """Implements `Sampler` over another one, for one policy. `close` closes both.
 
     A line of the file holds rows that came together, under the digest of what they answer: prompts, n,
-    params, seed, and the policy's weights. A line that is half written ends the file. Whoever records what
+    params, seed, and the policy's weights. A line that is incomplete ends the file. Whoever records what
     the answers are for removes the file.
     """
 

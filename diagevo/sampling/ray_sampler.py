@@ -223,7 +223,7 @@ class RaySampler:
         left = len(self._engines) - len(self._lost)
         message = f"{self._name}: engine {engine.number} {why} ({where})"
         if not left:
-            raise NodeLostError(f"{message}; no engine is left", hint="go on with: diagevo train --resume")
+            raise NodeLostError(f"{message}; no engine is left", hint="continue with: diagevo train --resume")
         self._say(f"{message}; its prompts are asked elsewhere ({left} left)")
 
     def _parts(self, prompts: int, n: int) -> Iterator[list[int]]:

@@ -102,7 +102,9 @@ class Service:
         data = sorted(self._read(raw.content, _Vectors).data, key=lambda vector: vector.index)
         texts = len(fields["input"])
         if [vector.index for vector in data] != list(range(texts)):
-            raise ServiceError(f"{self.where} was asked for {texts} vectors and gave others", hint=_URL_HINT)
+            raise ServiceError(
+                f"{self.where} was asked for {texts} vectors and returned others", hint=_URL_HINT
+            )
         return [vector.embedding for vector in data]
 
     def _read(self, content: bytes, shape: type[T]) -> T:
@@ -124,8 +126,8 @@ class Service:
             raise self._refusal(error) from None
         except openai.APITimeoutError:
             raise ServiceError(
-                f"{self.where} was silent for {self.timeout:g} s, also when asked again",
-                hint=f"see that the service is up, then {AGAIN}",
+                f"{self.where} gave no answer for {self.timeout:g} s, even after retries",
+                hint=f"check that the service is up, then {AGAIN}",
             ) from None
         except openai.OpenAIError as error:
             cause = error.__cause__ or error
@@ -152,8 +154,8 @@ class Service:
                 hint="check the model's name, and the length of prompts and responses",
             )
         if status in _BUSY or status >= 500:
-            hint = f"see that the service is up, then {AGAIN}"
-            return ServiceError(f"{self.where} failed, also when asked again, {said}", hint=hint)
+            hint = f"check that the service is up, then {AGAIN}"
+            return ServiceError(f"{self.where} failed, even after retries, {said}", hint=hint)
         return ServiceError(
             f"{self.where} answered {said}", hint="check base_url and the model's name, and the account"
         )
@@ -198,7 +200,7 @@ def redirected(where: str, response: Any) -> ServiceError | None:
     return ServiceError(
         f"{where} answered {response.status_code} and points to {there}, which is not followed: nothing was"
         " sent there",
-        hint="if that is the service you mean, write its URL as base_url",
+        hint="if that is the service you want, use its URL as base_url",
     )
 
 

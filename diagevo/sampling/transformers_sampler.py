@@ -39,7 +39,7 @@ class TransformersSampler:
         check_model_folder(folder)
         if device.startswith("cuda") and not torch.cuda.is_available():
             raise MissingDependencyError(
-                f"device {device} was asked for, but no CUDA device is there.", hint="Use cpu."
+                f"device {device} was requested, but no CUDA device is there.", hint="Use cpu."
             )
         dtype = dtype or ("float32" if device == "cpu" else "bfloat16")
         self.folder = folder

@@ -190,7 +190,7 @@ class VLLMServer:
 
     def _restart(self, reason: str) -> None:
         if self._restarts_left == 0:
-            raise self._failure(f"{reason} and is not started again.")
+            raise self._failure(f"{reason} and is not restarted.")
         self._restarts_left -= 1
         self.close()
         self._start()

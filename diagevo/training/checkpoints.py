@@ -84,12 +84,12 @@ def find(work: Path, stop: StopFlag | None = None) -> Found:
     """Look for the newest whole checkpoint. Broken ones are passed over, and each says why. Raises
     StoppedSafely once `stop` is overdue: all files are read."""
     folders = sorted(_checkpoints(work), reverse=True)
-    broken = [f"{folder.name} is half written" for folder in _staged(work)]
+    broken = [f"{folder.name} is incomplete" for folder in _staged(work)]
     for step, folder in folders:
         fault = fault_of(folder, stop)
         if fault is None:
             return Found(Checkpoint(step, folder, _manifest(folder)["notes"]), tuple(broken))
-        broken.append(f"{folder.name} is not whole: {fault}")
+        broken.append(f"{folder.name} is incomplete: {fault}")
     return Found(None, tuple(broken))
 
 
@@ -128,7 +128,8 @@ def writing(what: str, folder: Path) -> Iterator[None]:
         free = shutil.disk_usage(folder).free / 1e6
         raise StoreError(
             f"{what} cannot be written to {folder}, where {free:,.1f} MB are free: {told.splitlines()[0]}",
-            hint="make room; what was saved before is whole, and diagevo train --resume goes on from it",
+            hint="free some space; what was saved before is intact, and diagevo train --resume "
+            "continues from it",
         ) from error
 
 

@@ -244,14 +244,14 @@ def _refuse_wrong_sharding(settings: GRPOConfig) -> None:
     # With this only rank 0 reads the weights, and only the policy's are sent on.
     if os.environ.get("FSDP_CPU_RAM_EFFICIENT_LOADING", "false").lower() == "true" and settings.beta > 0:
         raise ConfigError(
-            "fsdp_cpu_ram_efficient_loading is true in the file of accelerate: the KL reference would hold no"
+            "fsdp_cpu_ram_efficient_loading is true in the accelerate file: the KL reference would hold no"
             " weights on any rank but the first.",
             hint="set it to false there, or train without a reference: beta 0",
         )
     # The first version gathers its layers at each token, for which all ranks must draw equally long.
     if os.environ.get("FSDP_VERSION", "1") != "2":
         raise ConfigError(
-            "the file of accelerate asks for the first version of FSDP, from which no policy is sampled.",
+            "the accelerate file asks for version 1 of FSDP, from which a policy cannot be sampled.",
             hint="set fsdp_version to 2 there",
         )
 
@@ -280,7 +280,8 @@ def _checkpoint_to_resume(work: Path, notes: dict[str, Any], stop: StopFlag) -> 
             raise ConfigError(
                 f"{checkpoint.folder} was saved under another {name} than now: "
                 f"{checkpoint.notes.get(name)!r}, not {value!r}.",
-                hint="Resume with the rows, settings, seed and number of processes of the phase's beginning.",
+                hint="Resume with the rows, settings, seed and number of processes that the "
+                "phase began with.",
             )
     return checkpoint.step
 

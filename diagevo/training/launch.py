@@ -25,7 +25,7 @@ from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.phase import OnStep, Phase, TrainingSummary
 from diagevo.training.ranks import Rank, log_of, ranks_for
 
-_RESUME = "The last whole checkpoint is kept: go on with diagevo train --resume."
+_RESUME = "The last complete checkpoint is kept: continue with diagevo train --resume."
 _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
 _SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
 
@@ -192,7 +192,7 @@ class _Supervision:
         match message:
             case ("hello", rank):
                 self._rank_of[connection] = rank
-                self._place[rank] = "meeting the other ranks"
+                self._place[rank] = "connecting to the other ranks"
             case ("at", text):
                 self._place[self._rank_of[connection]] = text
             case ("step", step, rollouts, rewards):
@@ -239,7 +239,7 @@ class _Supervision:
         assert status is not None
         # NCCL ends the ranks that wait; the one that hangs runs on.
         others = [r for r in range(len(statuses)) if statuses[r] is None]
-        running = "".join(f" Rank {r} runs still, {self._where(r)}." for r in others)
+        running = "".join(f" Rank {r} is still running, {self._where(r)}." for r in others)
         tail = self._processes[rank].tail()
         raise ServiceError(
             f"Training rank {rank} of {self._ranks} {ending(status)} while {self._where(rank)}.{running} "
@@ -251,9 +251,9 @@ class _Supervision:
         """A rank alone has no other that waits for it; one that hangs at the end is waited for by none."""
         places = "; ".join(f"rank {rank} was {self._where(rank)}" for rank in running)
         raise ServiceError(
-            f"No training rank has said anything for {_SILENT * self._hardware.rank_timeout:g} s: {places}. "
+            f"No training rank has responded for {_SILENT * self._hardware.rank_timeout:g} s: {places}. "
             f"Its log: {self._log(running[0])}",
-            hint=f"hardware.rank_timeout is a quarter of that: raise it where a step is so long. {_RESUME}",
+            hint=f"hardware.rank_timeout is a quarter of that: raise it if a step takes that long. {_RESUME}",
         )
 
     def _where(self, rank: int) -> str:

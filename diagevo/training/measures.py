@@ -78,18 +78,18 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
     if "wrong_reference" in measures.findings:
         raise WrongTrainingError(
             f"the KL to the reference is {_told(measures.first_kl)} at the first step, where policy and "
-            f"reference are the same weights; at most {training.first_kl:g} is rounding. The reference holds "
+            f"reference have the same weights; at most {training.first_kl:g} is rounding. The reference has "
             "other weights than the phase started from.",
-            hint="likely causes: a file of accelerate with fsdp_cpu_ram_efficient_loading: true, a model "
+            hint="likely causes: an accelerate file with fsdp_cpu_ram_efficient_loading: true, a model "
             "folder that was changed while it was read, a model whose code draws random numbers. The bound: "
             "training.first_kl",
             measures=measures,
         )
     if "wrong_sampler" in measures.findings:
         raise WrongTrainingError(
-            f"the sampler's log-probabilities are {_told(measures.sampling_gap)} away from the trainer's, in "
-            f"the mean of step {measures.steps}; at most {training.sampling_gap:g} is rounding. It samples "
-            "with other weights than are trained.",
+            f"the log-prob gap between sampler and trainer is {_told(measures.sampling_gap)}, "
+            f"averaged over step {measures.steps}; at most {training.sampling_gap:g} is "
+            "rounding. The sampler has other weights than the trainer.",
             hint="likely causes: vLLM did not take the new weights (its version, quantization), or samples "
             "in another precision. The bound: training.sampling_gap",
             measures=measures,
@@ -111,6 +111,6 @@ def warnings(measures: PhaseMeasures) -> list[str]:
     if "cut_off" in measures.findings:
         lines.append(
             f"{measures.cut_off:,} of {measures.completions:,} completions were cut off at "
-            "sampling.max_new_tokens: raise it, or see why they do not end"
+            "sampling.max_new_tokens: raise it, or find out why they do not end"
         )
     return lines

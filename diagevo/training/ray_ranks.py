@@ -114,7 +114,7 @@ class RayRanks:
             self.close()
             raise NodeLostError(
                 f"{name}: a node was lost before its rank was started",
-                hint="go on with: diagevo train --resume",
+                hint="continue with: diagevo train --resume",
             ) from error
         self._where = [address for address, _ in found]
         self.rendezvous: tuple[str, int] = found[0]

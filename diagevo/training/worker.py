@@ -80,8 +80,9 @@ def _play(phase: Phase, connection: Connection) -> None:
     connection.send(("at", "building the trainer"))
     if state.num_processes != phase.hardware.processes:
         raise ConfigError(
-            f"{phase.hardware.processes} training processes were asked for, {state.num_processes} came up.",
-            hint="hardware.processes says how many; start as many.",
+            f"{phase.hardware.processes} training processes were requested, but "
+            f"{state.num_processes} started.",
+            hint="Start as many as hardware.processes says.",
         )
 
     told = _Told(connection)

@@ -52,7 +52,7 @@ def export(
     """
     ours = to / "static" / "view.css"
     if to.is_dir() and any(to.iterdir()) and not ours.is_file():
-        raise ConfigError(f"{to} holds something else than pages of an export", hint="name a new folder")
+        raise ConfigError(f"{to} contains something other than exported pages", hint="name a new folder")
     chosen = _Chosen(most)
     view = View(Site(database, folder, live=False, only=runs, drawn=drawn), chosen.keep, most)
     chosen.keep("index.html")

@@ -37,11 +37,11 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
         text = f"Mean@k goes from {was:.1%} (round {first}) to {now:.1%} (round {last})"
         if heats := colder(story.before):
             drawn = (f"{story.before[metric]:.1%} at {heat}" for metric, heat in heats.items())
-            text += f"; the untouched model, only drawn colder, has {', '.join(drawn)}"
+            text += f"; the base model at a lower temperature has {', '.join(drawn)}"
         yield Sentence(f"{now:.1%}", text, f"{run}/log/CheckpointEvaluated.html")
     total, at_once = reactivations(history)
     if total:
-        text = f"{at_once} of {total} reactivations fall into the round of the promotion that they undo"
+        text = f"{at_once} of {total} reactivations are in the same round as the promotion that they undo"
         yield Sentence(f"{at_once}/{total}", text, f"{run}/log/CauseReactivated.html")
     truths = [(line.round, line.labels_true) for line in rounds if line.labels_true is not None]
     if not truths and story.line.labels_true is not None:
@@ -57,8 +57,8 @@ def sentences(history: History, story: RunStory) -> Iterator[Sentence]:
     )
     if against:
         text = (
-            f"{against} of the {observed} failures of round {number} stand against a false label: what was"
-            " called wrong may be right"
+            f"{against} of the {observed} failures of round {number} were judged against a false "
+            "label: what was called wrong may be right"
         )
         yield Sentence(f"{against}/{observed}", text, f"{run}/rounds/{number}.html")
     if rounds:

@@ -149,7 +149,7 @@ def relative(path: str, target: str) -> str:
 def cut(text: str) -> str:
     """A model's text as far as a page shows it."""
     left = len(text) - TEXT
-    return text if left <= 0 else f"{text[:TEXT]}\n… {left:,} more characters, which the log has"
+    return text if left <= 0 else f"{text[:TEXT]}\n… {left:,} more characters in the log"
 
 
 def short(value: float | None) -> str:

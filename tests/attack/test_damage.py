@@ -81,7 +81,7 @@ def test_what_a_command_cannot_foresee_is_told_as_damage_where_it_is_damage(
     said = invoke("runs", "show", env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 5
     assert "run played is damaged: round_summary 1 has failures 'x', the events give 4" in said.output
-    assert "hint: see what else is: diagevo memory verify --deep" in said.output
+    assert "hint: check for more damage: diagevo memory verify --deep" in said.output
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_changed_text_is_a_fault_to_every_command_that_reads_it(
     said = invoke(*arguments, env={"DIAGEVO_HOME": str(tmp_path)})
     assert said.exit_code == 1, said.output
     assert "error: FAULT: the text " in said.output
-    assert "hint: see what else is: diagevo memory verify --deep" in said.output
+    assert "hint: check for more damage: diagevo memory verify --deep" in said.output
 
 
 def test_broken_json_of_an_evaluation_is_told_and_no_bug(base: Base) -> None:

@@ -33,7 +33,7 @@ def test_a_misspelt_key_in_the_configuration(tmp_path: Path) -> None:
     done = run("train", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
-        "error: diagevo.yaml, line 3: there is no key filter.tua\nhint: the nearest is filter.tau\n"
+        "error: diagevo.yaml, line 3: there is no key filter.tua\nhint: the closest is filter.tau\n"
     )
     assert [file.name for file in tmp_path.iterdir()] == ["diagevo.yaml"]
 
@@ -74,7 +74,7 @@ def test_a_database_of_a_newer_version(played: Path, command: list[str]) -> None
     done = invoke(*command)
     assert done.exit_code == 5, done.stderr
     assert "is at revision 9999, newer than this version's" in done.stderr
-    assert "hint: install the newer DiagEvo" in done.stderr
+    assert "hint: install the newer version of DiagEvo" in done.stderr
     assert _events(played) == before
 
 
@@ -152,8 +152,8 @@ def test_train_does_not_go_on_with_a_run_that_was_ingested(played: Path, rollout
     before = _events(played)
     done = invoke("train", "--run", "theirs", "--resume", "--rounds", "2")
     assert (done.exit_code, _events(played)) == (2, before)
-    assert "run theirs is not one that diagevo train plays" in done.stderr
-    assert "hint: go on with it: diagevo ingest" in done.stderr
+    assert "run theirs was not started by diagevo train" in done.stderr
+    assert "hint: continue it with diagevo ingest" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def test_a_model_folder_that_is_none_is_named() -> None:
 
 def test_a_configuration_that_cannot_be_read_is_a_finding() -> None:
     found = _findings("--for", "train", "--set=filter.tua=2", code=4)
-    assert found["configuration"]["fix"] == "the nearest is filter.tau"
+    assert found["configuration"]["fix"] == "the closest is filter.tau"
 
 
 def test_a_validation_set_that_cannot_be_read_is_found_before_training(tmp_path: Path) -> None:

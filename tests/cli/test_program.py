@@ -75,7 +75,7 @@ def test_with_json_a_failure_is_one_json_object_on_stdout() -> None:
         "error": {
             "kind": "config",
             "message": "--set filter.tua: there is no key filter.tua",
-            "hint": "the nearest is filter.tau",
+            "hint": "the closest is filter.tau",
         }
     }
 
@@ -109,10 +109,10 @@ def test_an_error_of_ours_is_what_and_next_step_with_its_exit_code() -> None:
 
 
 def test_a_safe_stop_is_no_error_and_exits_75() -> None:
-    stopped = StoppedSafely("stopped before round 2", hint="go on with: diagevo train --resume")
+    stopped = StoppedSafely("stopped before round 2", hint="continue with: diagevo train --resume")
     done = CliRunner().invoke(_failing(stopped), ["fail"])
     assert done.exit_code == 75
-    assert done.stderr == "stopped before round 2\nhint: go on with: diagevo train --resume\n"
+    assert done.stderr == "stopped before round 2\nhint: continue with: diagevo train --resume\n"
 
 
 def test_an_unexpected_exception_exits_70_and_leaves_its_traceback_in_a_file(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert b"\x1b" not in written
     said = written.decode()
     assert process.wait(timeout=300) == 75, said
-    assert "go on with: diagevo train --resume" in said
+    assert "continue with: diagevo train --resume" in said
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text().startswith("profile: embedded\n")
     resumed = subprocess.run(
         [*STARTED, "train", "--resume", "--display", "json"],
@@ -160,7 +160,7 @@ def test_the_plan_of_a_run_that_is_resumed_prices_the_rounds_that_are_left() -> 
 def test_a_plan_says_where_no_failure_is_diagnosed() -> None:
     shown = invoke("train", "--plan", "--set", "diagnosis.enabled=false").stdout
     told = next(line for line in shown.splitlines() if line.startswith("diagnosis"))
-    assert told.endswith("off: at most 2560 failures are recorded, and nobody is asked about them")
+    assert told.endswith("off: at most 2560 failures are recorded, and none is diagnosed")
 
 
 def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:

@@ -76,7 +76,7 @@ def test_all_variants_with_three_seeds_is_the_papers_plan(ask: Ask) -> None:
         (["plan", "p", "--variants", "full,fre-only"], 3, "no variant 'fre-only'"),
         (["plan", "p", "--seeds", "0,one"], 2, "--seeds 0,one: not whole numbers"),
         (["plan", "p", "--seeds=-1,0"], 2, "--seeds -1,0: a seed is at least 0"),
-        (["plan", "../p"], 2, "cannot name a plan"),
+        (["plan", "../p"], 2, "is not a valid name of a plan"),
         (["plan", "p", "--set", "filter.tua=2"], 2, "filter.tau"),
         (["plan", "p", "--eval", "gsm9k --limit 3"], 3, "no benchmark 'gsm9k'"),
         (["plan", "small", "--seeds", "1"], 2, "another plan small"),
@@ -169,7 +169,7 @@ def test_a_stopped_ablation_goes_on_and_its_table_comes_out(
     first.send_signal(signal.SIGINT)
     _, errors = first.communicate(timeout=30)
     assert first.returncode == 75, errors
-    assert "hint: go on with: diagevo ablate run small" in errors
+    assert "hint: continue with: diagevo ablate run small" in errors
     assert "stopping at the next safe point" in log.read_text()
     assert rows(ask("ablate", "run", "--status", "--json"))[1]["state"] == "waiting"
 

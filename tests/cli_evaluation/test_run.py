@@ -287,7 +287,7 @@ def test_a_stopped_evaluation_keeps_what_was_in_flight_too(home: Path, tmp_path:
         running.append(first)
         said, errors = first.communicate(timeout=120)
         assert first.returncode == 75, errors
-        assert json.loads(said)["error"]["hint"] == "give the same command again to go on"
+        assert json.loads(said)["error"]["hint"] == "run the same command again to continue"
         assert len(server.requests) < 12
         again = start(home, server, data, 2)
         said, errors = again.communicate(timeout=120)

@@ -27,14 +27,14 @@ def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
     assert change("memory", "verify", "--run", "played-r2").exit_code == 0
     again = change("runs", "fork", "--run", "played", "--round", "2")
     assert again.stdout.startswith("played-r2-2:")
-    assert "go on with: diagevo train --run played-r2-2 --resume\n" in again.stdout
+    assert "continue with: diagevo train --run played-r2-2 --resume\n" in again.stdout
 
 
 def test_a_fork_of_a_database_that_was_named_names_it_too(change: Ask, home: Path) -> None:
     database = home / "a copy.db"
     (home / "diagevo.db").rename(database)
     made = change("runs", "fork", "--round", "2", "--db", str(database))
-    assert f"go on with: diagevo train --run played-r2 --resume --db '{database}'\n" in made.stdout
+    assert f"continue with: diagevo train --run played-r2 --resume --db '{database}'\n" in made.stdout
 
 
 def test_runs_diff_exits_1_where_asked(change: Ask) -> None:

@@ -102,7 +102,7 @@ def test_every_command_that_would_ask_refuses_first(
         pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
     result = ask(mine, *command)
     assert result.exit_code == 2, result.output
-    assert "run theirs was imported, and what it sends, where and with which key counts only" in result.stderr
+    assert "run theirs was imported, so these of its settings count only" in result.stderr
     assert f"{URL} ('{listening[0]}'), {VARIABLE} ('MY_DOOR')" in result.stderr
     assert f"--set {URL}=… --set {VARIABLE}=…" in result.stderr
     assert listening[1] == []
@@ -111,7 +111,7 @@ def test_every_command_that_would_ask_refuses_first(
 def test_half_of_it_said_again_is_not_enough(mine: Path, listening: tuple[str, list[str]]) -> None:
     result = ask(mine, "diagnose", "--again", "--dry-run", "--set", f"{URL}={listening[0]}")
     assert result.exit_code == 2
-    assert f"you say it too: {VARIABLE} ('MY_DOOR')" in result.stderr
+    assert f"you give them too: {VARIABLE} ('MY_DOOR')" in result.stderr
     assert listening[1] == []
 
 

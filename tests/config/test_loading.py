@@ -128,14 +128,14 @@ def test_a_misspelt_key_is_named_with_its_file_its_line_and_the_nearest_right_on
     file = _file(tmp_path, text)
     error = _refusal(tmp_path, file=file)
     assert error.message == f"{file}, line {line}: there is no key {key}"
-    assert error.hint == f"the nearest is {nearest}"
+    assert error.hint == f"the closest is {nearest}"
     assert error.exit_code == 2
 
 
 def test_a_misspelt_variable_is_an_error_and_the_nearest_is_a_variable(tmp_path: Path) -> None:
     error = _refusal(tmp_path, environ={"DIAGEVO_FILTER__TUA": "2"})
     assert error.message == "the variable DIAGEVO_FILTER__TUA: there is no key filter.tua"
-    assert error.hint == "the nearest is DIAGEVO_FILTER__TAU"
+    assert error.hint == "the closest is DIAGEVO_FILTER__TAU"
 
 
 def test_the_variables_of_the_command_line_are_no_keys(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def _is_told(store: Store, statements: list[str], named: str) -> None:
     with store.log() as log, log.database.write() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
-    said = f"missing, off or not as made: {named}; the log can be changed"
+    said = f"missing, disabled or altered: {named}; the log can be changed"
     assert _found(store) == (said, [said])
 
 

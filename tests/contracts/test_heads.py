@@ -129,7 +129,7 @@ def test_what_was_written_after_the_last_head_is_told_to_be_covered_by_none(stor
     report = _verified(store)
     assert (report.faults, report.heads) == ([], 1)
     [note] = report.notes
-    assert note.endswith("is of event 10 of 12: a change of those after it would go unseen")
+    assert note.endswith("is of event 10 of 12: a change to later ones would go unnoticed")
     memory.close()
     assert (_verified(store).notes, _verified(store).heads) == ([], 2)
 

@@ -133,7 +133,7 @@ def test_an_abandoned_attempt_voids_what_it_saw_past_its_checkpoint(store: Store
         assert memory.start_stage("solver") == 2
         with pytest.raises(OutOfOrderError, match="stays void"):
             memory.observe([failure("r1.q0.a1", step=2)])
-        with pytest.raises(OutOfOrderError, match="attempt 1 of stage solver is not under way"):
+        with pytest.raises(OutOfOrderError, match="attempt 1 of stage solver is not running"):
             memory.observe([failure("r1.q0.a2", step=3)])
         memory.observe([failure("r1.q0.a1", step=2, attempt=2), failure("r1.q0.a2", step=3, attempt=2)])
         memory.complete_stage("solver", [Artifact(path="solver/r1", sha256="0" * 64)])
@@ -165,7 +165,7 @@ def test_observing_again_changes_nothing_and_observing_otherwise_is_refused(stor
         for _ in range(2):
             memory.observe([failure("r1.q0.a0"), failure("r1.q0.a1")])
         assert len(memory.undiagnosed()) == 2
-        with pytest.raises(ConflictError, match="observed otherwise"):
+        with pytest.raises(ConflictError, match="already observed with other content"):
             memory.observe([failure("r1.q0.a0", step=2)])
 
 
@@ -243,7 +243,7 @@ def test_a_run_is_configured_once(store: Store) -> None:
     with store.open() as memory:
         memory.configure(configured("1/2"))
         memory.configure(configured("1/2"))
-        with pytest.raises(ConflictError, match="configured otherwise"):
+        with pytest.raises(ConflictError, match="configured differently"):
             memory.configure(configured("1"))
 
 

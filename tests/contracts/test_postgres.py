@@ -133,7 +133,7 @@ def test_a_holder_that_stands_still_is_ended_and_told_so_when_it_wakes(
         assert Log(database).append("a", 0, [EVENT]).positions == (1,)
         process.send_signal(signal.SIGCONT)
         said = _line(process)
-    assert said.startswith("this process stood still for 1 s inside a transaction")
+    assert said.startswith("this process was idle for 1 s inside a transaction")
     assert said.endswith(" 5")
     assert Log(database).head("b").sequence == 0
     database.close()

@@ -72,7 +72,7 @@ def test_a_full_rewrite_is_seen_by_the_head_outside_the_database(played: Store) 
     assert "the log was rewritten" in faults[0].message
     (played.root / "a" / "chain-heads.jsonl").unlink()
     rebuilt = _verified(played)
-    assert "a full rewrite would go unseen" in rebuilt.notes[0]
+    assert "a full rewrite would go unnoticed" in rebuilt.notes[0]
 
 
 def test_a_consequence_that_does_not_follow_is_named_by_the_replay(played: Store) -> None:

@@ -93,7 +93,7 @@ def test_a_missing_trigger_is_told(played: Store) -> None:
         connection.exec_driver_sql(drop)
     report = _verified(played, deep=False)
     assert _told(report) == [("triggers", None)]
-    assert report.faults[0].message == "missing, off or not as made: event_no_update; the log can be changed"
+    assert report.faults[0].message == "missing, disabled or altered: event_no_update; the log can be changed"
 
 
 def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store) -> None:
@@ -143,7 +143,9 @@ def test_what_has_no_digest_is_said_to_be_unchecked_and_its_form_is_checked(play
         Vectors(log.database, "a", "hand", 8, "1").embed([QUESTION], embed)
     report = _verified(played)
     assert report.ok
-    assert report.notes == ["outside the chain, types checked and not values (rows of): 1 vector"]
+    assert report.notes == [
+        "outside the chain, so types were checked and values were not (rows of): 1 vector"
+    ]
     played.tamper("UPDATE vector SET model = 'hand@1/7'")
     assert _told(_verified(played)) == [("vectors", None)]
 

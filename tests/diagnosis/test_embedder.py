@@ -108,7 +108,7 @@ class TestEndpoint:
     def test_another_dimension_than_configured_is_named(self):
         with Server(lambda request, before: Answer(body=vectors(request))) as server:
             embedder = served(server, dimension=1024)
-            with pytest.raises(ConfigError, match="vectors of 2 numbers, configured are 1024"):
+            with pytest.raises(ConfigError, match="vectors of 2 numbers, but the configuration says 1024"):
                 embedder.embed(["a"])
             embedder.close()
 
@@ -120,7 +120,7 @@ class TestEndpoint:
             embedder.close()
         with Server(lambda request, before: Answer(body={**vectors(request), "data": []})) as server:
             embedder = served(server)
-            with pytest.raises(ServiceError, match="no answer in what it sent"):
+            with pytest.raises(ServiceError, match="no answer in its response"):
                 embedder.embed(["a"])
             embedder.close()
 

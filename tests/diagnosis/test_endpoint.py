@@ -46,7 +46,7 @@ def test_a_request_in_trouble_is_made_again(memory: Memory, trouble: Answer):
 def test_a_service_that_stays_down_is_an_error_and_nothing_is_made_up(memory: Memory):
     with Server(lambda request, before: Answer("down", status=502)) as server:
         asked = diagnostician(server, memory)
-        with pytest.raises(ServiceError, match="failed, also when asked again, 502: down"):
+        with pytest.raises(ServiceError, match="failed, even after retries, 502: down"):
             asked.extract(pair())
         asked.close()
     assert len(server.requests) == 4

@@ -105,7 +105,7 @@ def test_an_evaluation_whose_sampler_breaks_off_keeps_what_was_answered_and_asks
     broken, rest = BrokenOff(adds), ScriptedSampler(adds)
     with pytest.raises(StoppedSafely, match="3 of 5 questions are answered") as stopped:
         evaluate(store, broken, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
-    assert stopped.value.hint == "give the same command again to go on"
+    assert stopped.value.hint == "run the same command again to continue"
     done = evaluate(store, rest, sums(), TEMPLATES, checker, subject=subject(), procedure=one)
     assert done.metrics is not None
     assert (len(broken.asked), rest.asked) == (3, ["3 + 3?", "4 + 4?"])

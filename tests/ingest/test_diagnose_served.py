@@ -214,7 +214,7 @@ def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_se
         assert "the first 3 replies of the diagnostician could not be read" in done.stderr
         assert "matched_cause_id" in done.stderr
         assert '{"cause": "<b>bold</b>", "confidence": 0.9}' in done.stderr
-        assert "go on with: diagevo diagnose --run own" in done.stderr
+        assert "continue with: diagevo diagnose --run own" in done.stderr
         assert (events(home, "FailureDiagnosed"), events(home, "RoundCommitted")) == (0, 0)
         server.requests.clear()
         server.behave = lambda request, before: Answer(SLIP)

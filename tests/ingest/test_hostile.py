@@ -198,7 +198,7 @@ def notes(folder: Path) -> list[str]:
 def test_an_evaluation_in_trls_files_and_batches_in_none_are_told() -> None:
     """In `trl_evaluated` every second step was evaluated; in `trl_sparse` every third was logged."""
     [evaluated] = notes(DATA / "trl_evaluated")
-    assert "steps 2, 4, 6 ask the same prompts" in evaluated
+    assert "steps 2, 4, 6 have the same prompts" in evaluated
     [sparse] = notes(DATA / "trl_sparse")
     assert "3 steps apart" in sparse
     assert "up to 2 of 3 batches are in no file" in sparse

@@ -173,14 +173,14 @@ def test_the_view_marks_them(again: Path, tmp_path: Path) -> None:
     out = tmp_path / "site"
     done = invoke(
         "view",
-        "export",
+        "--export",
         str(out),
         env={"DIAGEVO_DB": f"sqlite:///{again / 'log.db'}", "DIAGEVO_HOME": str(again)},
     )
     assert done.exit_code == 0, done.stderr
     overview = (out / "a" / "index.html").read_text()
     assert "superseded by round 4" in overview
-    assert "round 4 plays its groups again" in (out / "a" / "rounds" / "2.html").read_text()
+    assert "round 4 repeats its groups" in (out / "a" / "rounds" / "2.html").read_text()
     assert "count no more" not in (out / "a" / "rounds" / "4.html").read_text()
     assert "SUPERSEDED" in (out / "a" / "causes" / "c2.html").read_text().upper()
 

@@ -226,7 +226,7 @@ def test_a_run_that_train_plays_is_refused(memory: Memory, tmp_path: Path) -> No
                 version="test",
             )
         )
-        with pytest.raises(ConfigError, match="is not made of ingested rollouts") as refused:
+        with pytest.raises(ConfigError, match="was not ingested") as refused:
             Rounds(trained).supersede(2, "wrong")
     assert "diagevo runs fork trained --round 1" in (refused.value.hint or "")
 

@@ -106,7 +106,7 @@ def test_steps_without_rollouts_make_no_round_and_end_nothing(tmp_path: Path) ->
     said = training(tmp_path, reward="nothing", arguments={"num_iterations": 2, "max_steps": 6})
     assert "trained 6 steps" in said
     assert "WARNING" not in said
-    assert "The training goes on" not in said
+    assert "The training continues" not in said
     with memory_of(tmp_path) as memory:
         assert rounds_of_steps(memory) == {1: {3}, 2: {5}}
         assert committed(memory) == [1, 2]
@@ -160,7 +160,7 @@ def test_nothing_that_the_memory_or_the_diagnostician_meets_ends_a_training(
     later, whoever asks for them."""
     said = training(tmp_path, fault=fault, until=until, arguments={"max_steps": 4})
     assert "trained 4 steps" in said
-    assert said.count("The training goes on") == said.count(says) == 1
+    assert said.count("The training continues") == said.count(says) == 1
     recorded = until == 3 or fault in ("service", "broken")
     lost = "not recorded, and lost with this process: step 1, 2, 3, 4" in said
     assert lost == (not recorded)
@@ -206,7 +206,7 @@ def test_a_training_that_goes_on_from_an_earlier_checkpoint_records_no_step_twic
     with memory_of(saved) as memory:
         assert (committed(memory), rounds_of_steps(memory)[4]) == ([1, 2, 3], {7})
     said = training(saved, steps=2, resume=str(saved / "out" / "checkpoint-3"), arguments={"max_steps": 10})
-    assert "run mine holds rollouts up to step 7, and this training goes on from step 3" in said
+    assert "run mine holds rollouts up to step 7, and this training resumes from step 3" in said
     with memory_of(saved) as memory:
         assert rounds_of_steps(memory) == {n: {2 * n - 1, 2 * n} for n in range(1, 6)}
         assert len(told(memory, GroupIngested)) == 40

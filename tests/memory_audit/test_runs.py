@@ -32,7 +32,7 @@ from tests.cli.program import invoke
 from tests.contracts.databases import SQLiteStores, Store
 from tests.memory_audit.played import C1, C3, CONFIG, Player, embed, play
 
-VECTORS = "outside the chain, types checked and not values (rows of): 7 vector"
+VECTORS = "outside the chain, so types were checked and values were not (rows of): 7 vector"
 """Four causes and three labels of nodes."""
 
 

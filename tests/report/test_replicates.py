@@ -12,7 +12,7 @@ from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.transfer.fork import fork
 from diagevo.report.table_text import FORMATS, markdown
-from diagevo.report.tables import RunResult, Table, results, table
+from diagevo.report.tables import ReportTable, RunResult, results, table
 from tests.memory_audit.played import CONFIG
 from tests.memory_audit.random_play import play_on, play_randomly
 
@@ -71,7 +71,7 @@ def _results(url: str, *names: str) -> list[RunResult]:
     return found
 
 
-def _rows(content: Table) -> dict[str, tuple[float, int]]:
+def _rows(content: ReportTable) -> dict[str, tuple[float, int]]:
     greedy = {label: cells["Val. greedy"] for label, cells in content.rows.items()}
     return {label: (round(cell.mean, 1), cell.runs) for label, cell in greedy.items()}
 

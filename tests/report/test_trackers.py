@@ -136,7 +136,7 @@ def test_a_client_that_is_not_installed_is_told_with_its_extra(
 @pytest.mark.parametrize(
     ("client", "env", "code", "told"),
     [
-        ("mlflow", {"MLFLOW_TRACKING_URI": "nowhere://x"}, 6, "mlflow did not take the rounds"),
+        ("mlflow", {"MLFLOW_TRACKING_URI": "nowhere://x"}, 6, "mlflow did not accept the rounds"),
         ("trackio", {"TRACKIO_SPACE_ID": "a/b"}, 2, "TRACKIO_SPACE_ID names another one"),
         ("wandb", {"WANDB_MODE": "disabled"}, 2, "wandb is disabled here"),
     ],

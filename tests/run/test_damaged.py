@@ -53,7 +53,7 @@ def flip(file: Path) -> None:
             {"checkpoint-2/optimizer.pt": cut},
             [
                 "checkpoint-2 is not whole: optimizer.pt has ",
-                "solver was interrupted and goes on after step 1",
+                "solver was interrupted and resumes after step 1",
             ],
         ),
         (

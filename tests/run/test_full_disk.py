@@ -39,7 +39,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
     appending = Moment("votes", "stage_started", lambda p: disk.fill(p, 0))
     told = played(disk.home, RESUMED, appending, holder=disk.holder)
     assert told.code == 5, told.stderr[-3000:]
-    assert "checkpoint-1 is half written" in told.messages()
+    assert "checkpoint-1 is incomplete" in told.messages()
     assert "challenger was interrupted and begins again" in told.messages()
     assert told.steps("challenger") == [1, 2]
     assert f"the stage votes cannot write {disk.home}/a" in told.error()["message"]  # the answers so far

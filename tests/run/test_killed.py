@@ -50,11 +50,11 @@ def test_sigterm_stops_with_75_once_the_step_is_saved_and_no_step_is_played_twic
         "event": "error",
         "kind": "stopped",
         "message": f"stopped after step {last} of the solver's training, as asked",
-        "hint": "go on with: diagevo train --resume",
+        "hint": "continue with: diagevo train --resume",
     }
     done = played(tmp_path, RESUMED)
     assert done.code == 0, done.stderr[-3000:]
-    assert f"round 1: solver was interrupted and goes on after step {last}" in done.messages()
+    assert f"round 1: solver was interrupted and resumes after step {last}" in done.messages()
     assert stopped.steps("solver") + done.steps("solver") == [1, 2, 3]
     assert done.stderr == "run a stands after round 1; see: diagevo memory show --run a\n"
     assert_same_end(tmp_path, unbroken).close()

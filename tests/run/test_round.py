@@ -97,7 +97,7 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
     assert [(line.round, line.measured) for line in shown] == measured
     for number, found in measured:
         told = watcher.told[number, found.stage]
-        assert (told["KL at step 1"], told["sampler apart"]) == (found.first_kl, found.sampling_gap)
+        assert (told["KL at step 1"], told["log-prob gap"]) == (found.first_kl, found.sampling_gap)
         assert told["rewards"] == f"{found.reward_lowest:.3g} to {found.reward_highest:.3g}"
         assert told["cut off"] == f"{found.cut_off}/{found.completions}"
 
@@ -105,7 +105,7 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
 def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Path) -> None:
     with pytest.raises(WrongTrainingError) as caught:
         play(tmp_path, small_config(training={"sampling_gap": 1e-12}))
-    assert caught.value.message.startswith("round 1, training of the challenger: the sampler's log-prob")
+    assert caught.value.message.startswith("round 1, training of the challenger: the log-prob gap")
     opened = open_history(f"sqlite:///{tmp_path / 'diagevo.db'}", "a", root=tmp_path)
     with closing(opened) as history:
         [found] = of(history, events.PhaseMeasured)

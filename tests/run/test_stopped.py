@@ -134,7 +134,7 @@ def test_stopped_in_every_stage_the_run_ends_as_one_left_alone_and_asks_nothing_
         resume = True
         assert batches.begun_after == [], "no batch was asked for after the flag"
         assert f"stopped in a, round {at.where}" in stopped.value.message
-        assert stopped.value.hint == "go on with: diagevo train --resume"
+        assert stopped.value.hint == "continue with: diagevo train --resume"
         if at.where.endswith(KEPT):
             assert " answers are kept" in stopped.value.message
             [file] = (home / "a").rglob("*-answers.jsonl")

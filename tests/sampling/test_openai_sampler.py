@@ -141,7 +141,7 @@ def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
 def test_a_reply_without_choices_is_an_error() -> None:
     with (
         scripted(lambda k, body: reply()) as (sampler, _),
-        pytest.raises(ServiceError, match="no answer in what it sent"),
+        pytest.raises(ServiceError, match="no answer in its response"),
     ):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
 

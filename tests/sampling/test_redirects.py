@@ -101,7 +101,7 @@ def test_nothing_reaches_the_second_origin(
             assert (len(first), second) == (1, [])
     assert refused.value.exit_code == 6
     assert "hf_abcdefghijklmnop" not in str(refused.value)
-    assert refused.value.hint == "if that is the service you mean, write its URL as base_url"
+    assert refused.value.hint == "if that is the service you want, use its URL as base_url"
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -79,7 +79,7 @@ def test_an_overdue_stop_ends_ranks_in_the_midst_of_a_step_and_costs_that_step(
 
     with pytest.raises(StoppedSafely) as stopped:
         launch(tiny_model, tmp_path, two(), hang=1, keep_up=overdue, stop=stop)
-    assert stopped.value.hint == "go on with: diagevo train --resume"
+    assert stopped.value.hint == "continue with: diagevo train --resume"
     summary, reports = launch(tiny_model, tmp_path, two())
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
     assert_steps_of_one(tiny_model, tmp_path / "one", reports)

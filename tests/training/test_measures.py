@@ -102,7 +102,8 @@ def test_a_constant_reward_and_completions_that_are_cut_off_are_found_and_told(
     assert found.cut_off == 15
     assert warnings(found) == [
         "the reward was -1 for all 15 completions: nothing could be learned from it",
-        "15 of 15 completions were cut off at sampling.max_new_tokens: raise it, or see why they do not end",
+        "15 of 15 completions were cut off at sampling.max_new_tokens: raise it, or find out why "
+        "they do not end",
     ]
 
 

@@ -178,5 +178,5 @@ def test_a_file_of_accelerate_for_the_first_version_of_fsdp_is_refused(
     monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    with pytest.raises(ConfigError, match="first version of FSDP"):
+    with pytest.raises(ConfigError, match="version 1 of FSDP"):
         phase.play(tiny_model, tmp_path)

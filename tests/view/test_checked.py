@@ -86,7 +86,7 @@ def test_a_long_run_is_not_verified_by_looking_at_it(
     _replace_last_head(home)
     assert "<strong>FAULT</strong>" in _view(database, home).render("played/verify.html")
     (home / "played" / heads.NAME).unlink()
-    assert "a full rewrite would go unseen" in _view(database, home).render("played/verify.html")
+    assert "a full rewrite would go unnoticed" in _view(database, home).render("played/verify.html")
     assert ">not verified</a>" in _view(database, home).render("index.html")
 
 

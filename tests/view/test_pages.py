@@ -325,7 +325,7 @@ def test_an_export_holds_as_many_pages_as_it_may_and_links_to_no_other(
         for part in file.read_text().split('href="')[1:]:
             way = part.split('"')[0].split("#")[0]
             assert not way.endswith(".html") or (file.parent / way).is_file(), (file, way)
-        assert "a copy of at most 5 pages: an id without a link was left out of it" in file.read_text()
+        assert "a copy of at most 5 pages: ids without a link were left out of it" in file.read_text()
     assert "left out of this export" in (tmp_path / "few" / "index.html").read_text() + files[-1].read_text()
 
 

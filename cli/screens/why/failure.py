@@ -8,7 +8,7 @@ from ...render.console import visible
 from ...render.layout import Line, lay, listed, wrapped
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.failures import Asked, FailureStory
+    from diagevo.memory.audit.failures import FailureStory, ModelExchange
 
 
 def failure_screen(story: "FailureStory", columns: int | None) -> str:
@@ -112,7 +112,7 @@ def failure_texts(story: "FailureStory", columns: int | None) -> str:
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
 
 
-def call_texts(call: "Asked", columns: int | None) -> str:
+def call_texts(call: "ModelExchange", columns: int | None) -> str:
     cost = f"{call.input_tokens} + {call.output_tokens} tokens, {count(call.tries, 'try', 'tries')}"
     out = f" {call.purpose}, asked of {visible(call.model, one_line=True)} ({cost})\n"
     out += wrapped(call.request if call.request is not None else "(not kept)", "   ", columns)

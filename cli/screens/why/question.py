@@ -64,4 +64,4 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
 
 def _returned(story: "QuestionStory") -> str:
     partner = f" and Mastered {story.stitched_cause_id}" if story.stitched_cause_id else ""
-    return f"back again: its last failures were put down to {story.cause_id}{partner}"
+    return f"back again: its last failures were assigned to {story.cause_id}{partner}"

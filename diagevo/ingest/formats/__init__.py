@@ -60,8 +60,8 @@ def read(
             yield from _steps(path, globs, name, reader.load, wait, on_cut)
             if reader.waiting:
                 on_note(
-                    f"{count(reader.waiting, 'group')} of prime-rl arrived, and no step has trained on them:"
-                    f" they are taken once one has, or after {prime_rl.LATE} steps"
+                    f"{count(reader.waiting, 'group')} of prime-rl arrived, and no step has "
+                    f"trained on them yet: they are read once one has, or after {prime_rl.LATE} steps"
                 )
         case "trl":
             globs = ["completions_*.parquet", "completions/completions_*.parquet"]
@@ -106,7 +106,7 @@ def _whole(
     except CutLine:
         on_cut(file.name)
     except OSError as error:
-        hint = "is it a file that you may read?"
+        hint = "check that you may read it"
         raise ConfigError(f"{file} cannot be read: {error}", hint=hint) from error
     else:
         yield step

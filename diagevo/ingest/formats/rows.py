@@ -28,7 +28,7 @@ class Row(msgspec.Struct, kw_only=True):
 def with_reward(row: type[Row], field: str) -> type[Any]:
     """The row's type, with its reward in this field. Raises ConfigError where the field is another one."""
     if field in row.__struct_encode_fields__ and field != "reward":
-        raise ConfigError(f"{field} is no reward", hint="name the field that is: --reward FIELD")
+        raise ConfigError(f"{field} is no reward", hint="name the reward field: --reward FIELD")
     return msgspec.defstruct(
         row.__name__, [("reward", Reward)], bases=(row,), rename={"reward": field}, kw_only=True
     )
@@ -60,7 +60,7 @@ def step_number(file: Path, digits: str) -> int:
     if len(digits) > 19 or int(digits) > LAST_STEP:
         raise ConfigError(
             f"{file.name[:40]}… names a step above 2^63 - 1",
-            hint="no trainer has come so far: rename the file, or move it away",
+            hint="no training runs that long: rename the file or move it away",
         )
     return int(digits)
 

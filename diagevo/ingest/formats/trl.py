@@ -87,13 +87,15 @@ class CompletionReader:
         names = columns.columns
         if not {"prompt", "completion", "advantage"} <= set(names):
             raise ConfigError(
-                f"{file} has no prompt, completion and advantage: not of TRL's log_completions", hint=ANOTHER
+                f"{file} has no prompt, completion and advantage: it was not written by TRL's "
+                "log_completions",
+                hint=ANOTHER,
             )
         after = names[names.index("completion") + 1 :]
         numbers = [name for name in after if name != "advantage" and name in columns.numbers]
         if self.reward is None and len(numbers) != 1:
             raise ConfigError(
-                f"{file} has {len(numbers)} columns that may be the reward: {', '.join(numbers) or 'none'}",
+                f"{file} has {len(numbers)} columns that could be the reward: {', '.join(numbers) or 'none'}",
                 hint="say which: --reward COLUMN",
             )
         if self.reward is not None and self.reward not in numbers:
@@ -121,8 +123,8 @@ class CompletionReader:
             yield line
         self._end()
         raise ConfigError(
-            f"{file} cannot be read: the program that read it ended, out of memory or by a fault of its own",
-            hint="move the file away: it is damaged, or was made to do that",
+            f"{file} cannot be read: the process that read it ran out of memory or crashed",
+            hint="move the file away: it is damaged, or was made to cause this",
         )
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -164,7 +166,7 @@ def _whole(file: Path) -> None:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - 4))
         if not b"PAR1".startswith(begins):
-            raise ConfigError(f"{file} is no Parquet file", hint=ANOTHER)
+            raise ConfigError(f"{file} is not a Parquet file", hint=ANOTHER)
         if size < 12 or stream.read(4) != b"PAR1":
             raise CutLine
 
@@ -187,8 +189,9 @@ def once(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterat
     for again in asked.values():
         if len(again) > 1:
             on_note(
-                f"steps {_listed(again)} ask the same prompts: TRL logs an evaluation into the file of its"
-                f" step, in place of the training batch; if that is one, leave these files out ({CALLBACK})"
+                f"steps {_listed(again)} have the same prompts: TRL logs an evaluation into the "
+                "file of its step, in place of the training batch; if these are evaluations, "
+                f"leave these files out ({CALLBACK})"
             )
     apart = Counter(b - a for a, b in pairwise(numbers))
     if apart and (usual := apart.most_common(1)[0][0]) > 1:

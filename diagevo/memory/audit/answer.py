@@ -7,7 +7,7 @@ from typing import Any
 
 from diagevo.errors import ConfigError
 
-HINT = "one statement that reads, over the views: diagevo memory query --views"
+HINT = "use one read-only statement over the views: diagevo memory query --views"
 REFUSED = "the database refuses it: "
 NO_ROWS = "it returns no rows"
 
@@ -60,7 +60,7 @@ class Work:
             if self.late():
                 raise ConfigError(
                     f"the statement took more than {self.seconds:g} s and was ended",
-                    hint="ask for less: fewer rows of v_event, a WHERE, a LIMIT",
+                    hint="query less: fewer rows of v_event, a WHERE, a LIMIT",
                 ) from error
             raise self._explain(error) or refused(str(error).strip()) from error
         finally:

@@ -26,7 +26,7 @@ from diagevo.memory.events.records import Recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ModelExchange:
     """One question to a model, with its texts where they were wanted and kept."""
 
     purpose: str
@@ -45,7 +45,7 @@ class Texts:
     question: str | None
     reference: str | None
     trajectory: str | None
-    calls: tuple[Asked, ...]
+    calls: tuple[ModelExchange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +247,9 @@ def _texts(
     )
 
 
-def asked(history: History, purpose: str, call: Call) -> Asked:
+def asked(history: History, purpose: str, call: Call) -> ModelExchange:
     """A call with its texts."""
-    return Asked(
+    return ModelExchange(
         purpose=purpose,
         model=call.model,
         tries=call.tries,

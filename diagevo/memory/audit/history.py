@@ -122,7 +122,7 @@ class History:
         return tuple((r, expect(r, RoundsSuperseded)) for r in self.events(RoundsSuperseded))
 
     def superseded(self, as_of: AsOf | None = None) -> dict[int, int]:
-        """Of each round that counts no more, then or now, the round that plays its groups again."""
+        """Of each round that counts no more, then or now, the round that repeats its groups."""
         return played_again(
             [
                 (event.first, event.last)

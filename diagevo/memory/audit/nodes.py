@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from diagevo.memory.audit.failures import Asked, FailureStory, asked, story_of
+from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, story_of
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
@@ -20,7 +20,7 @@ class NodeJudgement:
     merged: bool
     survivor: str | None
     label: str | None
-    call: Asked | None
+    call: ModelExchange | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,23 +7,27 @@ from diagevo.memory.audit.answer import PERSON, Limits, QueryResult
 from diagevo.memory.log.database import Database
 
 VIEWS: dict[str, str] = {
-    "v_round": "a committed round a row: F, its reference, ε of the next, counts, the hash of the state;"
-    " superseded_at, where it counts no more",
-    "v_superseded": "a superseding a row: rounds first to last count no more since, and why",
-    "v_cause": "a cause a row, as of the last commit, with its node",
-    "v_node": "a skill node a row; an absorbed one names its survivor",
-    "v_cause_history": "a cause and round a row: state, frequency and p after that commit",
-    "v_candidate": "a scored question a row: mode, aim, votes and what they are, verdict, why invalid, truth",
-    "v_failure": "an observed failure a row, void ones included: question, stage, step; is its label true",
-    "v_diagnosis": "a diagnosis a row: verdict, cause or description",
-    "v_match": "a failure counted under a stored cause a row: by recurrence or deduplication",
-    "v_promotion": "a promotion a row: mean p1, threshold, closed frequency",
-    "v_reactivation": "a reactivation a row, with the promotion it undid",
-    "v_question": "a scored question a row, its text and those of its causes; votes, label, truth",
-    "v_trajectory": "an observed failure a row with its texts; label, truth, the cause it was counted under",
-    "v_group": "a group of another trainer's rollouts a row: its step, prompt, rollouts, passes and outcome",
-    "v_step": "a step of another trainer a row: its groups by outcome, rollouts, passes and pass rate",
-    "v_event": "an event a row, its payload as JSON text",
+    "v_round": "one row per committed round: F, its reference, ε of the next, counts, the hash of the state;"
+    " superseded_at, if it no longer counts",
+    "v_superseded": "one row per superseding: rounds first to last no longer count, and why",
+    "v_cause": "one row per cause, as of the last commit, with its node",
+    "v_node": "one row per skill node; an absorbed one names its survivor",
+    "v_cause_history": "one row per cause and round: state, frequency and p after that commit",
+    "v_candidate": "one row per scored question: mode, aim, votes and what they are, verdict, "
+    "why invalid, truth",
+    "v_failure": "one row per observed failure, void ones included: question, stage, step; "
+    "whether its label is true",
+    "v_diagnosis": "one row per diagnosis: verdict, cause or description",
+    "v_match": "one row per failure counted under a stored cause: by recurrence or deduplication",
+    "v_promotion": "one row per promotion: mean p1, threshold, closed frequency",
+    "v_reactivation": "one row per reactivation, with the promotion it undid",
+    "v_question": "one row per scored question, with its text and those of its causes; votes, label, truth",
+    "v_trajectory": "one row per observed failure, with its texts; label, truth, the cause it "
+    "was counted under",
+    "v_group": "one row per group of another trainer's rollouts: its step, prompt, rollouts, "
+    "passes and outcome",
+    "v_step": "one row per step of another trainer: its groups by outcome, rollouts, passes and pass rate",
+    "v_event": "one row per event, its payload as JSON text",
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""
 

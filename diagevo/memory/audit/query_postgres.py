@@ -77,7 +77,7 @@ def ask(database: Database, statement: str, run_id: str | None, limits: Limits) 
         said = masked(str(error).splitlines()[0])
         return StoreError(
             f"the database {shown(database.url)} was lost in the middle of the query: {said}",
-            hint="ask again; is the server running?",
+            hint="check that the server is running, then try again",
         )
 
     with database.engine.connect() as pooled:

@@ -108,12 +108,12 @@ def _by_text(history: History, text: str, as_of: AsOf, wanted: tuple[Kind, ...])
         return fitting[0][0]
     if not fitting:
         raise NotFoundError(
-            f'nothing is named or described by "{text}" in run {history.run_id}',
+            f'nothing matches "{text}" in run {history.run_id}',
             hint="give an id (c42, n7, r3.q318, r3.q318.a5) or a piece of a description: diagevo memory show",
         )
     lines = [f"{reference.id}  {words}" for reference, words in fitting[:_LISTED]]
     if len(fitting) > _LISTED:
         lines.append(f"and {len(fitting) - _LISTED} more")
     raise ConfigError(
-        f'"{text}" fits {len(fitting)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
+        f'"{text}" matches {len(fitting)} descriptions', hint="name one of them:\n  " + "\n  ".join(lines)
     )

@@ -170,7 +170,7 @@ class RoundLine:
     passes: int
     pass_rate: float | None
     superseded_by: int | None
-    """The round that plays its groups again, where it counts no more."""
+    """The round that repeats its groups, where it counts no more."""
 
 
 @dataclass(frozen=True, slots=True)

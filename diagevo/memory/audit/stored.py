@@ -76,7 +76,7 @@ def _undigested(connection: Connection) -> Iterator[str]:
     }
     there = [f"{count} {name}" for name, count in counts.items() if count]
     if there:
-        yield f"outside the chain, types checked and not values (rows of): {', '.join(there)}"
+        yield f"outside the chain, so types were checked and values were not (rows of): {', '.join(there)}"
 
 
 def _texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from diagevo.memory.audit.failures import Asked, FailureStory
+from diagevo.memory.audit.failures import FailureStory, ModelExchange
 from diagevo.memory.audit.timeline.causes import Standing
 from diagevo.memory.events import CandidateVerdict, Mode
 
@@ -108,7 +108,7 @@ class Merged:
     similarity: float | None
     moved: bool
     """Whether the cause itself changed its node."""
-    call: Asked | None
+    call: ModelExchange | None
     event: Literal["merged"] = "merged"
 
 

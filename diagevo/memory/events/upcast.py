@@ -31,7 +31,7 @@ def upcast(type_: str, version: int, payload: dict[str, Any]) -> dict[str, Any]:
     if current is None or version > current:
         raise StoreError(
             f"an event {type_} of version {version} was written by a newer DiagEvo",
-            hint="install the newer DiagEvo",
+            hint="install the newer version of DiagEvo",
         )
     if version < 1:
         raise StoreError(f"an event {type_} says it is of version {version}: versions begin at 1")

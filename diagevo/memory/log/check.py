@@ -44,9 +44,9 @@ def triggers(connection: Connection, dialect: str) -> Finding:
     """What keeps the log append-only: triggers with their functions, and keys."""
     if different := append_only.differences(connection, dialect):
         return Finding(
-            "triggers", False, f"missing, off or not as made: {', '.join(different)}; the log can be changed"
+            "triggers", False, f"missing, disabled or altered: {', '.join(different)}; the log can be changed"
         )
-    return Finding("triggers", True, "triggers and keys are as made: the log is append-only")
+    return Finding("triggers", True, "triggers and keys are intact: the log is append-only")
 
 
 def integrity(connection: Connection, dialect: str) -> Finding:

@@ -371,6 +371,6 @@ def _explanation(where: str, error: DBAPIError) -> StoreError | None:
         hint = "check that the file and its folder exist, and that you may read and write there"
         return StoreError(f"the database {where} cannot be opened: {said}", hint=hint)
     if "readonly" in said or "disk I/O" in said or "full" in said:
-        hint = "check that the folder exists, may be written, and has room"
+        hint = "check that the folder exists, is writable and has free space"
         return StoreError(f"the database {where} cannot be written: {said}", hint=hint)
     return StoreError(f"the database {where} does not answer: {said}", hint="check its address")

@@ -69,7 +69,7 @@ def explained(engine: Any, where: str, error: Any) -> StoreError | None:
     """The error of one of the two limits, in words; None for any other."""
     if getattr(error, "sqlstate", None) == IDLE_ENDED or "idle-in-transaction timeout" in str(error):
         return StoreError(
-            f"this process stood still for {IDLE_SECONDS} s inside a transaction, and {where} ended it",
+            f"this process was idle for {IDLE_SECONDS} s inside a transaction, and {where} ended it",
             hint="nothing of the transaction was written; start the command again",
         )
     if getattr(error, "sqlstate", None) != LOCK_NOT_AVAILABLE:
@@ -85,5 +85,5 @@ def explained(engine: Any, where: str, error: Any) -> StoreError | None:
     return StoreError(
         f"the log in {where} is held by {who}, in a transaction since {since or 'it is not said when'}"
         f" and {state or 'of another user'}",
-        hint=f"let it finish or end it: SELECT pg_terminate_backend({pid})",
+        hint=f"let it finish, or end it: SELECT pg_terminate_backend({pid})",
     )

@@ -151,5 +151,5 @@ def refuse_newer(database: Database) -> None:
     if found is not None and found > HEAD:
         raise StoreError(
             f"{shown(database.url)} is at revision {found}, newer than this version's {HEAD}",
-            hint="install the newer DiagEvo",
+            hint="install the newer version of DiagEvo",
         )

@@ -117,7 +117,7 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
     """What the run's own file cannot tell."""
     kept = own.kept
     if not kept.lines:
-        yield f"no chain head outside the database ({kept.file}): a full rewrite would go unseen"
+        yield f"no chain head outside the database ({kept.file}): a full rewrite would go unnoticed"
     elif own.last > kept.last or own.uncovered:
         newer = read(kept.file)  # a commit is seen a moment before its head is there
         there = {head.sequence for head in newer.heads}
@@ -126,19 +126,20 @@ def notes_of_own(own: Comparison) -> Iterator[str]:
             yield f"no chain head for {_rounds(between)} in {kept.file}; that of a later one covers them"
         if last := [record.round for record in missing if record.sequence > kept.last]:
             yield (
-                f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it would go unseen; the head"
+                f"no chain head for {_rounds(last)} in {kept.file}: a rewrite of it would go "
+                "unnoticed; the head"
                 " is written, marked as late, when the run is next written to"
             )
         elif own.last > newer.last:
             yield (
-                f"the last chain head in {kept.file} is of event {newer.last} of {own.last}: a change of"
-                " those after it would go unseen"
+                f"the last chain head in {kept.file} is of event {newer.last} of {own.last}: a "
+                "change to later ones would go unnoticed"
             )
     for head in kept.heads:
         if head.late is not None:
             yield (
-                f"the chain head of round {head.round} was written late, at {head.late}: what was done to the"
-                " log between the commit and then, it cannot tell"
+                f"the chain head of round {head.round} was written late, at {head.late}: it "
+                "cannot reveal what was done to the log between the commit and then"
             )
     yield from _broken(kept)
 

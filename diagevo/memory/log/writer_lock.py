@@ -152,7 +152,7 @@ def acquire(database: Database, run_id: str, folder: Path) -> Lock:
             ) from error
         raise StoreError(
             f"{folder / NAME} cannot be locked: {error.strerror}",
-            hint="check that the folder may be written and has room",
+            hint="check that the folder is writable and has free space",
         ) from error
     name, since = _holder(database, run_id, folder) or ("a process that has just ended", "")
     hint = "stop it first, or name another run"

@@ -69,7 +69,7 @@ class VectorIndex:
         except DAMAGE as error:
             raise StoreError(
                 f"the vector index {self.folder} cannot be written: {error}",
-                hint="check that the folder may be written and has room; deleting it loses nothing",
+                hint="check that the folder is writable and has free space; deleting it loses nothing",
             ) from error
 
     def clear(self) -> None:

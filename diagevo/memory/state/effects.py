@@ -107,7 +107,7 @@ def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> Non
         if event.attempt != 1 or "solver" in now.stages:
             raise InconsistentError(f"stage {event.stage} has no attempt {event.attempt}")
     elif stage.status != "running" or stage.attempt != event.attempt:
-        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
+        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
     now.failures[failure_id] = Observation(
         question_id, event.stage, event.attempt, event.step, event.trajectory, event.reference
     )
@@ -225,7 +225,7 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
         judged = now.judged[failure_id]
         named, similarity = judged.cause_id, judged.similarity
     if named != cause_id:
-        raise InconsistentError(f"{failure_id} was put down to {named}, not to {cause_id}")
+        raise InconsistentError(f"{failure_id} was assigned to {named}, not to {cause_id}")
     if event.similarity != similarity:
         raise InconsistentError(f"its similarity is {event.similarity}, judged was {similarity}")
     cause = state.causes[cause_id]

@@ -228,7 +228,7 @@ def _stage_started(state: MemoryState, now: Round, fact: Fact[StageStarted]) -> 
 def _running(now: Round, event: StageCompleted | StageAbandoned | PhaseMeasured) -> Stage:
     stage = now.stages.get(event.stage)
     if stage is None or stage.status != "running" or stage.attempt != event.attempt:
-        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not under way")
+        raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
     return stage
 
 

@@ -47,8 +47,8 @@ def refuse_other(now: Round, failure: FailureObserved) -> None:
         return
     if _observed(now, failure.failure_id) != failure.model_copy(update={"right": None}):
         raise ConflictError(
-            f"{failure.failure_id} was observed otherwise",
-            hint="a stage that is done again must be abandoned first: abandon_stage(stage, after_step=...)",
+            f"{failure.failure_id} was already observed with other content",
+            hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
         )
 
 

@@ -1,0 +1,76 @@
+"""CONTRIBUTING's steps for adding something, followed in a copy of the checkout."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.program import STARTED, clean_environment
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+SECTION = (
+    (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## Add a ")[2].partition("\n## ")[0]
+)
+STEPS = {part.partition("\n")[0]: part for part in SECTION.split("\n### ")[1:]}
+BLOCK = re.compile(r"(?:<!-- (file|change): (\S+) -->\n)?```(\w+)\n(.*?)```", re.DOTALL)
+COPIED = ("diagevo", "cli", "migrations", "tests/cli", "tests/policies")
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, found before the installed one, and some tests."""
+    copy = tmp_path_factory.mktemp("checkout")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "conftest.py", "order.py"):
+        shutil.copy(ROOT / "tests" / name, copy / "tests")
+    (copy / "diagevo" / "cli").symlink_to(copy / "cli")
+    (copy / "diagevo" / "_migrations").symlink_to(copy / "migrations")
+    return copy
+
+
+def _changed(before: str, change: str) -> str:
+    """`before` with the one place that the lines of ' ' and '-' stand at replaced by those of ' ' and '+'."""
+    lines = change.splitlines(keepends=True)
+    old, new = ("".join(line[1:] for line in lines if line[0] in kept) for kept in (" -", " +"))
+    assert before.count(old) == 1, f"stands {before.count(old)} times:\n{old}"
+    return before.replace(old, new)
+
+
+def _run(line: str, cwd: Path) -> str:
+    program, *arguments = shlex.split(line.removeprefix("$ "))
+    command = [*({"diagevo": STARTED, "python": [sys.executable]}[program]), *arguments]
+    environment = clean_environment(PYTHONPATH=str(cwd), DIAGEVO_HOME=str(cwd / "runs"))
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -> None:
+    said: list[str] = []
+    for kind, path, language, block in BLOCK.findall(STEPS[step]):
+        target = checkout / path
+        if kind == "change":
+            target.write_text(_changed(target.read_text(encoding="utf-8"), block), encoding="utf-8")
+        elif kind == "file":
+            assert not target.exists()
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(block, encoding="utf-8")
+        else:
+            assert language == "console"
+            for line in block.splitlines():
+                if line.startswith("$ "):
+                    said.append(_run(line, checkout))
+                else:
+                    assert line in said[-1]
+    assert said
+
+
+def test_all_five_are_walked_through() -> None:
+    assert list(STEPS) == ["A policy", "A rollout format"]
