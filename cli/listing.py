@@ -66,7 +66,7 @@ PROGRAM: dict[str, str | Group] = {
     "runs": _group(
         "runs",
         "Which runs there are, how they compare, and new ones from a committed round.",
-        _of("runs", "list show diff fork") | _of("runs_export", "export"),
+        _of("runs", "list show diff fork") | _of("runs_export", "export import"),
     ),
     "memory": _group(
         "memory",
@@ -74,7 +74,7 @@ PROGRAM: dict[str, str | Group] = {
         _of("memory", "show why replay log schedule")
         | _of("memory_whatif", "what-if")
         | _of("memory_verify", "verify")
-        | _of("memory_bundle", "query export import rebuild")
+        | _of("memory_query", "query rebuild")
         | _of("diagnosis", "calibrate"),
     ),
     "view": "view",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import STARTED, clean_environment
+from tests.memory_audit.played import play
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -23,7 +24,7 @@ COPIED = ("diagevo", "cli", "migrations", "tests/cli", "tests/policies")
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program, found before the installed one, and some tests."""
+    """The program, found before the installed one, some tests, and a run `first`."""
     copy = tmp_path_factory.mktemp("checkout")
     for name in COPIED:
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -31,6 +32,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(ROOT / "tests" / name, copy / "tests")
     (copy / "diagevo" / "cli").symlink_to(copy / "cli")
     (copy / "diagevo" / "_migrations").symlink_to(copy / "migrations")
+    play(str(copy / "runs" / "diagevo.db"), "first", root=copy / "runs")
     return copy
 
 
@@ -73,4 +75,4 @@ def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -
 
 
 def test_all_five_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format"]
+    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command"]

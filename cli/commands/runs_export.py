@@ -1,17 +1,22 @@
-"""`diagevo runs export`: the figures of a run's rounds in a tracker."""
+"""`diagevo runs export, import`: a run as a bundle, or its figures in a tracker; a bundle as a run."""
 
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from diagevo.errors import NotFoundError
+from diagevo.errors import ConfigError, NotFoundError
+from diagevo.shown import count
 
 from .. import options
 from ..call import Call
-from ..opening import one, opened, where
+from ..opening import At, Round, database, one, opened, where
 from ..render.result import Result
 from ..render.table import Column
 from .runs import FIGURES, Run
+
+if TYPE_CHECKING:
+    from diagevo.memory.audit.history import AsOf, History
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 ADDED = (
@@ -25,32 +30,92 @@ ADDED = (
 
 @options.command(
     "runs export",
-    rows=True,
-    example="""diagevo runs export --to trackio
-    diagevo runs export a --to wandb --project math
-    diagevo runs export --to mlflow --json""",
+    example="""diagevo runs export a -o a.bundle
+    diagevo runs export a --round 3 -o a.bundle
+    diagevo runs export a --to wandb --project math""",
 )
 def export(
     call: Call,
     run: Run = None,
     *,
-    to: Annotated[Tracker, typer.Option("--to", help="trackio, wandb or mlflow, by its own settings.")],
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new file: the run as a bundle.")
+    ] = None,
+    round: Round = None,
+    at: At = None,
+    to: Annotated[
+        Tracker | None, typer.Option("--to", help="trackio, wandb or mlflow, by its own settings.")
+    ] = None,
     project: Annotated[
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
 ) -> Result[Any]:
-    """Put the figures of each committed round into a tracker, and print what was added.
+    """Write a run as a bundle, or put the figures of its rounds into a tracker.
 
-    Again adds only the rounds that are new. A run is known by its name. Where they go is the tracker's own
-    setting: TRACKIO_DIR, WANDB_MODE, MLFLOW_TRACKING_URI.
+    A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
+    verified as `runs import` does. Into a tracker go the rounds that are new there, and are printed; a run is
+    known by its name, and where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE,
+    MLFLOW_TRACKING_URI.
     """
+    if (file is None) == (to is None) or (to is not None and (round, at) != (None, None)):
+        raise ConfigError(
+            "give one of them: a file for the bundle (with --round or --at, if wanted), or a tracker",
+            hint="diagevo runs export RUN -o FILE, or diagevo runs export RUN --to trackio",
+        )
+    with opened(call, one(call, run)) as history:
+        if to is not None:
+            return _track(history, to, project)
+        assert file is not None
+        return _bundle(history, history.as_of(round, at), file)
+
+
+def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
+    from diagevo.memory.transfer.bundle import export_bundle
+
+    made = export_bundle(history, as_of, file)
+    text = f"{file}: {count(made.events, 'event')} of {made.run_id} up to #{as_of.position}, verified\n"
+    text += f"  {made.texts} texts, {made.replies} replies, {made.vectors} vectors\n"
+    text += f"  chain head {made.head}\n"
+    return Result(made, text=text, run=made.run_id, as_of=where(as_of))
+
+
+def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:
     from diagevo.integrations.trackers import export as write
     from diagevo.integrations.trackers import figures
 
-    with opened(call, one(call, run)) as history:
-        rows, as_of, name = figures(history), where(history.end), history.run_id
+    rows, as_of, name = figures(history), where(history.end), history.run_id
     if not rows:
         raise NotFoundError(f"run {name} has no committed round yet", hint=f"see: diagevo runs show {name}")
     added = write(to, project, name, rows)
     notes = [] if added else [f"{to} has every round of {name} in project {project}"]
     return Result(added, ADDED, run=name, as_of=as_of, notes=notes)
+
+
+@options.command(
+    "runs import",
+    without=("--run",),
+    example="""diagevo runs import a.bundle
+    diagevo runs import a.bundle --name copy
+    diagevo runs import a.bundle --check""",
+)
+def import_(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.")],
+    *,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
+) -> Result[Any]:
+    """Read a bundle into a new run, verified on the way: all of it or nothing."""
+    from diagevo.memory.transfer.bundle import check_bundle, import_bundle
+
+    if check:
+        written = check_bundle(file)
+        text = f"{file}: {count(written.events, 'event')} of {written.run_id}, as they were written\n"
+        return Result(written, text=text + f"  chain head {written.hash}\n", run=written.run_id)
+    with database(call, create=True) as into:
+        written = import_bundle(file, into, name)
+    events, rounds = count(written.events, "event"), count(written.round, "round")
+    text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
+    return Result(written, text=text, run=written.run_id, as_of=(written.round, written.position))

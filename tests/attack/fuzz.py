@@ -40,7 +40,7 @@ READERS: Sequence[tuple[str, ...]] = (
     ("runs", "show"),
     ("eval", "show"),
     ("db", "status"),
-    ("memory", "export", "{out}"),
+    ("runs", "export", "-o", "{out}"),
     ("report", "build", "--list"),
 )
 """Every kind of reading; `{out}` is a folder that is not there."""

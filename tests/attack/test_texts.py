@@ -69,13 +69,13 @@ ELSEWHERE = {
     "tests/view and tests/cli/test_mcp.py": ("view", "mcp"),
     "no text of a run": ("doctor", "config", "db", "ablate compare"),
     "ask a model as well, or write": ("memory calibrate", "memory rebuild", "eval run"),
-    "read below": ("memory export", "memory import", "report build"),
+    "read below": ("runs import", "report build"),
     "read below: two runs, drawn questions, plans": (
         "runs diff",
         "runs fork",
         "eval labels",
     ),
-    "tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
+    "read below, and tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }
 
@@ -241,12 +241,11 @@ def test_the_report_draws_and_its_pages_run_nothing_of_a_text(hostile_sqlite: St
                 assert_seen(file.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("how", ["parquet", "jsonl"])
-def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path, how: str) -> None:
-    ask(hostile_sqlite, "memory", "export", tmp_path / "bundle", "--run", "a", "--format", how)
+def test_a_bundle_brings_every_text_back(hostile_sqlite: Store, tmp_path: Path) -> None:
+    ask(hostile_sqlite, "runs", "export", "a", "-o", tmp_path / "bundle")
     there = Store(f"sqlite:///{tmp_path / 'other' / 'diagevo.db'}", tmp_path / "other")
     (tmp_path / "other").mkdir()
-    ask(there, "memory", "import", tmp_path / "bundle")
+    ask(there, "runs", "import", tmp_path / "bundle")
     shown = ("memory", "why", "c1", "--full", "--json")
     assert _without_times(ask(there, *shown)) == _without_times(ask(hostile_sqlite, *shown))
     ask(there, "memory", "verify", "--deep")

@@ -50,11 +50,11 @@ def test_a_run_that_does_not_exist(played: Path, command: list[str]) -> None:
 
 def test_a_run_named_like_a_file_of_the_database(played: Path) -> None:
     """Its folder would stand where SQLite's log has to be, and no command could open the database again."""
-    assert invoke("memory", "export", played / "bundle", "--run", "played").exit_code == 0
+    assert invoke("runs", "export", "played", "-o", played / "bundle").exit_code == 0
     for command in (
         ["train", "--rounds", "1", "--run", "diagevo.db-wal"],
         ["runs", "fork", "played", "--round", "1", "--name", "diagevo.db-wal"],
-        ["memory", "import", played / "bundle", "--name", "diagevo.db-wal"],
+        ["runs", "import", played / "bundle", "--name", "diagevo.db-wal"],
     ):
         done = invoke(*command)
         assert done.exit_code == 2, done.output
@@ -196,7 +196,7 @@ def test_more_events_than_a_machine_can_count_are_all_of_them(played: Path) -> N
         (["memory", "log", "--round", "9"], 3, "run played has no event of round 9"),
         (["memory", "log", "--follow", "--at", "3"], 2, "--at ends at an old one"),
         (["memory", "verify", "--heads", "nowhere"], 2, "there is no file nowhere"),
-        (["memory", "import", "rollouts.jsonl"], 2, "rollouts.jsonl is not a bundle"),
+        (["runs", "import", "rollouts.jsonl"], 2, "rollouts.jsonl cannot be read as a bundle"),
         (["config", "show", "--schema", "--format", "csv"], 2, "there is no csv of it"),
         (["eval", "labels", "--check", "."], 2, "name a file that diagevo eval labels --check wrote"),
     ],

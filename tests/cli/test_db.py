@@ -101,7 +101,7 @@ def test_upgrade_of_an_old_database_writes_a_backup_first(
 
 @pytest.mark.parametrize(
     "command",
-    [("db", "upgrade"), ("db", "status"), ("runs", "list"), ("memory", "import", "bundle"), ("init",)],
+    [("db", "upgrade"), ("db", "status"), ("runs", "list"), ("runs", "import", "bundle"), ("init",)],
 )
 def test_a_database_of_somebody_else_is_left_as_it_is(command: tuple[str, ...]) -> None:
     _ask("other.db", "CREATE TABLE recipes (name TEXT)")

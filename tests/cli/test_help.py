@@ -13,7 +13,7 @@ PROGRAM: Any = get_command(load())
 COMMANDS = [" ".join(path) for path, _ in leaves(PROGRAM)]
 WITHOUT_DATABASE = {"ablate plan"}
 ABOUT_NO_RUN = WITHOUT_DATABASE | {
-    *("init", "doctor", "runs list", "memory import", "eval compare"),
+    *("init", "doctor", "runs list", "runs import", "eval compare"),
     *("ablate run", "ablate compare"),
     *(f"db {name}" for name in ("upgrade", "status", "backup", "restore")),
 }

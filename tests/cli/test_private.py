@@ -37,8 +37,7 @@ def test_database_run_backup_fork_and_bundles_are_for_their_owner_alone(tmp_path
     for command in (
         ["db", "backup", home / "backups" / "monday.db"],
         ["db", "restore", home / "backups" / "monday.db", "--db", home / "again" / "diagevo.db"],
-        ["memory", "export", home / "as-jsonl"],
-        ["memory", "export", home / "as-parquet", "--format", "parquet"],
+        ["runs", "export", "-o", home / "a.bundle"],
         ["runs", "fork", "played", "--round", "1", "--name", "forked"],
     ):
         done = invoke(*command, env=env)

@@ -1,7 +1,6 @@
 """A run that came from outside, whose configuration names a server and a variable with a key: nothing is sent
 there before the user says so."""
 
-import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -22,6 +21,7 @@ from diagevo.memory.transfer.fork import fork
 from tests.cli.program import invoke
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import postgres_stores, sqlite_stores, store  # noqa: F401  (fixtures)
+from tests.memory_audit.forging import rows_of
 from tests.memory_audit.played import CONFIG, play
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def mine(tmp_path: Path, listening: tuple[str, list[str]], monkeypatch: pytest.M
         "roles.diagnostician.engine=openai",
     )
     home = tmp_path / "mine"
-    assert ask(home, "memory", "import", str(bundle)).exit_code == 0
+    assert ask(home, "runs", "import", str(bundle)).exit_code == 0
     return home
 
 
@@ -175,7 +175,7 @@ def test_a_resumed_run_takes_nothing_else_by_set(mine: Path, home: Path) -> None
 def test_a_run_without_any_is_used_as_it_is(tmp_path: Path) -> None:
     bundle = played_elsewhere(tmp_path / "theirs")
     home = tmp_path / "mine"
-    assert ask(home, "memory", "import", str(bundle)).exit_code == 0
+    assert ask(home, "runs", "import", str(bundle)).exit_code == 0
     assert ask(home, "runs", "fork", "--round", "1").exit_code == 0
 
 
@@ -183,8 +183,7 @@ def test_the_mark_is_kept_by_either_database_and_by_a_backup(store: Store, tmp_p
     from diagevo.memory.transfer.backup import backup
 
     bundle = played_elsewhere(tmp_path / "theirs", f"{VARIABLE}=MY_DOOR")
-    manifest = json.loads((bundle / "manifest.json").read_text())
-    came = manifest["head"]
+    came = rows_of(bundle, "run")[0]["hash"]
     database = Database(store.url)
     import_bundle(bundle, database, "a", root=store.root)
     assert Log(database).imported("a") == came

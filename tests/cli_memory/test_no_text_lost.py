@@ -18,7 +18,7 @@ from diagevo.memory.events.named import NAMING, named_texts
 from diagevo.memory.log.artifacts import ARTIFACT
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
-from tests.memory_audit.forging import rows_of, write_parquet, write_rows
+from tests.memory_audit.forging import rows_of, write_rows
 from tests.memory_audit.played import play
 
 pytestmark = pytest.mark.slow
@@ -89,12 +89,11 @@ def test_whatever_in_an_event_is_the_digest_of_a_stored_text_has_the_type_of_one
             assert stored & set(values(json.loads(record.payload))) == named, record.type
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path, form: str) -> None:
+def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path) -> None:
     first, copy = Path(shutil.copytree(original, tmp_path / "first")), tmp_path / "copy"
     for run in RUNS:
-        said(first, "memory", "export", tmp_path / run, "--run", run, "--format", form)
-        said(copy, "memory", "import", tmp_path / run)
+        said(first, "runs", "export", run, "-o", tmp_path / f"{run}.bundle")
+        said(copy, "runs", "import", tmp_path / f"{run}.bundle")
     causes = [f"c{number}" for number in range(1, 5)]
     for run in RUNS:
         verified = ["memory", "verify", "--deep", "--run", run]
@@ -108,28 +107,19 @@ def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path, form
         assert said(copy, *arguments) == said(first, *arguments), arguments
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-def test_an_import_that_lacks_a_text_is_refused_and_says_which(
-    original: Path, tmp_path: Path, form: str
-) -> None:
-    folder = tmp_path / "bundle"
-    said(original, "memory", "export", folder, "--run", "waiting", "--format", form)
+def test_an_import_that_lacks_a_text_is_refused_and_says_which(original: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    said(original, "runs", "export", "waiting", "-o", bundle)
     with closing(open_history(f"sqlite:///{original / 'diagevo.db'}", "waiting")) as history:
         groups = ((r, expect(r, GroupIngested)) for r in history.events(GroupIngested))
         event, lost = next((r, group.failed[0].trajectory) for r, group in groups if group.failed)
-    if form == "jsonl":
-        write_rows(folder, "texts", [row for row in rows_of(folder, "texts") if row["digest"] != lost])
-    else:
-        import pyarrow.parquet
-
-        rows = pyarrow.parquet.read_table(folder / "texts.parquet").to_pylist()
-        write_parquet(folder, "texts", [row for row in rows if row["digest"] != lost])
-    done = invoke("memory", "import", folder, env={"DIAGEVO_HOME": str(tmp_path / "copy")})
+    write_rows(bundle, "artifact", [row for row in rows_of(bundle, "artifact") if row["digest"] != lost])
+    done = invoke("runs", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "copy")})
     assert done.exit_code == 5
     assert f"event {event.sequence} of the bundle" in done.stderr
     assert f"GroupIngested of round {event.round}, names a text that the bundle lacks" in done.stderr
     assert f"failed[0].trajectory {lost}" in done.stderr
-    assert "diagevo memory export FOLDER" in done.stderr
+    assert "diagevo runs export RUN -o FILE" in done.stderr
 
 
 def test_an_export_of_a_run_that_lost_a_text_is_refused(original: Path, tmp_path: Path) -> None:
@@ -138,7 +128,7 @@ def test_an_export_of_a_run_that_lost_a_text_is_refused(original: Path, tmp_path
         lost = expect(next(history.events(GroupIngested)), GroupIngested).question
         with history.database.write() as connection:
             connection.execute(ARTIFACT.delete().where(ARTIFACT.c.digest == lost))
-    done = invoke("memory", "export", tmp_path / "out", "--run", "waiting", env={"DIAGEVO_HOME": str(home)})
+    done = invoke("runs", "export", "waiting", "-o", tmp_path / "out", env={"DIAGEVO_HOME": str(home)})
     assert done.exit_code == 5
     assert f"the text {lost} is missing" in done.stderr
     assert "diagevo memory verify --deep" in done.stderr

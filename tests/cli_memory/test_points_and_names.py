@@ -22,15 +22,18 @@ EMPTY_NAMES = (
 )
 
 
-@pytest.mark.parametrize("command", [("replay",), ("show",), ("log",), ("export", "bundle")])
+@pytest.mark.parametrize(
+    "command",
+    [("memory", "replay"), ("memory", "show"), ("memory", "log"), ("runs", "export", "-o", "bundle")],
+)
 def test_a_position_beyond_the_end_of_the_log_is_not_found(
     ask: Ask, command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = ask("memory", *command, "--at", "140")
+    done = ask(*command, "--at", "140")
     assert (done.exit_code, done.stdout) == (3, "")
     assert done.stderr == ("error: position 140 is not written yet\nhint: the log ends at position 139\n")
     assert list(tmp_path.iterdir()) == []
-    assert ask("memory", *command, "--at", "139").exit_code == 0
+    assert ask(*command, "--at", "139").exit_code == 0
 
 
 def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: Ask) -> None:
@@ -43,7 +46,7 @@ def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: 
     "command",
     [
         ("runs", "fork", "played", "--round", "2", "--name", "latest"),
-        ("memory", "import", "bundle", "--name", "latest"),
+        ("runs", "import", "bundle", "--name", "latest"),
         ("train", "--run", "latest", "--display", "none", "--until", "1:challenger"),
     ],
     ids=lambda command: command[0],
@@ -51,7 +54,7 @@ def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: 
 def test_no_run_is_named_latest(change: Ask, home: Path, command: tuple[str, ...]) -> None:
     if command[0] == "train":
         pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
-    change("memory", "export", "bundle")
+    change("runs", "export", "-o", "bundle")
     before = json.loads(change("runs", "list", "--json").stdout)["data"]
     done = change(*command)
     assert done.exit_code == 2
@@ -74,8 +77,8 @@ def test_an_empty_name_is_not_taken_for_none(change: Ask, command: tuple[str, ..
 
 
 def test_a_bundle_is_not_taken_under_an_empty_name(ask: Ask, tmp_path: Path) -> None:
-    assert ask("memory", "export", tmp_path / "bundle").exit_code == 0
-    done = invoke("memory", "import", tmp_path / "bundle", "--name", "", "--db", tmp_path / "new.db")
+    assert ask("runs", "export", "-o", tmp_path / "bundle").exit_code == 0
+    done = invoke("runs", "import", tmp_path / "bundle", "--name", "", "--db", tmp_path / "new.db")
     assert done.exit_code == 2
     assert "'' cannot name a run" in done.stderr
     assert json.loads(invoke("runs", "list", "--db", tmp_path / "new.db", "--json").stdout)["data"] == []

@@ -26,7 +26,7 @@ READING = (
     ("memory", "log"),
     ("memory", "verify", "--deep"),
     ("memory", "query", "SELECT 1"),
-    ("memory", "export", "bundle"),
+    ("runs", "export", "-o", "bundle"),
 )
 MODES = ("DELETE", "WAL")
 

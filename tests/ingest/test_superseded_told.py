@@ -155,7 +155,7 @@ def test_sql_tells_which_rounds_count(again: Path) -> None:
 
 
 def test_a_bundle_and_a_fork_of_it_verify(history: History, tmp_path: Path) -> None:
-    export_bundle(history, history.end, tmp_path / "out", "jsonl")
+    export_bundle(history, history.end, tmp_path / "out")
     target = Database(f"sqlite:///{tmp_path / 'other.db'}")
     prepare(target, create=True)
     import_bundle(tmp_path / "out", target, "b", root=tmp_path / "other")
@@ -200,7 +200,7 @@ def test_a_promotion_that_is_restored_is_the_imported_runs_own(memory: Memory, t
         closing(open_history(f"sqlite:///{tmp_path / 'log.db'}", "a", root=tmp_path)) as history,
         closing(target),
     ):
-        export_bundle(history, history.end, tmp_path / "out", "jsonl")
+        export_bundle(history, history.end, tmp_path / "out")
         import_bundle(tmp_path / "out", target, "b", root=tmp_path / "other")
         assert verify(Log(target), "b", tmp_path / "other" / "b", deep=True).faults == []
         assert [c.round for c in History(target, "b").commits] == [c.round for c in history.commits]

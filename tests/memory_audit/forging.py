@@ -1,67 +1,58 @@
-"""Bundles that somebody changed with care: rows written anew, and digests, counts and hashes made to fit."""
+"""Bundles that somebody changed with care: rows written anew behind the types of their columns, and heads and
+hashes made to fit."""
 
-import base64
-import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
-
 from diagevo.memory.events.records import GENESIS, Recorded
-from diagevo.memory.transfer.bundle_parquet import ParquetReader
-from diagevo.memory.transfer.bundle_rows import digest_of_file
+from tests.attack.damage import declare, without_types
 
 Rows = list[dict[str, Any]]
 
 
-def rows_of(folder: Path, kind: str) -> Rows:
-    """The rows of a JSON-lines bundle."""
-    return [json.loads(line) for line in (folder / f"{kind}.jsonl").read_text().splitlines()]
+def rows_of(bundle: Path, table: str) -> Rows:
+    """The rows of a table."""
+    with closing(sqlite3.connect(bundle)) as file:
+        file.row_factory = sqlite3.Row
+        return [dict(row) for row in file.execute(f"SELECT * FROM {table} ORDER BY rowid")]
 
 
-def sign(folder: Path, name: str, rows: int) -> None:
-    """Make the manifest agree with a changed file."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][name] = {"rows": rows, "sha256": digest_of_file(folder / name)}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+def write_rows(bundle: Path, table: str, rows: Rows) -> None:
+    """Put these rows in the place of a table's, whatever their types."""
+    with closing(sqlite3.connect(bundle, isolation_level=None)) as file:
+        tables = file.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'").fetchall()
+        declare(file, [(name, without_types(sql)) for name, sql in tables])
+        file.execute(f"DELETE FROM {table}")
+        for row in rows:
+            names, marks = ", ".join(row), ", ".join("?" * len(row))
+            file.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values()))
+        declare(file, tables)
 
 
-def write_rows(folder: Path, kind: str, rows: Rows) -> None:
-    path = folder / f"{kind}.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    sign(folder, path.name, len(rows))
-
-
-def write_parquet(folder: Path, kind: str, rows: Rows, **how: Any) -> None:
-    """Rows of whatever type: Arrow finds out which."""
-    path = folder / f"{kind}.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, **how)
-    if (folder / "manifest.json").exists():
-        sign(folder, path.name, len(rows))
-
-
-def forge_events(folder: Path, change: Callable[[Rows], None]) -> None:
-    """Change events and hash all of them again: a chain that holds, of a history that nobody played."""
-    rows = rows_of(folder, "events")
-    change(rows)
+def seal(rows: Rows) -> str:
+    """Hash all of the events again; the head."""
     previous = GENESIS
     for row in rows:
         row["previous_hash"] = previous
         row["hash"] = previous = Recorded(**row).computed_hash
-    write_rows(folder, "events", rows)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest |= {"events": len(rows), "head": previous}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return previous
 
 
-def packed(content: bytes) -> str:
-    return base64.b64encode(content).decode()
+def forge_events(bundle: Path, change: Callable[[Rows], None]) -> None:
+    """Change events and hash all of them again: a chain that holds, of a history that nobody played."""
+    rows = rows_of(bundle, "event")
+    change(rows)
+    head = seal(rows)
+    write_rows(bundle, "event", rows)
+    [run] = rows_of(bundle, "run")
+    write_rows(bundle, "run", [run | {"sequence": len(rows), "hash": head}])
 
 
-def most_held(reader: ParquetReader) -> int:
-    """The most bytes of memory that the process that unpacks has had so far."""
-    status = Path(f"/proc/{reader._process.pid}/status").read_text()
-    [peak] = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return 1024 * int(peak)
+def alter(bundle: Path, *statements: str) -> None:
+    """Do what plain SQL can."""
+    with closing(sqlite3.connect(bundle, isolation_level=None)) as file:
+        for statement in statements:
+            file.execute(statement)

@@ -1,128 +1,92 @@
 """Bundles: out, checked, and in again."""
 
-import json
-import os
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from diagevo.errors import ConfigError, StoreError
+from diagevo.errors import ConfigError, DiagEvoError, StoreError
 from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
-from diagevo.memory.transfer.bundle_files import Form, writer
-from diagevo.memory.transfer.bundle_parquet import GROUP, ParquetReader
+from diagevo.memory.transfer.bundle_file import TABLES
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
-from tests.memory_audit.forging import most_held
+from tests.memory_audit.forging import alter, rows_of
 from tests.memory_audit.random_play import play_randomly
 
-FORMS: tuple[Form, ...] = ("jsonl", "parquet")
 
-
-@pytest.mark.parametrize("form", FORMS)
-def test_a_run_comes_back_with_the_very_same_head(
-    history: History, store: Store, tmp_path: Path, form: Form
-) -> None:
-    manifest = export_bundle(history, history.end, tmp_path / "out", form)
+def test_a_run_comes_back_with_the_very_same_head(history: History, store: Store, tmp_path: Path) -> None:
+    made = export_bundle(history, history.end, tmp_path / "out")
+    assert (made.events, made.texts, made.vectors) == (139, 91, 7)
+    assert list(tmp_path.glob("out*")) == [tmp_path / "out"], "one file"
+    assert (tmp_path / "out").stat().st_mode & 0o077 == 0, "for its owner alone"
     target = Database(store.url)
     written = import_bundle(tmp_path / "out", target, root=store.root)
-    assert written.hash == manifest.head == history.log.head("played").hash
+    assert written.hash == made.head == history.log.head("played").hash
     report = verify(Log(target), "played", store.root / "played", deep=True)
     assert (report.faults, report.heads, report.texts) == ([], 4, 91)
     target.close()
 
 
-@pytest.mark.parametrize("form", FORMS)
 def test_exporting_what_was_imported_gives_the_same_rows(
-    my_history: History, store: Store, tmp_path: Path, form: Form
+    my_history: History, store: Store, tmp_path: Path
 ) -> None:
-    first = export_bundle(my_history, my_history.end, tmp_path / "first", form)
+    export_bundle(my_history, my_history.end, tmp_path / "first")
     target = Database(store.url)
     import_bundle(tmp_path / "first", target, root=store.root)
     again = History(target, "played")
-    second = export_bundle(again, again.end, tmp_path / "second", form)
-    assert {n: f["rows"] for n, f in first.files.items()} == {n: f["rows"] for n, f in second.files.items()}
-    if form == "jsonl":
-        assert (tmp_path / "first/events.jsonl").read_text() == (tmp_path / "second/events.jsonl").read_text()
+    export_bundle(again, again.end, tmp_path / "second")
+    for table in TABLES.keys() - {"run"}:  # which says when it was written
+        assert rows_of(tmp_path / "first", table) == rows_of(tmp_path / "second", table)
     target.close()
 
 
-def test_a_run_beside_others_and_under_another_name_verifies(
+def test_a_run_beside_others_and_under_another_name_has_the_same_history(
     sqlite_stores: SQLiteStores, postgres_stores: PostgresStores, tmp_path: Path
 ) -> None:
     source, target = sqlite_stores.new(tmp_path), postgres_stores.new(tmp_path / "pg")
     for seed in (1, 2):
         play_randomly(source.url, f"run{seed}", seed, root=source.root, rounds=2, pool=6)
     history = open_history(source.url, "run2")
-    export_bundle(history, history.end, tmp_path / "out")
+    made = export_bundle(history, history.end, tmp_path / "out")
     database = Database(target.url)
     for name in (None, "copy"):
         written = import_bundle(tmp_path / "out", database, name, root=target.root)
+        assert written.hash == made.head
         assert verify(Log(database), written.run_id, target.root / written.run_id, deep=True).ok
     copy = History(database, "copy")
-    assert [r.payload for r in copy.events() if r.type != "CauseReactivated"] == [
-        r.payload for r in history.events() if r.type != "CauseReactivated"
-    ]
-    assert copy.state(copy.end).causes.keys() == history.state(history.end).causes.keys()
+    assert [r.payload for r in copy.events()] == [r.payload for r in history.events()]
+    assert copy.state(copy.end).causes == history.state(history.end).causes
     history.close()
     database.close()
 
 
 def test_a_bundle_as_of_a_round_ends_with_its_commit(history: History, tmp_path: Path) -> None:
-    manifest = export_bundle(history, history.as_of(2), tmp_path / "out")
-    assert (manifest.round, manifest.head) == (2, history.commit(2).recorded.hash)
+    made = export_bundle(history, history.as_of(2), tmp_path / "out")
+    assert (made.round, made.head) == (2, history.commit(2).recorded.hash)
     assert check_bundle(tmp_path / "out").events == history.as_of(2).sequence
 
 
-def damage(folder: Path, name: str, old: str, new: str) -> None:
-    path = folder / name
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new, 1))
-
-
-def rehash(folder: Path, name: str) -> None:
-    """Make the manifest agree with a changed file, as a careful forger would."""
-    from diagevo.memory.transfer.bundle_rows import digest_of_file
-
-    manifest = json.loads((folder / "manifest.json").read_text())
-    described = manifest["files"][name]
-    described["sha256"] = digest_of_file(folder / name)
-    if name.endswith(".jsonl"):
-        described["rows"] = len((folder / name).read_bytes().splitlines())
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-@pytest.mark.parametrize("forged", [False, True])
-def test_a_changed_event_is_refused_whole(
-    my_history: History, store: Store, tmp_path: Path, forged: bool
-) -> None:
-    folder = tmp_path / "out"
-    export_bundle(my_history, my_history.end, folder)
-    damage(folder, "events.jsonl", "17/24", "18/24")
-    if forged:
-        rehash(folder, "events.jsonl")
+def test_a_changed_event_is_refused_whole(my_history: History, store: Store, tmp_path: Path) -> None:
+    export_bundle(my_history, my_history.end, tmp_path / "out")
+    alter(tmp_path / "out", "UPDATE event SET payload = replace(payload, '17/24', '18/24')")
     target = Database(store.url)
-    with pytest.raises(StoreError, match="is not what was"):
-        import_bundle(folder, target, root=store.root)
-    with pytest.raises(StoreError, match="is not what was"):
-        check_bundle(folder)
+    said = "is not what was written: its hash is another one's"
+    with pytest.raises(StoreError, match=said):
+        import_bundle(tmp_path / "out", target, root=store.root)
+    with pytest.raises(StoreError, match=said):
+        check_bundle(tmp_path / "out")
     assert Log(target).runs() == []
     assert Log(target).last_position() == 0
     target.close()
 
 
-def test_a_bundle_without_its_end_is_refused(my_history: History, store: Store, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    export_bundle(my_history, my_history.end, folder)
-    lines = (folder / "events.jsonl").read_text().splitlines(keepends=True)
-    (folder / "events.jsonl").write_text("".join(lines[:-1]))
-    rehash(folder, "events.jsonl")
-    with pytest.raises(StoreError, match="ends at event 138"):
-        check_bundle(folder)
+def test_a_bundle_without_its_end_is_refused(my_history: History, tmp_path: Path) -> None:
+    export_bundle(my_history, my_history.end, tmp_path / "out")
+    alter(tmp_path / "out", "DELETE FROM event WHERE sequence = 139")
+    with pytest.raises(StoreError, match=r"ends at event 138 in .*; its run says 139"):
+        check_bundle(tmp_path / "out")
 
 
 def test_an_existing_run_is_never_imported_over(my_history: History, tmp_path: Path) -> None:
@@ -132,18 +96,31 @@ def test_an_existing_run_is_never_imported_over(my_history: History, tmp_path: P
     assert my_history.log.last_position() == my_history.end.position
 
 
-def test_a_folder_with_something_in_it_is_not_written_to(history: History, tmp_path: Path) -> None:
+def test_what_is_there_is_never_replaced_by_a_bundle(history: History, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="is not empty"):
-        export_bundle(history, history.end, tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("mine.txt", "link", "."):
+        with pytest.raises(ConfigError, match="exists"):
+            export_bundle(history, history.end, tmp_path / name)
+    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_what_is_no_bundle_is_said_to_be_none(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not a bundle"):
-        check_bundle(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(StoreError, match="cannot be read"):
-        check_bundle(tmp_path)
+def test_a_place_that_takes_no_bundle_is_named(my_history: History, tmp_path: Path) -> None:
+    """A file stands where a folder is needed: that stops root too, as a read-only folder would not."""
+    (tmp_path / "file").write_text("keep me")
+    with pytest.raises(StoreError) as caught:
+        export_bundle(my_history, my_history.end, tmp_path / "file" / "deep")
+    assert caught.value.message.startswith(f"the bundle {tmp_path / 'file' / 'deep'} cannot be written: ")
+    assert caught.value.hint
+
+
+def test_a_run_that_does_not_hold_is_not_exported(mine: Store, tmp_path: Path) -> None:
+    mine.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE type = 'CausePromoted'")
+    history = open_history(mine.url, "played")
+    with pytest.raises(DiagEvoError, match="its hash is another one's"):
+        export_bundle(history, history.end, tmp_path / "out")
+    assert list(tmp_path.glob("out*")) == []
+    history.close()
 
 
 def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
@@ -172,18 +149,3 @@ def test_replies_and_vectors_travel(sqlite_stores: SQLiteStores, tmp_path: Path)
         assert memory.vectors([C1], refuse).tolist() == embed([C1]).tolist()
     history.close()
     database.close()
-
-
-@pytest.mark.slow
-def test_a_parquet_file_is_read_a_group_at_a_time(tmp_path: Path) -> None:
-    """40 MB that cannot be packed, in eight groups of 5 MB."""
-    rows, size = 8 * GROUP, 1000
-    with writer(tmp_path, "texts", "parquet") as out:
-        for number in range(rows):
-            out.add({"digest": f"{number:064x}", "content": os.urandom(size)})
-    with closing(ParquetReader(tmp_path)) as reader:
-        read = reader.rows("texts", rows)
-        next(read)
-        before = most_held(reader)
-        assert sum(1 for _ in read) == rows - 1
-        assert most_held(reader) - before < 4 * GROUP * (size + 64)

@@ -1,4 +1,4 @@
-"""The filter is proved: where votes, counts, label or verdict were changed and the chain sealed anew, `memory
+"""The filter is proved: where votes, counts, label or verdict were changed and the chain sealed anew, `runs
 import` refuses and `memory verify` names the event.
 
 The question is r1.q0 of `played.py`: 6, 3 and 3 votes of 12, kept; r1.q1 has 12 of 12, too easy.
@@ -67,7 +67,7 @@ def test_import_refuses_it_and_names_the_event(bundle: Path, tmp_path: Path, for
             row["payload"] = told(row["type"], row["payload"])
 
     forge_events(bundle, rewrite)
-    result = invoke("memory", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "home")})
+    result = invoke("runs", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "home")})
     assert result.exit_code == 5, result.output
     output = " ".join(result.output.split())
     assert said in output
@@ -95,5 +95,5 @@ def test_verify_names_the_event_and_what_its_votes_give(mine: Store, forged: str
 
 def test_a_bundle_that_nobody_changed_is_taken(bundle: Path, tmp_path: Path) -> None:
     forge_events(bundle, lambda _: None)
-    result = invoke("memory", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "home")})
+    result = invoke("runs", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "home")})
     assert result.exit_code == 0, result.output

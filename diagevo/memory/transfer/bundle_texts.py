@@ -41,15 +41,15 @@ Keys = Iterator[tuple[str, ...]]
 Found = Iterator[tuple[tuple[str, ...], dict[str, Any] | None]]
 
 
-def texts_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
-    """(name, rows) of each file beside the events. One pass over the events for each."""
+def rows_of(history: History, as_of: AsOf) -> Iterator[tuple[str, Rows]]:
+    """(table, rows) of each table beside the events. One pass over the events for each."""
     keys = [REPLY.c.model, REPLY.c.request, REPLY.c.text]
-    yield "replies", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
-    yield "texts", _texts(history, as_of)
+    yield "reply", _rows(history, REPLY, keys, _named(history, as_of, _ASKING, requests))
+    yield "artifact", _texts(history, as_of)
     configured = history.events(RunConfigured, as_of=as_of)
     models = sorted({model_of(expect(r, RunConfigured).embedder) for r in configured})
     pairs = ((model, hash_) for (hash_,) in _named(history, as_of, _EMBEDDING, embedded) for model in models)
-    yield "vectors", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
+    yield "vector", _rows(history, VECTOR, [VECTOR.c.model, VECTOR.c.text_hash], pairs)
 
 
 def _texts(history: History, as_of: AsOf) -> Rows:

@@ -1,10 +1,9 @@
-"""`diagevo memory query, export, import, rebuild`: the memory in other hands, and its disposable parts
-anew."""
+"""`diagevo memory query, rebuild`: the memory by SQL, and its disposable parts anew."""
 
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +12,7 @@ from diagevo.shown import count
 
 from .. import options
 from ..call import Call
-from ..opening import At, Round, config_of, database, opened, where
+from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
 from ..render.table import Column
@@ -101,74 +100,6 @@ def _unique(names: tuple[str, ...]) -> list[str]:
 
 def _plain(value: Any) -> Any:
     return bytes(value).hex() if isinstance(value, bytes | memoryview) else value
-
-
-@options.command(
-    "memory export",
-    example="""diagevo memory export bundle
-    diagevo memory export bundle --format parquet --round 3""",
-)
-def export(
-    call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
-    *,
-    form: Annotated[
-        Literal["jsonl", "parquet"], typer.Option("--format", help="Format of its tables.")
-    ] = "jsonl",
-    round: Round = None,
-    at: At = None,
-) -> Result[Any]:
-    """Write the run as a bundle: events with the chain's head, texts, replies, vectors."""
-    from diagevo.memory.transfer.bundle import export_bundle
-
-    with opened(call) as history:
-        as_of = history.as_of(round, at)
-        manifest = export_bundle(history, as_of, folder, form)
-    text = f"{folder}: {count(manifest.events, 'event')} of {manifest.run_id} up to #{as_of.position}\n"
-    text += "".join(
-        f"  {name}: {count(described['rows'], 'row')}\n" for name, described in manifest.files.items()
-    )
-    text += f"  chain head {manifest.head}\n"
-    return Result(manifest, text=text, run=history.run_id, as_of=where(as_of))
-
-
-@options.command(
-    "memory import",
-    without=("--run",),
-    example="""diagevo memory import bundle
-    diagevo memory import bundle --name copy
-    diagevo memory import bundle --check""",
-)
-def import_(
-    call: Call,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A bundle.")],
-    *,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: as in the bundle]")
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
-) -> Result[Any]:
-    """Read a bundle into a new run, verified on the way: all of it or nothing."""
-    from diagevo.memory.transfer.bundle import check_bundle, import_bundle
-
-    if check:
-        _tell_strangers(call, folder)
-        manifest = check_bundle(folder)
-        text = f"{folder}: {count(manifest.events, 'event')} of {manifest.run_id}, as they were written\n"
-        return Result(manifest, text=text + f"  chain head {manifest.head}\n", run=manifest.run_id)
-    with database(call, create=True) as into:
-        _tell_strangers(call, folder)
-        written = import_bundle(folder, into, name)
-    events, rounds = count(written.events, "event"), count(written.round, "round")
-    text = f"{written.run_id}: {events}, {rounds}\n  chain head {written.hash}\n"
-    return Result(written, text=text, run=written.run_id, as_of=(written.round, written.position))
-
-
-def _tell_strangers(call: Call, folder: Path) -> None:
-    from diagevo.memory.transfer.bundle import read_manifest, strangers
-
-    if others := strangers(folder, read_manifest(folder)):
-        render.say(call, f"not in its manifest, not read: {', '.join(others[:8])}{' …' * (len(others) > 8)}")
 
 
 @options.command(
