@@ -104,7 +104,7 @@ def test_ctrl_c_in_a_long_step_saves_the_steps_before_it_and_plays_it_again(
 
     with handling_stops(lambda *_: stop.set()), pytest.raises(StoppedSafely) as stopped:
         launch(tiny_model, broken, two(), keep_up=interrupt, stop=stop, save_steps=4, slow=slow)
-    assert stopped.value.hint == "go on with: diagevo train --resume"
+    assert (stopped.value.hint or "").endswith("diagevo train --resume")
     assert 1.0 <= time.monotonic() - interrupted[0] < 15.0, "the patience and the save"
     assert phase.last_saved(broken / "work") == slow[0] - 1
     resumed, reports = launch(tiny_model, broken, two(), save_steps=4)
