@@ -9,7 +9,7 @@ LONGEST = 600
 LARGEST = 10**308
 """A float goes no further, and figures and exports have a float beside each fraction."""
 
-RECORDED = r"^-?(10{308}|[0-9]{1,308})(/(10{308}|[1-9][0-9]{0,307}))?$"
+RECORDED = r"^-?(10{308}|[0-9]{1,308})(/(10{308}|[1-9][0-9]{0,307}))?\Z"
 """A fraction as the log has it: what `fraction` reads, written by Python."""
 
 _NUMBER = re.compile(

@@ -87,10 +87,10 @@ def events() -> str:
     from diagevo.memory.events import catalogue as catalogue
 
     told = ModuleAnalyzer.for_module(catalogue.__name__).find_attr_docs()
-    models = [
+    parts_of_events = [
         found
         for found in vars(catalogue).values()
-        if isinstance(found, type) and issubclass(found, catalogue.Value) and found.model_fields
+        if isinstance(found, type) and issubclass(found, catalogue.Value) and found.__struct_fields__
     ]
     kinds = {str(kind): name for name, kind in vars(catalogue).items() if get_origin(kind) is Annotated}
     parts = [
@@ -98,23 +98,20 @@ def events() -> str:
         cleandoc(catalogue.__doc__ or "").partition("\n")[2].strip(),
         table(("type", "what it is"), ((f"`{n}`", " ".join(told["", n])) for n in kinds.values())),
     ]
-    for model in sorted(models, key=lambda m: not issubclass(m, catalogue.Event)):
+    for part in sorted(parts_of_events, key=lambda one: not issubclass(one, catalogue.Event)):
 
-        def rows(model: Any = model) -> Iterator[tuple[object, ...]]:
-            hints = get_type_hints(model, include_extras=True)
-            for name in model.model_fields:
-                if name != "type":
-                    kind = hints[name]
-                    said = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-                    for long, short in kinds.items():
-                        said = said.replace(f"typing.Optional[{long}]", f"{short} | None").replace(
-                            long, short
-                        )
-                    doc = " ".join(told.get((model.__name__, name), ()))
-                    yield f"`{name}`", f"`{PREFIX.sub('', said)}`", doc
+        def rows(part: Any = part) -> Iterator[tuple[object, ...]]:
+            hints = get_type_hints(part, include_extras=True)
+            for name in part.__struct_fields__:
+                kind = hints[name]
+                said = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+                for long, short in kinds.items():
+                    said = said.replace(f"typing.Optional[{long}]", f"{short} | None").replace(long, short)
+                doc = " ".join(told.get((part.__name__, name), ()))
+                yield f"`{name}`", f"`{PREFIX.sub('', said)}`", doc
 
-        doc = cleandoc(model.__doc__) if model.__doc__ and model.__doc__ != catalogue.Event.__doc__ else ""
-        parts += [f"## {model.__name__}", doc, table(("field", "type", "what it says"), rows())]
+        doc = cleandoc(part.__doc__) if part.__doc__ and part.__doc__ != catalogue.Event.__doc__ else ""
+        parts += [f"## {part.__name__}", doc, table(("field", "type", "what it says"), rows())]
     return "\n\n".join(part for part in parts if part)
 
 

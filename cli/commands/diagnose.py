@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
@@ -212,7 +213,9 @@ def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostic
     stop = StopFlag()
 
     def committed(number: int, event: "RoundCommitted") -> None:
-        rows.append({"round": number, **event.model_dump(exclude={"type", "state_hash"})})
+        figures = structs.asdict(event)
+        del figures["state_hash"]
+        rows.append({"round": number, **figures})
         render.say(
             call, f"round {number}: F = {event.failures}, {event.active} Active, {count(event.nodes, 'node')}"
         )

@@ -145,7 +145,7 @@ def _embed_anew(call: Call, memory: "Memory", role: "EmbedderRole", stored: dict
     if role.engine == "hashing":  # it may carry the name of the engine that gave way
         role = role.model_copy(update={"model": model.name})
     config = {**stored, "roles": {**stored.get("roles", {}), "embedder": role.model_dump(mode="json")}}
-    changed = memory.state.embedder != tuple(identity(model).model_dump().values())
+    changed = memory.state.embedder != identity(model)
     memory.change_embedder(
         identity(model),
         model.embed,

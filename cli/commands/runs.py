@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 
 from diagevo.errors import ConfigError
 from diagevo.shown import count, number
@@ -114,7 +115,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
         now = f"{now}, written by {line.writer}" if line.open_round is not None else f"held by {line.writer}"
     origin = None if line.origin is None else f"{line.origin.run} #{line.origin.position}"
     bundle = None if line.imported is None else f"bundle {line.imported[:12]}…"
-    given = None if line.origin is None else line.origin.model_dump()
+    given = None if line.origin is None else asdict(line.origin)
     return row_of(line) | {
         "origin": given,
         "now": now,
@@ -182,7 +183,7 @@ def _round(line: "RoundLine") -> int | str:
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:
     found = ", ".join(name.replace("_", " ") for name in line.measured.findings)
-    return {**line.measured.model_dump(), "round": line.round, "found": found or None}
+    return {**asdict(line.measured), "round": line.round, "found": found or None}
 
 
 def _invalid(reasons: "Mapping[str, int]") -> str:

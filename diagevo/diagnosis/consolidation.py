@@ -13,9 +13,8 @@ from diagevo.diagnosis.diagnostician import Diagnostician, NodeContents
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import OnProgress, Progress, ShouldStop
 from diagevo.errors import AGAIN, StoppedSafely
-from diagevo.memory.events import NodePairJudged, number_of
+from diagevo.memory.events import Node, NodePairJudged, number_of
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.fold import Node
 
 
 def consolidate(
@@ -59,7 +58,7 @@ def consolidate(
             if judgement.merge and judgement.label is not None:
                 survivor[b] = a
                 causes = tuple(sorted(first.causes + second.causes, key=number_of))
-                merged[a] = Node(a, first.number, judgement.label, causes)
+                merged[a] = Node(a, judgement.label, causes)
             outcomes["merged" if judgement.merge else "refused"] += 1
         if on_progress is not None:
             on_progress(Progress("consolidation", done, len(pairs)))

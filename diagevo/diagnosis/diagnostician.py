@@ -16,7 +16,7 @@ from typing import Protocol
 
 from diagevo.memory.events import Call, DiagnosisVerdict
 from diagevo.memory.nearest.recall import NodeCandidate
-from diagevo.memory.state.fold import KnownCause
+from diagevo.memory.state.model import KnownCause
 
 __all__ = [
     "Diagnostician",

@@ -45,7 +45,7 @@ from diagevo.diagnosis.replies import (
 from diagevo.memory.events import Call
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.nearest.recall import NodeCandidate
-from diagevo.memory.state.fold import KnownCause
+from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.sampling.service import RETRIES, Service
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 from diagevo.diagnosis.diagnostician import FailurePair, NodeContents
 from diagevo.memory.nearest.recall import NodeCandidate
-from diagevo.memory.state.fold import KnownCause
+from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.selfplay.templates import fill, load_templates
 from diagevo.texts import REPLACEMENT, one_line, storable

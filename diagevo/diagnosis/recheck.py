@@ -306,7 +306,7 @@ class _Asker:
     ) -> list[NodeCandidate]:
         """The nodes as they were shown: each with its member nearest to the new cause."""
         assert state.embedder is not None
-        vectors = Vectors(self._history.database, self._history.run_id, *state.embedder)
+        vectors = Vectors(self._history.database, self._history.run_id, state.embedder)
         shortlist = []
         for entry in recorded:
             node = state.nodes[entry.node_id]

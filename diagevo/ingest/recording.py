@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from diagevo.config.models import IngestConfig
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
@@ -117,7 +119,7 @@ class Recorder:
 
     def _append(self, events: Sequence[GroupIngested], batch: int) -> None:
         step, attempt = events[0].step, self._last_attempt
-        self.memory.ingested([event.model_copy(update={"attempt": attempt}) for event in events], batch)
+        self.memory.ingested([replace(event, attempt=attempt) for event in events], batch)
         self._groups[step], self._attempt[step] = len(events), attempt
         self.batches[step] = batch
         self.filled[batch] += 1
@@ -146,7 +148,7 @@ class Recorder:
 
 
 def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
-    return [group.model_copy(update={"attempt": 1}) for group in known] == list(events)
+    return [replace(group, attempt=1) for group in known] == list(events)
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:

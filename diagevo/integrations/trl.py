@@ -152,7 +152,7 @@ def _draw(column: str | None) -> GroupDraw | None:
     if column is None:
         return None
     told = json.loads(column)
-    return GroupDraw(**{name: told[name] for name in GroupDraw.model_fields})
+    return GroupDraw(**{name: told[name] for name in GroupDraw.__struct_fields__})
 
 
 class RoundCallback(TrainerCallback):

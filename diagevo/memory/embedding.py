@@ -3,15 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from diagevo.errors import ConfigError, OutOfOrderError
-from diagevo.memory.events import Embedder, RunConfigured
+from diagevo.memory.events import UNNAMED, Embedder, RunConfigured
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.similarity import Similarity
 from diagevo.memory.writer import Item, RunWriter
-
-UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
-"""The embedding model of a run that was never told one: whatever comes first, of whatever length."""
 
 PORTION = 256
 """Texts that a change of the embedding model embeds and keeps at a time."""
@@ -38,17 +37,15 @@ class Embedding:
     @property
     def named(self) -> bool:
         """Whether the run says whose its vectors are: `diagevo.open(embedder=…)` or `configure` told it."""
-        return self._run.state.embedder not in (None, (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision))
+        return self._run.state.embedder not in (None, UNNAMED)
 
     def check(self, embedder: Embedder) -> None:
         """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
-        if self._run.state.embedder is None:
-            return
-        stored, given = self._run.state.embedder, (embedder.name, embedder.dimension, embedder.revision)
-        if stored != given:
+        stored = self._run.state.embedder
+        if stored not in (None, embedder):
             raise ConfigError(
                 f"run {self._run.run_id} was embedded by {_spelled(stored)}, the configuration names"
-                f" {_spelled(given)}",
+                f" {_spelled(embedder)}",
                 hint="use that model again, or re-embed the run: diagevo memory rebuild --embedder"
                 f" --run {self._run.run_id} (and calibrate the thresholds: diagevo memory calibrate)",
             )
@@ -76,13 +73,7 @@ class Embedding:
             if state.config is None:
                 raise OutOfOrderError(f"run {self._run.run_id} has no configuration yet")
             texts = [c.description for c in state.causes.values()] + [n.label for n in state.nodes.values()]
-            vectors = Vectors(
-                self._run.database,
-                self._run.run_id,
-                embedder.name,
-                embedder.dimension,
-                embedder.revision,
-            )
+            vectors = Vectors(self._run.database, self._run.run_id, embedder)
             for start in range(0, len(texts), PORTION):
                 vectors.embed(texts[start : start + PORTION], embed)
                 if on_progress is not None:
@@ -90,14 +81,13 @@ class Embedding:
             last = configuration(self._run.log, self._run.run_id)
             values = last.config if config is None else dict(config)
             if (embedder, values) != (last.embedder, last.config):
-                changed = {"embedder": embedder, "config": values, "number": last.number + 1}
+                changed = replace(last, embedder=embedder, config=values, number=last.number + 1)
                 with self._run.atomic():
-                    self._run.append([Item(last.model_copy(update=changed))])
+                    self._run.append([Item(changed)])
             return len(texts)
 
 
-def _spelled(embedder: tuple[str, int, str]) -> str:
-    name, dimension, revision = embedder
-    if embedder == (UNNAMED.name, UNNAMED.dimension, UNNAMED.revision):
+def _spelled(embedder: Embedder) -> str:
+    if embedder == UNNAMED:
         return "a model that was never named"
-    return f"{name} @ {revision or '-'} ({dimension} numbers)"
+    return f"{embedder.name} @ {embedder.revision or '-'} ({embedder.dimension} numbers)"

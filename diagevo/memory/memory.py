@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from msgspec import structs
 
 from diagevo.equations.policy import BUILT_IN, Policy, epsilon_of
 from diagevo.errors import (
@@ -27,6 +28,7 @@ from diagevo.memory.embedding import Embedding, configuration
 from diagevo.memory.events import (
     Artifact,
     CandidateScored,
+    Cause,
     CausePromoted,
     CheckpointEvaluated,
     DuplicateJudged,
@@ -34,6 +36,7 @@ from diagevo.memory.events import (
     FailureDiagnosed,
     FailureObserved,
     GroupIngested,
+    Node,
     NodeAssigned,
     NodePairJudged,
     NodesMerged,
@@ -54,10 +57,9 @@ from diagevo.memory.log.vectors import Embed
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
-from diagevo.memory.state.fold import unsettled
-from diagevo.memory.state.model import Cause, KnownCause, MemoryState, Node
+from diagevo.memory.state.effects import unsettled
+from diagevo.memory.state.model import KnownCause, MemoryState, Stage
 from diagevo.memory.state.opened import (
-    StageStatus,
     by_question,
     check_settlement,
     refuse_other,
@@ -127,7 +129,7 @@ class Memory:
     def configure(self, event: RunConfigured) -> None:
         """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
         event = storable_event(event)
-        event = event.model_copy(update={"models": {**event.models, **models_of(event.config)}})
+        event = structs.replace(event, models={**event.models, **models_of(event.config)})
         with self.atomic():
             if self.state.config is None:
                 self._run.append([Item(event)])
@@ -135,7 +137,7 @@ class Memory:
             self.check_embedder(event.embedder)
             stored = configuration(self.log, self.run_id)
             ours = {"number": event.number, "origin": event.origin, "version": event.version}
-            if payload_of(stored.model_copy(update=ours)) != payload_of(event):
+            if payload_of(structs.replace(stored, **ours)) != payload_of(event):
                 raise ConflictError(
                     f"run {self.run_id} was configured differently",
                     hint="a resumed run keeps its configuration; for another one: diagevo runs fork",
@@ -164,8 +166,8 @@ class Memory:
         with self.atomic():
             last = configuration(self.log, self.run_id)
             if config != last.config:
-                changed = {"config": dict(config), "number": last.number + 1}
-                self._run.append([Item(last.model_copy(update=changed))])
+                changed = structs.replace(last, config=dict(config), number=last.number + 1)
+                self._run.append([Item(changed)])
 
     @property
     def played_by_train(self) -> bool:
@@ -342,7 +344,7 @@ class Memory:
             self._configure_unsaid()
             self._run.append([Item(group, round=round) for group in groups])
 
-    def stage(self, stage: str) -> StageStatus:
+    def stage(self, stage: str) -> Stage:
         """Where a stage of the open round stands; an abandoned one is not started."""
         return stage_status(self._run.opened(), stage)
 
@@ -424,8 +426,9 @@ class Memory:
                 told = self.log.read(self.run_id, types=["CausePromoted"], rounds=(number, number))
                 return [r.event for r in told if isinstance(r.event, CausePromoted)]
             promoted = decide.promotions(self.state)
-            last = {c.cause_id: c.event_id for c in now_.candidates.values() if c.verdict != "invalid"}
-            self._run.append([Item(p, last[p.cause_id]) for p in promoted])
+            last = {c.cause_id: c.question_id for c in now_.candidates.values() if c.verdict != "invalid"}
+            follows = [self._run.id_of("CandidateScored", last[p.cause_id]) for p in promoted]
+            self._run.append([Item(p, cause) for p, cause in zip(promoted, follows, strict=True)])
             return promoted
 
     def observe(self, failures: Sequence[FailureObserved]) -> None:
@@ -467,18 +470,7 @@ class Memory:
         """Diagnosed failures not yet put down to a cause, by question number and sample."""
         with self._run.lock:
             now_ = self._run.opened()
-            waiting = set(unsettled(now_))
-            if not waiting:
-                return []
-            latest: dict[str, FailureDiagnosed] = {}
-            for record in self.log.read(
-                self.run_id, types=["FailureDiagnosed"], rounds=(now_.number, now_.number)
-            ):
-                event = record.event
-                assert isinstance(event, FailureDiagnosed)
-                if event.failure_id in waiting:
-                    latest[event.failure_id] = event
-            return [latest[f] for f in sorted(waiting, key=by_question)]
+            return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=by_question)]
 
     def settle(
         self, failure_id: str, *, judged: DuplicateJudged | None = None, assigned: NodeAssigned | None = None

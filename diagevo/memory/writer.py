@@ -7,13 +7,13 @@ takes the lock with its first write, so that reading needs none. Thread-safe.
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
-from diagevo.memory.events.records import Pending, UnstorableText, event_id, pending, storable_event
+from diagevo.memory.events.records import Pending, UnstorableText, event_id, storable_event, wrapped
 from diagevo.memory.log import heads, outside
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
@@ -101,34 +101,33 @@ class RunWriter:
     def append(self, items: Sequence[Item]) -> list[bool]:
         """Append and fold; whether each event was new. Within `atomic()`."""
         both = [self._wrapped(item) for item in items]
-        items, wrapped = [item for item, _ in both], [p for _, p in both]
         with self.database.write() as connection:
-            done = self.log.append(self.run_id, self.state.sequence, wrapped, connection=connection)
+            waiting = [p for _, p in both]
+            done = self.log.append(self.run_id, self.state.sequence, waiting, connection=connection)
         self._dirty = True
         sequence = self.state.sequence
-        for item, p, position, fresh in zip(items, wrapped, done.positions, done.fresh, strict=True):
+        for (event, p), position, fresh in zip(both, done.positions, done.fresh, strict=True):
             if not fresh:
                 continue
             sequence += 1
             self._unkept = True
             try:
-                advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, item.event))
+                advance(self.state, Fact(p.type, p.round, p.event_id, sequence, position, event))
             except InconsistentError as error:
                 refused = error.message.partition(": ")[2]
-                self._broken = OutOfOrderError(f"{p.type} {item.event.key()} refused: {refused}".strip())
+                self._broken = OutOfOrderError(f"{p.type} {event.key()} refused: {refused}".strip())
                 raise self._broken from error
         return list(done.fresh)
 
-    def _wrapped(self, item: Item) -> tuple[Item, Pending]:
-        """An item and its envelope. What a model wrote must not stop a round: the fold sees the text that is
+    def _wrapped(self, item: Item) -> tuple[Event, Pending]:
+        """An event and its envelope. What a model wrote must not stop a round: the fold sees the text that is
         stored."""
         open_round = self.state.open.number if self.state.open else self.state.round
         round = open_round if item.round is None else item.round
         try:
-            return item, pending(self.run_id, round, item.event, item.cause)
+            return wrapped(self.run_id, round, item.event, item.cause)
         except UnstorableText:
-            item = replace(item, event=storable_event(item.event))
-            return item, pending(self.run_id, round, item.event, item.cause)
+            return wrapped(self.run_id, round, storable_event(item.event), item.cause)
 
     def _reload(self) -> None:
         self.state = projection.load(self.log, self.run_id)

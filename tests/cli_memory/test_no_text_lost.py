@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from pydantic import BaseModel
 
 from diagevo.memory.audit.history import History, expect, open_history
-from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested
+from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
 from diagevo.memory.events.named import NAMING, named_texts
 from diagevo.memory.log.artifacts import ARTIFACT
 from tests.cli.program import invoke
@@ -46,7 +45,7 @@ def digests(annotation: Any, where: str = "") -> Iterator[str]:
     """The fields of a type that name a text, however deep: `.failed.trajectory`."""
     if annotation == Digest:
         yield where
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    elif isinstance(annotation, type) and issubclass(annotation, Value):
         for name, hint in get_type_hints(annotation, include_extras=True).items():
             yield from digests(hint, f"{where}.{name}")
     else:
@@ -66,7 +65,7 @@ def test_the_runs_below_have_each_event_and_each_field_that_names_a_text(origina
         (record.type, "." + re.sub(r"\[\d+\]", "", field))
         for history in histories(original)
         for record in history.events()
-        for field, _ in named_texts(record.type, record.schema_version, record.payload)
+        for field, _ in named_texts(record.event)
     }
     assert there == {(name, field) for name, event in EVENT_TYPES.items() for field in digests(event)}
     assert {event.__name__ for event in NAMING} == {name for name, _ in there}
@@ -85,7 +84,7 @@ def test_whatever_in_an_event_is_the_digest_of_a_stored_text_has_the_type_of_one
         with history.database.read() as connection:
             stored = {row.digest for row in connection.execute(ARTIFACT.select())}
         for record in history.events():
-            named = {d for _, d in named_texts(record.type, record.schema_version, record.payload)}
+            named = {d for _, d in named_texts(record.event)}
             assert stored & set(values(json.loads(record.payload))) == named, record.type
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from diagevo.errors import ConflictError
 from diagevo.memory.events import (
@@ -61,7 +62,7 @@ MERGED = NodePairJudged(nodes=("n1", "n2"), similarity=0.7, merge=True, label="b
 
 
 def _changed(model: Any, **values: Any) -> Any:
-    return type(model).model_validate(model.model_dump() | values)
+    return structs.replace(model, **values)
 
 
 def _completed(**other: Any) -> Verb:

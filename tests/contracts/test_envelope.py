@@ -3,15 +3,26 @@
 import hashlib
 import uuid
 from dataclasses import make_dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from diagevo.errors import ConfigError
-from diagevo.memory.events import CheckpointEvaluated, Embedder, RunConfigured, StageCompleted
-from diagevo.memory.events.records import NAMESPACE, chain_hash, event_id, pending
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.events import (
+    Artifact,
+    CheckpointEvaluated,
+    DuplicateJudged,
+    Embedder,
+    RunConfigured,
+    SimilarCause,
+    StageCompleted,
+)
+from diagevo.memory.events.decode import decoded
+from diagevo.memory.events.records import NAMESPACE, chain_hash, event_id, pending, wrapped
 from tests.contracts.databases import Store
-from tests.memory.play import first_round
+from tests.memory.play import candidate, first_round
 
 ROW: tuple[Any, ...] = ("id", 2, 3, "T", 4, "c1", "{}", "e", "now", "0" * 64)
 
@@ -53,7 +64,7 @@ def test_a_number_that_is_not_finite_is_found_wherever_it_stands() -> None:
     configured = RunConfigured(config={"x": float("inf")}, models={}, embedder=embedder, version="0")
     with pytest.raises(ConfigError, match=r"config\.x is inf"):
         pending("a", 1, configured)
-    completed = StageCompleted.model_construct(stage="s", attempt=1, artifacts=[], seconds=float("nan"))
+    completed = StageCompleted(stage="s", attempt=1, artifacts=[], seconds=float("nan"))
     with pytest.raises(ConfigError, match="seconds is nan"):
         pending("a", 1, completed)
 
@@ -100,3 +111,46 @@ def test_the_chain_of_a_run_is_what_its_description_says(store: Store) -> None:
             assert head == hash_.encode()
         assert log.head("a").hash == head.decode()
     assert len(rows) > 10
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"responses": "12"}, r"Expected `int`, got `str` - at `\$\.responses`"),
+        ({"responses": True}, r"Expected `int`, got `bool`"),
+        ({"first": 7.0}, r"Expected `int`, got `float`"),
+        ({"verdict": "fine"}, r"Invalid enum value 'fine' - at `\$\.verdict`"),
+        ({"votes": [("a", "7")]}, r"at `\$\.votes\[0\]\[1\]`"),
+        ({"label": datetime(2026, 1, 2)}, r"label is a datetime, which the log does not keep"),
+        ({"label": b"4"}, r"label is a bytes"),
+        ({"reference": "x"}, r"length >= 64 - at `\$\.reference`"),
+    ],
+    ids=str,
+)
+def test_an_event_of_wrong_values_is_refused_and_nothing_is_made_to_fit(
+    change: dict[str, Any], message: str
+) -> None:
+    event = structs.replace(candidate("r1.q0"), **change)
+    with pytest.raises(ConfigError, match=message):
+        pending("a", 1, event)
+
+
+def test_what_is_folded_is_what_is_read_again() -> None:
+    """A tuple for a list and a whole number for a float are written as the catalogue has them."""
+    given: Any = (SimilarCause(cause_id="c1", similarity=1),)
+    judged = DuplicateJudged("r1.q1.a0", given, None, duplicate=False, cause_id=None)
+    kept, envelope = wrapped("a", 1, judged)
+    assert kept == decoded("DuplicateJudged", 1, envelope.payload)
+    assert '"candidates":[{"cause_id":"c1","similarity":1.0}]' in envelope.payload
+    assert (type(kept.candidates), type(kept.candidates[0].similarity)) == (list, float)
+
+
+def test_a_file_outside_of_the_run_is_none_that_a_stage_leaves() -> None:
+    for path in ("/etc/passwd", "../other", "a/../../b", ""):
+        with pytest.raises(ValueError, match="is no path inside of the run's folder"):
+            Artifact(path=path, sha256="0" * 64)
+
+
+def test_a_field_that_an_event_does_not_have_is_damage() -> None:
+    with pytest.raises(StoreError, match="unknown field `type`"):
+        decoded("StageStarted", 1, '{"attempt":1,"stage":"solver","type":"StageStarted"}')

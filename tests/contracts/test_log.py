@@ -221,11 +221,11 @@ def test_a_number_that_is_not_finite_is_refused(store: Store, value: float) -> N
         assert list(memory.log.read("a")) == []
 
 
-def test_a_part_of_an_event_that_is_not_finite_is_refused_even_if_nobody_validated_it() -> None:
-    near = SimilarCause.model_construct(cause_id="c1", similarity=float("nan"))
+def test_a_part_of_an_event_that_is_not_finite_is_refused() -> None:
+    near = SimilarCause(cause_id="c1", similarity=float("nan"))
     judged = DuplicateJudged(failure_id="f", candidates=[], nearest=None, duplicate=False, cause_id=None)
     with pytest.raises(ConfigError, match=r"nearest\.similarity is nan"):
-        pending("a", 1, judged.model_copy(update={"nearest": near}))
+        pending("a", 1, structs.replace(judged, nearest=near))
 
 
 def test_payload_bytes_are_kept_as_they_are(store: Store) -> None:

@@ -1,6 +1,7 @@
 """What tampering leads `verify` to say. Each damage is done behind the triggers' back."""
 
 import pytest
+from msgspec import structs
 from sqlalchemy import select, text
 
 from diagevo.memory.audit.verify import Verification, verify
@@ -115,7 +116,7 @@ def test_a_changed_text_is_found_by_the_deep_check(store: Store) -> None:
     with store.open() as memory:
         memory.open_round(1)
         question, reference = memory.artifacts.put_many(["What is 2 + 2?", "four"])
-        scored = candidate("r1.q0").model_copy(update={"question": question, "reference": reference})
+        scored = structs.replace(candidate("r1.q0"), question=question, reference=reference)
         memory.score([scored])
         memory.commit()
     assert _verified(store, deep=True).ok

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from diagevo.errors import DamagedError
 from diagevo.memory.audit.verification import Verification
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.events import Embedder
 from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import revision
@@ -24,7 +26,7 @@ def _play(store: Store) -> Store:
     with store.open() as memory:
         memory.open_round(1)
         question, reference = memory.artifacts.put_many([QUESTION, "four"])
-        memory.score([candidate("r1.q0").model_copy(update={"question": question, "reference": reference})])
+        memory.score([structs.replace(candidate("r1.q0"), question=question, reference=reference)])
         memory.commit()
         first_round(memory, [])
     return store
@@ -140,7 +142,7 @@ def test_a_stored_reply_without_its_text_is_found_by_the_deep_check(played: Stor
 
 def test_what_has_no_digest_is_said_to_be_unchecked_and_its_form_is_checked(played: Store) -> None:
     with played.log() as log:
-        Vectors(log.database, "a", "hand", 8, "1").embed([QUESTION], embed)
+        Vectors(log.database, "a", Embedder("hand", 8, "1")).embed([QUESTION], embed)
     report = _verified(played)
     assert report.ok
     assert report.notes == [
@@ -205,7 +207,7 @@ def test_a_reader_refuses_what_is_damaged_and_says_the_next_step(
 
 def test_a_damaged_vector_is_refused(in_sqlite: Store) -> None:
     with in_sqlite.log() as log:
-        Vectors(log.database, "a", "hand", 8, "1").embed([QUESTION], embed)
+        Vectors(log.database, "a", Embedder("hand", 8, "1")).embed([QUESTION], embed)
     in_sqlite.tamper("UPDATE vector SET vector = X'0000'")
     with in_sqlite.log() as log, pytest.raises(DamagedError, match="the vector hand@1/8 of"):
-        Vectors(log.database, "a", "hand", 8, "1").of([QUESTION])
+        Vectors(log.database, "a", Embedder("hand", 8, "1")).of([QUESTION])

@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from msgspec import structs
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair
@@ -13,7 +14,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.errors import NodeLostError, ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.fold import Round
+from diagevo.memory.state.model import Round
 from tests.diagnosis.rounds import (
     DIMENSION,
     Question,
@@ -137,8 +138,8 @@ def test_answers_about_an_abandoned_attempt_are_not_recorded(tmp_path):
             # The step is played again, and this time the solver fails otherwise.
             again = [Question(["forgets the domain"]), Question(["drops a minus sign"])]
             assert memory.start_stage("solver") == 2
-            replayed = failures[1].model_copy(
-                update={"attempt": 2, "trajectory": memory.artifacts.put(again[1].failures[0])}
+            replayed = structs.replace(
+                failures[1], attempt=2, trajectory=memory.artifacts.put(again[1].failures[0])
             )
             memory.observe([replayed])
             diagnoser.submit([replayed])

@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.errors import ConfigError
@@ -10,7 +11,6 @@ from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.reading import read_answer, right_by_rule
 from diagevo.evaluation.sources import self_play_questions
 from diagevo.memory.audit.history import History, open_history
-from diagevo.memory.events import CandidateScored
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.selfplay.questions import PromptTemplates
 from tests.memory import play
@@ -33,7 +33,7 @@ def scored(folder: Path, *, truth: bool) -> None:
             event = play.candidate(f"r1.q{i}", invalid=i == 4)
             known = {"truth": str(i), "label_true": None if event.label is None else i == 1} if truth else {}
             digest = memory.artifacts.put(f"{i} + 0?")
-            events.append(CandidateScored.model_validate(event.model_dump() | known | {"question": digest}))
+            events.append(replace(event, **known, question=digest))
         memory.score(events)
 
 
@@ -138,9 +138,9 @@ def test_a_valid_question_without_a_pseudo_label_is_drawn_and_its_label_is_wrong
     with play.opened(tmp_path) as memory:
         memory.open_round(1)
         silent = {"label": None, "votes": [], "first": 0, "second": 0, "verdict": "no_label"}
-        labelled = play.candidate("r1.q0").model_dump() | {"truth": "1"}
-        unlabelled = play.candidate("r1.q1").model_dump() | silent | {"reference": None, "truth": "2"}
-        memory.score([CandidateScored.model_validate(event) for event in (labelled, unlabelled)])
+        labelled = replace(play.candidate("r1.q0"), truth="1")
+        unlabelled = replace(play.candidate("r1.q1"), **silent, reference=None, truth="2")
+        memory.score([labelled, unlabelled])
     history = open_history(str(tmp_path / "log.db"), "a", root=tmp_path)
     [accuracy] = drawn(history).accuracy(checker)
     assert accuracy.accuracy is not None

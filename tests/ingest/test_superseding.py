@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
@@ -14,6 +15,7 @@ from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
     CandidateScored,
+    Cause,
     CauseCreated,
     Embedder,
     FailedRollout,
@@ -196,7 +198,7 @@ def test_an_aim_is_not_taken_from_a_superseded_round(memory: Memory) -> None:
 def test_a_superseding_that_restores_anything_else_is_refused(memory: Memory, change: dict) -> None:
     three_rounds(memory)
     event = decide.superseding(*memory._before(2), 2, 3, "forged")
-    forged = event.model_copy(update=change)
+    forged = replace(event, **change)
     with pytest.raises(OutOfOrderError, match=r"RoundsSuperseded .* refused"), memory.atomic():
         memory._run.append([Item(forged, round=forged.last)])
     assert stands(memory)[0] == ("slip of a", "mastered", 0)
@@ -204,13 +206,13 @@ def test_a_superseding_that_restores_anything_else_is_refused(memory: Memory, ch
         memory._run.append([Item(event, round=3)])
 
 
-@pytest.mark.parametrize("field", list(decide.RestoredCause.model_fields))
+@pytest.mark.parametrize("field", Cause.__struct_fields__)
 def test_no_field_of_a_restored_cause_can_be_another(memory: Memory, field: str) -> None:
     three_rounds(memory)
     event = decide.superseding(*memory._before(3), 3, 3, "forged")
     others = {"state": "active", "frequency": 3, "created_round": 2, "promotion": None, "cause_id": "c7"}
-    cause = event.causes[0].model_copy(update={field: others.get(field, "another")})
-    forged = event.model_copy(update={"causes": [cause, *event.causes[1:]]})
+    cause = replace(event.causes[0], **{field: others.get(field, "another")})
+    forged = replace(event, causes=[cause, *event.causes[1:]])
     with pytest.raises(OutOfOrderError, match="does not restore"), memory.atomic():
         memory._run.append([Item(forged, round=3)])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from msgspec import convert
 
 import diagevo
 from diagevo.memory.events import (
@@ -57,7 +58,7 @@ def candidate(
     first = 0 if invalid else first
     votes = [("1", first), *((f"other {i}", 1) for i in range(responses - first))] if first else []
     verdict = "too_hard" if 4 * first < responses else "too_easy" if 4 * first > 3 * responses else "kept"
-    return CandidateScored.model_validate(
+    return convert(
         {
             "question_id": question_id,
             "question": digest_of(question_id),
@@ -71,7 +72,8 @@ def candidate(
             "label": "1" if first else None,
             "verdict": "invalid" if invalid else verdict if first else "no_label",
             "reference": digest_of("reference") if first else None,
-        }
+        },
+        CandidateScored,
     )
 
 
@@ -108,8 +110,9 @@ def _diagnosis(
     known = memory.supplied(failure_id.rpartition(".")[0]) if memory else ()
     supplied = [SuppliedCause(cause_id=c.cause_id, state=c.state) for c in known]
     values = {"cause_id": None, "description": None, **more}
-    return FailureDiagnosed.model_validate(
-        {"failure_id": failure_id, "attempt": attempt, "supplied": supplied, "verdict": verdict, **values}
+    return convert(
+        {"failure_id": failure_id, "attempt": attempt, "supplied": supplied, "verdict": verdict, **values},
+        FailureDiagnosed,
     )
 
 

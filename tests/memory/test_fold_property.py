@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagevo.memory.events import DuplicateJudged, Event, NodeAssigned
-from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.decode import Fact, read
 from diagevo.memory.events.records import payload_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.fold import advance, apply
@@ -73,7 +73,7 @@ class Reading:
 
 @dataclass
 class Player:
-    """Plays events through the fold, as light structs read back from their payloads, as a replay would."""
+    """Plays events through the fold, read back from their payloads, as a replay would."""
 
     state: MemoryState = field(default_factory=lambda: MemoryState("a"))
     facts: list[Fact] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Player:
     def play(self, round_: int, *events: Event) -> None:
         for event in events:
             name, n = type(event).__name__, len(self.facts) + 1
-            fact = Fact(name, round_, f"{n}", n, n, light(name, 1, payload_of(event)))
+            fact = Fact(name, round_, f"{n}", n, n, read(name, event.schema_version, payload_of(event)))
             self.facts.append(fact)
             advance(self.state, fact)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from diagevo.errors import OutOfOrderError
 from diagevo.memory.events import CandidateScored, Embedder, RunConfigured
@@ -41,7 +42,7 @@ def test_a_candidate_that_its_votes_do_not_give_is_refused(
     with opened(tmp_path) as memory:
         memory.open_round(1)
         before = memory.state.sequence
-        wrong = CandidateScored.model_validate(RIGHT.model_dump() | change)
+        wrong = replace(RIGHT, **change)
         with pytest.raises(OutOfOrderError) as refused:
             memory.score([wrong])
         assert refused.value.message.startswith("CandidateScored r1.q0 refused: ")
@@ -56,8 +57,8 @@ def test_of_two_answers_with_as_many_votes_the_first_is_the_label(tmp_path: Path
     with opened(tmp_path) as memory:
         memory.open_round(1)
         with pytest.raises(OutOfOrderError, match="its label is not"):
-            memory.score([CandidateScored.model_validate(RIGHT.model_dump() | tie | {"label": "c"})])
-        memory.score([CandidateScored.model_validate(RIGHT.model_dump() | tie | {"label": "a"})])
+            memory.score([replace(RIGHT, **tie, label="c")])
+        memory.score([replace(RIGHT, **tie, label="a")])
 
 
 def _configured(config: dict[str, Any]) -> RunConfigured:
@@ -69,7 +70,7 @@ def test_the_filter_is_the_one_that_the_trainer_configured(tmp_path: Path) -> No
     """12 of 12 is too easy for the paper's filter, and kept by one that ends at 1."""
     easy = candidate("r1.q0", 12)
     assert easy.verdict == "too_easy"
-    kept = easy.model_copy(update={"verdict": "kept"})
+    kept = replace(easy, verdict="kept")
     with opened(tmp_path) as memory:
         memory.configure(_configured({"filter": {"p_high": "1"}}))
         memory.open_round(1)
@@ -90,7 +91,7 @@ def test_a_configuration_that_says_how_many_responses_are_asked_for_is_kept_to(t
 def test_where_labels_are_a_worlds_answers_the_label_is_the_truth_or_missing(tmp_path: Path) -> None:
     def said(label: str | None, verdict: str, **more: Any) -> CandidateScored:
         told = {"label": label, "verdict": verdict, "truth": "42"} | more
-        return CandidateScored.model_validate(RIGHT.model_dump() | told)
+        return replace(RIGHT, **told)
 
     with opened(tmp_path) as memory:
         memory.configure(_configured({"round": {"true_labels": True}}))

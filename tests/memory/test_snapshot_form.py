@@ -8,24 +8,25 @@ import pytest
 from sqlalchemy import select, update
 
 from diagevo.equations.states import Tally
+from diagevo.memory.events import Cause, Embedder, Node
 from diagevo.memory.events.decode import UNREADABLE
 from diagevo.memory.log.tables import SnapshotRow, table
 from diagevo.memory.state import projection
-from diagevo.memory.state.model import Began, Cause, MemoryState, Node, Round
+from diagevo.memory.state.model import Began, MemoryState, Round
 from tests.memory.play import first_round, opened
 
 
 def _state() -> MemoryState:
     """Twelve causes, so that the order by name (c10 before c2) is another than that by number."""
     causes = {
-        f"c{n}": Cause(f"c{n}", n, f"cause {n}", "n1", "active", n, 1, f"r1.q{n}.a0", promotion=None)
+        f"c{n}": Cause(f"c{n}", f"cause {n}", "n1", "active", n, 1, f"r1.q{n}.a0", promotion=None)
         for n in range(1, 13)
     }
     state = MemoryState("a", sequence=40, position=41, config={"b": 1, "a": {"x": [1.5, None]}})
-    state.embedder, state.configurations = ("e", 8, "r"), 2
+    state.embedder, state.configurations = Embedder("e", 8, "r"), 2
     state.round, state.failures, state.reference_round, state.reference_failures = 3, 78, 1, 90
     state.epsilon = Fraction(13, 15)
-    state.causes, state.nodes = causes, {"n1": Node("n1", 1, "add", tuple(causes))}
+    state.causes, state.nodes = causes, {"n1": Node("n1", "add", tuple(causes))}
     state.absorbed, state.refused = {"n2": ("n1", "sum")}, {"n1.n3": "f" * 64}
     state.next_cause, state.next_node = 13, 4
     state.began, state.superseded = (Began(3, "a" * 64, 1),), ((1, 2),)

@@ -10,16 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
-
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from diagevo.errors import DiagEvoError
-from diagevo.exact import RECORDED
 from diagevo.memory.audit.groups import stranger
-from diagevo.memory.events import EVENT_TYPES
-from diagevo.memory.events.decode import Fact, full, light
+from diagevo.memory.events import EVENT_TYPES, Ratio, Value
+from diagevo.memory.events.decode import Fact, decoded, read
 from diagevo.memory.events.records import Recorded, event_id
 from diagevo.memory.log.log import Payload
 from diagevo.memory.state.fold import advance
@@ -92,25 +88,23 @@ class Told:
     @cache  # noqa: B019  (a history lives as long as its test)
     def fact(self, at: int, told: str | None = None) -> Fact[Any]:
         record = self.records[at]
-        event = light(record.type, record.schema_version, told or record.payload)
+        event = decoded(record.type, record.schema_version, told or record.payload)
         id_ = record.event_id
         if told is not None:
-            key = full(record.type, record.schema_version, told).key()
-            id_ = event_id(record.round, record.type, key)
+            id_ = event_id(record.round, record.type, event.key())
         return Fact(record.type, record.round, id_, record.sequence, record.position, event)
 
 
 def leaves(type_: str, payload: Mapping[str, Any]) -> Iterator[tuple[Field, Path, Any, Any]]:
     """Each field of an event: its name, its place, its value and its annotation."""
-    for name, info in EVENT_TYPES[type_].model_fields.items():
-        if name != "type":
-            for names, path, value, annotation in _leaves((name,), (name,), payload[name], _annotated(info)):
-                yield (type_, ".".join(names)), path, value, annotation
+    for name, kind in _fields(EVENT_TYPES[type_]):
+        for names, path, value, annotation in _leaves((name,), (name,), payload[name], kind):
+            yield (type_, ".".join(names)), path, value, annotation
 
 
-def _annotated(info: FieldInfo) -> Any:
-    ratio = any(getattr(rule, "pattern", None) == RECORDED for rule in info.metadata)
-    return Annotated[str, RECORDED] if ratio else info.annotation
+def _fields(part: type[Value]) -> list[tuple[str, Any]]:
+    hints = get_type_hints(part, include_extras=True)
+    return [(name, hints[name]) for name in part.__struct_fields__]
 
 
 def _leaves(
@@ -119,24 +113,24 @@ def _leaves(
     yield names, path, value, annotation
     if names[-1] in WHOLE:
         return
-    model = next((a for a in (annotation, *get_args(annotation)) if _is_model(a)), None)
-    if model is None or value is None:
+    part = next((a for a in (annotation, *get_args(annotation)) if _is_part(a)), None)
+    if part is None or value is None:
         return
     inside = enumerate(value) if isinstance(value, list) else [(None, value)]
     for place, one in inside:
         at = path if place is None else (*path, place)
-        for name, info in model.model_fields.items():
-            yield from _leaves((*names, name), (*at, name), one[name], _annotated(info))
+        for name, kind in _fields(part):
+            yield from _leaves((*names, name), (*at, name), one[name], kind)
 
 
-def _is_model(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _is_part(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Value)
 
 
 def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
     """Values of the type that come to mind."""
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated and arguments[1] == RECORDED:
+    if annotation == Ratio:
         yield from ("0", "1", "1/7", "5/12")
     elif origin is Annotated:
         yield from others_of(arguments[0], value, rng)
@@ -156,9 +150,9 @@ def others_of(annotation: Any, value: Any, rng: random.Random) -> Iterator[Any]:
         yield from (0.0, 0.5) if value is None else (value + 0.25, value / 2)
     elif annotation is str:
         yield from ("forged", f"{value} forged", "5" * 64)
-    elif _is_model(annotation):
+    elif _is_part(annotation):
         if value is None:
-            yield {name: _any(_annotated(info)) for name, info in annotation.model_fields.items()}
+            yield {name: _any(kind) for name, kind in _fields(annotation)}
     elif isinstance(value, list) and value:
         yield from (value[:-1], [*value, value[0]], value[::-1])
         if isinstance(value[0], list) and isinstance(value[0][1], int):  # votes
@@ -214,8 +208,7 @@ def changed(payload: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any
 def valid(record: Recorded, payload: Mapping[str, Any]) -> bool:
     """Whether it is an event at all: a value of the right type."""
     try:
-        full(record.type, record.schema_version, text := json.dumps(payload))
-        light(record.type, record.schema_version, text)
+        read(record.type, record.schema_version, json.dumps(payload))
     except DiagEvoError:
         return False
     return True

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from msgspec import convert
 
 import diagevo
 from diagevo.memory.events import (
@@ -101,7 +102,7 @@ class Player:
         counts = sorted((count for _, count in votes), reverse=True)
         label = next((a for a, count in votes if count == counts[0]), None) if votes else None
         words = f"Question {number} of round {self.round}: what is it?"
-        return CandidateScored.model_validate(
+        return convert(
             {
                 "question_id": f"r{self.round}.q{number}",
                 "question": self.text(words),
@@ -120,7 +121,8 @@ class Player:
                 "label_true": None if label is None else number != 2,
                 "invalid_reason": "held_out" if verdict == "invalid" else None,
                 "undecided": int(verdict == "contested"),
-            }
+            },
+            CandidateScored,
         )
 
     def score(self, *candidates: CandidateScored) -> None:
@@ -170,7 +172,7 @@ class Player:
         ]
         self.memory.diagnosed(
             [
-                FailureDiagnosed.model_validate(
+                convert(
                     {
                         "failure_id": failure_id,
                         "attempt": attempt,
@@ -179,7 +181,8 @@ class Player:
                         "cause_id": cause,
                         "description": description,
                         "call": self.call(failure_id, f"{verdict}: {cause or description}"),
-                    }
+                    },
+                    FailureDiagnosed,
                 )
             ]
         )

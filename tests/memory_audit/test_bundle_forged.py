@@ -15,7 +15,7 @@ from sqlmodel import SQLModel
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.history import History, open_history
-from diagevo.memory.events import NodeAssigned
+from diagevo.memory.events import Embedder, NodeAssigned
 from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, Reply, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -172,12 +172,12 @@ def _no_digest(rows: Rows) -> None:
         (
             _outside,
             "event 4 of the bundle {} is not what was written: the payload of an event StageCompleted"
-            " cannot be read: artifacts.0.path: Value error, '../other/solver' is no path inside",
+            " cannot be read: '../other/solver' is no path inside",
         ),
         (
             _no_digest,
             "event 15 of the bundle {} is not what was written: the payload of an event FailureObserved"
-            " cannot be read: trajectory: String should match pattern",
+            " cannot be read: Expected `str` of length <= 64 - at `$.trajectory`",
         ),
         (_other_run, "row 4 of event in the bundle {} is an event of run other"),
         (_other_id, "event 4 of the bundle {} is not what was written: its id is another event's"),
@@ -368,7 +368,7 @@ def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alo
     for run, served in (("theirs", True), ("on", True), ("mine", False), (None, False)):
         recalled = Artifacts(empty, run).recall_reply(reply["model"], reply["request"])
         assert (recalled is not None) == served, run
-        stored = Vectors(empty, run or "other", name, int(dimension), revision).stored([text])
+        stored = Vectors(empty, run or "other", Embedder(name, int(dimension), revision)).stored([text])
         assert (text in stored) == served, run
     Artifacts(empty, "mine").remember_reply(reply["model"], reply["request"], Reply("my own", 1, 1))
     mine = Artifacts(empty, "mine").recall_reply(reply["model"], reply["request"])

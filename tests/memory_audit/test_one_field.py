@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import diagevo
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
@@ -117,9 +118,9 @@ def _measured(folder: Path) -> list[Recorded]:
         known = player.question(0, [("7", 5), ("8", 3)], "kept")
         unknown = player.question(1, [("7", 5), ("8", 4)], "no_label")
         told = [
-            known.model_copy(update={"label": "8", "truth": "8"}),
-            unknown.model_copy(update={"label": None, "label_true": None, "truth": "9"}),
-            player.question(2, [("3", 3), ("4", 3), ("5", 3)], "contested").model_copy(update={"truth": "3"}),
+            replace(known, label="8", truth="8"),
+            replace(unknown, label=None, label_true=None, truth="9"),
+            replace(player.question(2, [("3", 3), ("4", 3), ("5", 3)], "contested"), truth="3"),
         ]
         player.score(*told)
         for attempt, reason in ((1, "the node was lost"), (2, None)):
@@ -169,7 +170,7 @@ def _measured(folder: Path) -> list[Recorded]:
         embedder = HashingEmbedder(DIMENSION)
         memory.change_embedder(identity(embedder), embedder.embed)
         player.open(2)
-        player.score(known.model_copy(update={"question_id": "r2.q0", "drawn_round": 1, "truth": "7"}))
+        player.score(replace(known, question_id="r2.q0", drawn_round=1, truth="7"))
         player.trained()
         player.commit()
         return _records(memory)
@@ -314,8 +315,8 @@ def test_one_changed_field_is_found_or_stands_on_the_list(tmp_path: Path) -> Non
         more_tries, more_found = tried(make(place), random.Random(number), 24)
         tries += more_tries
         found += more_found
-    fields = {(type_, name) for type_, event in EVENT_TYPES.items() for name in event.model_fields}
-    assert {field for field in fields if field[1] != "type"} <= tries.keys(), "every field is changed"
+    fields = {(type_, name) for type_, event in EVENT_TYPES.items() for name in event.__struct_fields__}
+    assert fields <= tries.keys(), "every field is changed"
     listed = {(type_, name) for type_, names in UNKNOWABLE.items() for name in names}
     unseen = {field for field, count in tries.items() if found[field] < count}
     assert sorted(unseen - listed) == [], "a change that nobody finds is on the list"

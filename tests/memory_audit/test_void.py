@@ -3,6 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from diagevo.memory.audit.failures import failure_story
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.references import resolve
@@ -17,19 +19,11 @@ def test_a_failure_is_void_once_any_later_attempt_goes_back_before_its_step(tmp_
     void: list[bool] = []
     with opened(tmp_path) as memory:
         memory.open_round(1)
-        memory.score(
-            [
-                candidate(f"r1.q{i}", 9).model_copy(update={"truth": "9", "label_true": False})
-                for i in range(1, 7)
-            ]
-        )
+        memory.score([replace(candidate(f"r1.q{i}", 9), truth="9", label_true=False) for i in range(1, 7)])
         for after, steps in ((5, range(1, 7)), (4, ()), (None, (5, 6))):
             attempt = memory.start_stage("solver")
             memory.observe(
-                [
-                    failure(f"r1.q{i}.a0", step=i, attempt=attempt).model_copy(update={"right": True})
-                    for i in steps
-                ]
+                [replace(failure(f"r1.q{i}.a0", step=i, attempt=attempt), right=True) for i in steps]
             )
             if after is not None:
                 memory.abandon_stage("solver", after_step=after)

@@ -153,8 +153,8 @@ def test_a_figure_that_lacks_nothing_can_be_drawn(material: Material) -> None:
     """So for a run with everything, one without a cause, and one of few questions."""
     configured = material.configuration
     assert configured is not None
-    hashing = configured.embedder.model_copy(update={"name": HashingEmbedder.name, "dimension": 64})
-    full = replace(material, configuration=configured.model_copy(update={"embedder": hashing}))
+    hashing = structs.replace(configured.embedder, name=HashingEmbedder.name, dimension=64)
+    full = replace(material, configuration=structs.replace(configured, embedder=hashing))
     free = replace(full, causes=(), promotions=(), reactivations=(), seconds=(), validations=())
     few = replace(free, rounds=free.rounds[:1], candidates=free.candidates[:2])
     for run in (full, free, few):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
@@ -42,7 +43,7 @@ def told(home: Path) -> set[tuple[str, str]]:
 
 
 def _of_any_attempt(event: events.Event) -> events.Event:
-    return event.model_copy(update={"attempt": 1}) if "attempt" in type(event).model_fields else event
+    return structs.replace(event, attempt=1) if "attempt" in event.__struct_fields__ else event
 
 
 def rank_one(home: Path, stage: str, number: int) -> Moment:

@@ -6,8 +6,8 @@ from fractions import Fraction
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.replay import Rebuilt, describe
-from diagevo.memory.events import number_of
-from diagevo.memory.state.model import Cause, MemoryState
+from diagevo.memory.events import Cause, number_of
+from diagevo.memory.state.model import MemoryState
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.audit.timeline.causes import Life, lives
 from diagevo.memory.audit.timeline.measured import Measured, measured
-from diagevo.memory.events import CauseState, number_of
+from diagevo.memory.events import Cause, CauseState, Embedder, number_of
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.log.vectors import Vectors
-from diagevo.memory.state.model import Cause, MemoryState
+from diagevo.memory.state.model import MemoryState
 from diagevo.redaction import redacted
 
 _VOLATILE: dict[str, tuple[str, ...]] = {
@@ -303,7 +303,7 @@ def _told(cause: Cause, life: Life) -> InRun:
 def _match(
     a: History,
     b: History,
-    embedder: tuple[str, int, str] | None,
+    embedder: Embedder | None,
     causes_a: list[InRun],
     causes_b: list[InRun],
     threshold: float,
@@ -329,15 +329,15 @@ def _match(
 def _similarity(
     a: History,
     b: History,
-    embedder: tuple[str, int, str] | None,
+    embedder: Embedder | None,
     left: list[InRun],
     right: list[InRun],
 ) -> tuple[Literal["vectors", "words"], np.ndarray]:
     """(n, m): cosines of the stored vectors where one model made them all, else shares of common words."""
     if embedder is not None:
         texts_a, texts_b = {c.description for c in left}, {c.description for c in right}
-        found_a = Vectors(a.database, a.run_id, *embedder).stored(list(texts_a))
-        found_b = Vectors(b.database, b.run_id, *embedder).stored(list(texts_b))
+        found_a = Vectors(a.database, a.run_id, embedder).stored(list(texts_a))
+        found_b = Vectors(b.database, b.run_id, embedder).stored(list(texts_b))
         if (len(found_a), len(found_b)) == (len(texts_a), len(texts_b)):
             rows = np.stack([found_a[c.description] for c in left])
             columns = np.stack([found_b[c.description] for c in right])

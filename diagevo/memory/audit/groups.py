@@ -9,23 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, zip_longest
 
-import msgspec
-
 from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngested
-from diagevo.memory.events.decode import full, reader
 from diagevo.memory.log.log import Log, Payload
 from diagevo.memory.state.model import MemoryState
 
 GROUP = GroupIngested.__name__
 OWN = (CandidateScored.__name__, FailureObserved.__name__)
-
-
-class _Group(msgspec.Struct, frozen=True, gc=False):
-    step: int
-    attempt: int
-
-
-_group = reader(_Group, GROUP)
 
 
 class Attempts:
@@ -34,7 +23,8 @@ class Attempts:
     def __init__(self, ingested: Iterable[Payload]) -> None:
         self._began: dict[int, tuple[int, int]] = {}
         for payload in ingested:
-            group = _group(payload.schema_version, payload.payload)
+            group = payload.event
+            assert isinstance(group, GroupIngested)
             if group.attempt > 1:
                 self._began.setdefault(group.attempt, (group.step, payload.position))
 
@@ -91,7 +81,7 @@ def strangers(
     candidates: list[tuple[int, CandidateScored]] = []
     failures: list[tuple[int, FailureObserved]] = []
     for payload in told:
-        match full(payload.type, payload.schema_version, payload.payload):
+        match payload.event:
             case CandidateScored() as candidate:
                 candidates.append((payload.position, candidate))
             case FailureObserved() as failure:
@@ -102,7 +92,7 @@ def strangers(
     groups: list[GroupIngested] = []
     places = Counter[tuple[int, int]]()
     for payload in ingested:
-        group = full(payload.type, payload.schema_version, payload.payload)
+        group = payload.event
         assert isinstance(group, GroupIngested)
         if group.group != (place := places[group.attempt, group.step]):
             yield payload.position, f"group {place} of step {group.step} comes next"

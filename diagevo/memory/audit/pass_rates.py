@@ -3,41 +3,16 @@
 from collections import Counter
 from dataclasses import dataclass
 
-import msgspec
-
 from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.audit.history import History
-from diagevo.memory.events import number_of
-from diagevo.memory.events.decode import reader
-
-
-class _Group(msgspec.Struct, frozen=True, gc=False):
-    step: int
-    rewards: list[float]
-    passes: int
-    attempt: int
-
-
-class _Scored(msgspec.Struct, frozen=True, gc=False):
-    question_id: str
-    responses: int
-    first: int
-
-
-class _Created(msgspec.Struct, frozen=True, gc=False):
-    failure_id: str
-    cause_id: str
-    description: str
-
-
-class _Matched(msgspec.Struct, frozen=True, gc=False):
-    failure_id: str
-    cause_id: str
-
-
-_group = reader(_Group, "GroupIngested")
-_scored = reader(_Scored, "CandidateScored")
-_created, _matched = reader(_Created, "CauseCreated"), reader(_Matched, "CauseMatched")
+from diagevo.memory.events import (
+    CandidateScored,
+    CauseCreated,
+    CauseMatched,
+    FailureObserved,
+    GroupIngested,
+    number_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,34 +63,33 @@ def pass_rates(history: History) -> PassRates | None:
     state = history.state(history.end)
     counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
     attempts = Attempts.of(history.log, history.run_id)
-    steps: dict[tuple[int, int], list[_Group]] = {}
-    groups: dict[str, _Scored] = {}
+    steps: dict[tuple[int, int], list[GroupIngested]] = {}
+    groups: dict[str, CandidateScored] = {}
     failures = 0
     by_cause: dict[str, Counter[str]] = {}
     descriptions: dict[str, str] = {}
     types = ["GroupIngested", "CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for _, round_, type_, version, payload in history.log.payloads(history.run_id, types):
-        if type_ != "GroupIngested" and round_ not in counted:
+    for payload in history.log.payloads(history.run_id, types):
+        round_ = payload.round
+        if payload.type != "GroupIngested" and round_ not in counted:
             continue
-        match type_:
-            case "GroupIngested":
-                group = _group(version, payload)
+        match payload.event:
+            case GroupIngested() as group:
                 if not attempts.void(group.step, group.attempt):
                     place = round_ - len(counted)  # its batch, behind those that were played
                     playing = state.last_opened + place if place > 0 else counted[round_ - 1]
                     steps.setdefault((playing, group.step), []).append(group)
-            case "CandidateScored":
-                scored = _scored(version, payload)
+            case CandidateScored() as scored:
                 groups[scored.question_id] = scored
-            case "FailureObserved":
+            case FailureObserved():
                 failures += 1
-            case "CauseCreated":
-                created = _created(version, payload)
+            case CauseCreated() as created:
                 descriptions[created.cause_id] = created.description
                 by_cause[created.cause_id] = Counter([created.failure_id.rpartition(".")[0]])
-            case _:
-                matched = _matched(version, payload)
+            case CauseMatched() as matched:
                 by_cause[matched.cause_id][matched.failure_id.rpartition(".")[0]] += 1
+            case _:
+                pass
     causes = [
         _cause(cause, descriptions[cause], asked, [groups[name] for name in asked], failures)
         for cause, asked in by_cause.items()
@@ -128,7 +102,7 @@ def pass_rates(history: History) -> PassRates | None:
     )
 
 
-def _step(step: int, round_: int, groups: list[_Group]) -> StepRate:
+def _step(step: int, round_: int, groups: list[GroupIngested]) -> StepRate:
     rollouts, passes = sum(len(one.rewards) for one in groups), sum(one.passes for one in groups)
     all_passed = sum(one.passes == len(one.rewards) for one in groups)
     all_failed = sum(one.passes == 0 for one in groups)
@@ -146,7 +120,7 @@ def _step(step: int, round_: int, groups: list[_Group]) -> StepRate:
 
 
 def _cause(
-    cause: str, description: str, asked: Counter[str], groups: list[_Scored], failures: int
+    cause: str, description: str, asked: Counter[str], groups: list[CandidateScored], failures: int
 ) -> CauseRate:
     rollouts, passes = sum(one.responses for one in groups), sum(one.first for one in groups)
     return CauseRate(

@@ -262,7 +262,7 @@ def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
             if fact.type == "RoundOpened" and fact.round > round:
                 return
             continue
-        event: Any = fact.event  # a light struct: its type is the tag's
+        event: Any = fact.event
         subject = _subject(fact.type, event)
         before = f"ε = {state.epsilon}" if fact.type == "RunConfigured" else _shown(state, subject)
         advance(state, fact)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from msgspec.structs import replace
 from sqlalchemy import select
 
 from diagevo.equations.schedule import z
@@ -211,7 +212,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
         lines = list(round_lines(history, counted=counted, superseded=True))
         return RunStory(
             line=_line(history),
-            configuration=configuration.model_copy(update={"config": redacted(configuration.config)}),
+            configuration=replace(configuration, config=redacted(configuration.config)),
             configurations=sum(1 for _ in history.events(RunConfigured)),
             before=dict(measured(history, 0, candidates=False).get(0, Measured()).validation),
             rounds=tuple(line for line in lines if line.superseded_by is None),

@@ -81,7 +81,7 @@ def _undigested(connection: Connection) -> Iterator[str]:
 
 def _texts(log: Log, run_id: str) -> Iterator[tuple[Recorded, str]]:
     for record in log.read(run_id, types=[event.__name__ for event in NAMING]):
-        for _, digest in named_texts(record.type, record.schema_version, record.payload):
+        for _, digest in named_texts(record.event):
             yield record, digest
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import islice
 
-import msgspec
-
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
@@ -41,7 +39,6 @@ from diagevo.memory.events import (
     CauseReactivated,
     RoundsSuperseded,
 )
-from diagevo.memory.events.decode import reader
 from diagevo.memory.events.records import Recorded, event_id
 
 
@@ -291,20 +288,11 @@ class _Reader:
         )
 
 
-class _Label(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a CandidateScored: a busy cause has thousands."""
-
-    label_true: bool | None = None
-
-
-_label = reader(_Label, "CandidateScored")
-
-
 def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tuple[int, str], bool | None]:
     """Whether the label of each question, by round and id, is true; None where that is not known."""
     ids = {event_id(n, "CandidateScored", question): (n, question) for n, question in questions}
     found = history.log.known(history.run_id, ids)
-    return {ids[key]: _label(one.schema_version, one.payload).label_true for key, one in found.items()}
+    return {ids[key]: expect(one, CandidateScored).label_true for key, one in found.items()}
 
 
 def chosen(turns: tuple[Turn, ...], events: Collection[str], round: int | None = None) -> tuple[Turn, ...]:

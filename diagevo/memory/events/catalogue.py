@@ -1,9 +1,12 @@
 """What can happen to a memory: the event catalogue.
 
-Every event is a frozen pydantic model with a stored tag, `type`. Fractions are strings ("1/3"), counts are
-integers, similarities are floats rounded to six places, texts are digests of artifacts. Ids: causes `c42`,
-nodes `n7`, questions `r3.q318`, failures `r3.q318.a5`. Round, run, position and time belong to the envelope
-(`log.Recorded`), never to the payload.
+Every event is a frozen msgspec struct; the name of its class is its stored tag. Fractions are strings
+("1/3"), counts are integers, similarities are floats rounded to six places, texts are digests of artifacts.
+Ids: causes `c42`, nodes `n7`, questions `r3.q318`, failures `r3.q318.a5`. Round, run, position and time
+belong to the envelope (`records.Recorded`), never to the payload.
+
+An event is validated by encoding it and decoding it strictly (`records.recordable`): when it is appended, not
+when it is made.
 
 `key()` is the business key: unique in a run together with the round and the type, and the seed of `event_id`.
 Facts are what happened outside; consequences follow from facts and the state, and are rechecked on replay.
@@ -14,31 +17,21 @@ Long, but one file: what can happen is read and searched as one list, each event
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from msgspec import Meta, Struct
 
 from diagevo.exact import RECORDED
 
-Ratio = Annotated[str, Field(pattern=RECORDED)]
+Ratio = Annotated[str, Meta(pattern=RECORDED)]
 """An exact fraction: "1/3"."""
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""SHA-256 of a text that is stored beside the log. A field that names a text has this type, and by it export,
-import and `memory verify --deep` know the text (`named.py`)."""
-
-
-def _inside(path: str) -> str:
-    given = PurePosixPath(path)
-    if given.is_absolute() or not given.parts or ".." in given.parts:
-        raise ValueError(f"{path!r} is no path inside of the run's folder: relative, and without ..")
-    return path
-
-
-Inside = Annotated[str, AfterValidator(_inside)]
-"""A path that is relative to the run's folder and stays in it."""
+Digest = Annotated[str, Meta(min_length=64, max_length=64)]
+"""SHA-256 of a text that is stored beside the log, in lowercase hex. A field that names a text has this type:
+export, import and `memory verify --deep` find the text by it (`named.py`, which checks the digits too)."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
+Via = Literal["recurrence", "deduplication"]
 InvalidReason = Literal["unreadable", "unanswered", "outside_world", "held_out", "too_long"]
 """Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
 one without an answer in the world, one of the validation set, one that is longer than a prompt may be."""
@@ -46,14 +39,12 @@ PhaseFinding = Literal["wrong_reference", "wrong_sampler", "constant_reward", "c
 """What a phase of training found wrong with itself; the first two end it."""
 
 
-class Value(BaseModel):
-    """A part of a payload: frozen, no unknown fields, no NaN or infinity."""
-
-    # Built at first use: most commands meet few of these.
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """A part of a payload: frozen, no unknown fields. It holds values only and cannot be part of a cycle, so
+    the garbage collector need not walk a million of them."""
 
 
-class Call(Value):
+class Call(Value, frozen=True):
     """One question to a model: which, what was asked and answered, and what it cost."""
 
     model: str
@@ -68,7 +59,7 @@ class Call(Value):
     tries: int = 1
 
 
-class Origin(Value):
+class Origin(Value, frozen=True):
     """Where a forked run comes from."""
 
     run: str
@@ -79,7 +70,7 @@ HASHING = "hashing"
 """The name of the embedder that needs no model: its vectors are made wherever they are asked for."""
 
 
-class Embedder(Value):
+class Embedder(Value, frozen=True):
     """The embedding model that the vectors of a run belong to."""
 
     name: str
@@ -87,36 +78,46 @@ class Embedder(Value):
     revision: str
 
 
-class Model(Value):
+UNNAMED = Embedder(name="unnamed", dimension=0, revision="")
+"""The embedding model of a run that was never told one: whatever comes first, of whatever length."""
+
+
+class Model(Value, frozen=True):
     """A model in a role."""
 
     name: str
     revision: str
 
 
-class Weight(Value):
+class Weight(Value, frozen=True):
     """A cause's share of the targeted draw, as its frequency."""
 
     cause_id: str
     frequency: int
 
 
-class Artifact(Value):
+class Artifact(Value, frozen=True):
     """A file that a stage left behind."""
 
-    path: Inside
+    path: str
+    """Relative to the run's folder, and inside of it."""
     sha256: str
 
+    def __post_init__(self) -> None:
+        given = PurePosixPath(self.path)
+        if given.is_absolute() or not given.parts or ".." in given.parts:
+            raise ValueError(f"{self.path!r} is no path inside of the run's folder: relative, and without ..")
 
-class SuppliedCause(Value):
+
+class SuppliedCause(Value, frozen=True):
     """A cause shown to the diagnostician, in its state as committed in the round before."""
 
     cause_id: str
     state: CauseState
 
 
-class RestoredCause(Value):
-    """A cause as it stood before the rounds that were superseded."""
+class Cause(Value, frozen=True):
+    """An error cause e = (d, h, s, f) of Equation 4; its vector h is kept by the text (`log/vectors.py`)."""
 
     cause_id: str
     description: str
@@ -128,30 +129,38 @@ class RestoredCause(Value):
     promotion: str | None
     """event_id of its last promotion."""
 
+    @property
+    def number(self) -> int:
+        return number_of(self.cause_id)
 
-class RestoredNode(Value):
-    """A skill node as it stood before the rounds that were superseded, with its causes in order."""
+
+class Node(Value, frozen=True):
+    """A skill node and its causes, in the order in which they came."""
 
     node_id: str
     label: str
-    causes: list[str]
+    causes: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        return number_of(self.node_id)
 
 
-class SimilarCause(Value):
+class SimilarCause(Value, frozen=True):
     """A stored cause, with its cosine to a description."""
 
     cause_id: str
     similarity: float
 
 
-class SimilarNode(Value):
+class SimilarNode(Value, frozen=True):
     """A skill node, with its cosine to a cause."""
 
     node_id: str
     similarity: float
 
 
-class Event(Value):
+class Event(Value, frozen=True):
     """Base of all events."""
 
     schema_version: ClassVar[int] = 1
@@ -161,10 +170,9 @@ class Event(Value):
         raise NotImplementedError  # each event has its own; only this base has none
 
 
-class RunConfigured(Event):
+class RunConfigured(Event, frozen=True):
     """The configuration that the following rounds are played with, resolved and without secrets."""
 
-    type: Literal["RunConfigured"] = "RunConfigured"
     config: dict[str, Any]
     models: dict[str, Model]
     embedder: Embedder
@@ -180,10 +188,9 @@ class RunConfigured(Event):
         return str(self.number)
 
 
-class RoundOpened(Event):
+class RoundOpened(Event, frozen=True):
     """A round begins, with the schedule that follows from the last commit (Equations 1 and 2)."""
 
-    type: Literal["RoundOpened"] = "RoundOpened"
     epsilon: Ratio
     failures: int
     reference_failures: int | None
@@ -195,10 +202,9 @@ class RoundOpened(Event):
         return ""
 
 
-class StageStarted(Event):
+class StageStarted(Event, frozen=True):
     """An attempt at a stage of the round begins."""
 
-    type: Literal["StageStarted"] = "StageStarted"
     stage: str
     attempt: int
 
@@ -206,10 +212,9 @@ class StageStarted(Event):
         return f"{self.stage}.{self.attempt}"
 
 
-class StageCompleted(Event):
+class StageCompleted(Event, frozen=True):
     """The attempt is done; the files that it left behind."""
 
-    type: Literal["StageCompleted"] = "StageCompleted"
     stage: str
     attempt: int
     artifacts: list[Artifact] = []
@@ -226,10 +231,9 @@ class StageCompleted(Event):
         return f"{self.stage}.{self.attempt}"
 
 
-class StageAbandoned(Event):
+class StageAbandoned(Event, frozen=True):
     """The attempt is given up; what it observed after a step will be observed again."""
 
-    type: Literal["StageAbandoned"] = "StageAbandoned"
     stage: str
     attempt: int
     after_step: int
@@ -243,11 +247,10 @@ class StageAbandoned(Event):
         return f"{self.stage}.{self.attempt}"
 
 
-class PhaseMeasured(Event):
+class PhaseMeasured(Event, frozen=True):
     """What a phase of training measured of itself, as a whole or up to where it was ended. It changes no
     state."""
 
-    type: Literal["PhaseMeasured"] = "PhaseMeasured"
     stage: str
     attempt: int
     steps: int
@@ -271,10 +274,9 @@ class PhaseMeasured(Event):
         return f"{self.stage}.{self.attempt}"
 
 
-class CandidateScored(Event):
+class CandidateScored(Event, frozen=True):
     """The votes on one question of the pool, and whether it is kept (Equation 3)."""
 
-    type: Literal["CandidateScored"] = "CandidateScored"
     question_id: str
     question: Digest
     """The question's text (the raw completion where it is invalid)."""
@@ -309,7 +311,7 @@ class CandidateScored(Event):
         return self.question_id
 
 
-class FailedRollout(Value):
+class FailedRollout(Value, frozen=True):
     """A rollout that did not pass, by its place in its group."""
 
     sample: int
@@ -317,7 +319,7 @@ class FailedRollout(Value):
     """The response."""
 
 
-class GroupDraw(Value):
+class GroupDraw(Value, frozen=True):
     """What the schedule of a round drew a prompt for; no cause for a free one."""
 
     round: int
@@ -326,11 +328,10 @@ class GroupDraw(Value):
     stitched_cause_id: str | None
 
 
-class GroupIngested(Event):
+class GroupIngested(Event, frozen=True):
     """The rollouts of one prompt in one step of another trainer, as its files have them. It changes no state:
     it waits for its round, which is opened when the rounds before it are committed."""
 
-    type: Literal["GroupIngested"] = "GroupIngested"
     step: int
     group: int
     """Place in the step, by first appearance."""
@@ -357,10 +358,9 @@ class GroupIngested(Event):
         return f"{self.step}.{self.group}" + (f".{self.attempt}" if self.attempt > 1 else "")
 
 
-class CausePromoted(Event):
+class CausePromoted(Event, frozen=True):
     """Active → Mastered: the mean p1 over the questions aimed at the cause reached θ_up (Equations 6, 7)."""
 
-    type: Literal["CausePromoted"] = "CausePromoted"
     cause_id: str
     questions: int
     consistency: Ratio
@@ -371,11 +371,10 @@ class CausePromoted(Event):
         return self.cause_id
 
 
-class FailureObserved(Event):
+class FailureObserved(Event, frozen=True):
     """A failed response of training, beside a response that agrees with the label."""
 
     schema_version: ClassVar[int] = 2
-    type: Literal["FailureObserved"] = "FailureObserved"
     failure_id: str
     question_id: str
     stage: str
@@ -393,10 +392,9 @@ class FailureObserved(Event):
         return f"{self.failure_id}.{self.stage}.{self.attempt}"
 
 
-class FailureDiagnosed(Event):
+class FailureDiagnosed(Event, frozen=True):
     """What the diagnostician says of a failure: a known cause, a new one, a slip, or nothing readable."""
 
-    type: Literal["FailureDiagnosed"] = "FailureDiagnosed"
     failure_id: str
     attempt: int
     """Attempt of the stage whose observation this answers."""
@@ -413,10 +411,9 @@ class FailureDiagnosed(Event):
         return f"{self.failure_id}.{self.attempt}.{self.asked}"
 
 
-class DuplicateJudged(Event):
+class DuplicateJudged(Event, frozen=True):
     """Whether a new description is a cause that is stored already."""
 
-    type: Literal["DuplicateJudged"] = "DuplicateJudged"
     failure_id: str
     candidates: list[SimilarCause]
     """Causes above the threshold, best first; empty where none was and no model was asked."""
@@ -431,10 +428,9 @@ class DuplicateJudged(Event):
         return self.failure_id
 
 
-class NodeAssigned(Event):
+class NodeAssigned(Event, frozen=True):
     """Under which skill node a new cause goes: a stored one or a new one."""
 
-    type: Literal["NodeAssigned"] = "NodeAssigned"
     failure_id: str
     shortlist: list[SimilarNode]
     node_id: str | None
@@ -446,10 +442,9 @@ class NodeAssigned(Event):
         return self.failure_id
 
 
-class NodeCreated(Event):
+class NodeCreated(Event, frozen=True):
     """A new skill node."""
 
-    type: Literal["NodeCreated"] = "NodeCreated"
     node_id: str
     label: str
 
@@ -457,10 +452,9 @@ class NodeCreated(Event):
         return self.node_id
 
 
-class CauseCreated(Event):
+class CauseCreated(Event, frozen=True):
     """A new cause: Active, with frequency 1."""
 
-    type: Literal["CauseCreated"] = "CauseCreated"
     cause_id: str
     description: str
     node_id: str
@@ -470,23 +464,21 @@ class CauseCreated(Event):
         return self.cause_id
 
 
-class CauseMatched(Event):
+class CauseMatched(Event, frozen=True):
     """A failure counted under a stored cause: its frequency grows by one (Equation 8)."""
 
-    type: Literal["CauseMatched"] = "CauseMatched"
     cause_id: str
     failure_id: str
-    via: Literal["recurrence", "deduplication"]
+    via: Via
     similarity: float | None
 
     def key(self) -> str:
         return self.failure_id
 
 
-class CauseReactivated(Event):
+class CauseReactivated(Event, frozen=True):
     """Mastered → Active, by the first new failure since the promotion (Equation 8)."""
 
-    type: Literal["CauseReactivated"] = "CauseReactivated"
     cause_id: str
     failure_id: str
     promotion: str
@@ -496,10 +488,9 @@ class CauseReactivated(Event):
         return self.cause_id
 
 
-class NodePairJudged(Event):
+class NodePairJudged(Event, frozen=True):
     """Whether two similar nodes are one skill."""
 
-    type: Literal["NodePairJudged"] = "NodePairJudged"
     nodes: tuple[str, str]
     similarity: float
     merge: bool
@@ -512,10 +503,9 @@ class NodePairJudged(Event):
         return ".".join(self.nodes)
 
 
-class NodesMerged(Event):
+class NodesMerged(Event, frozen=True):
     """Two nodes became one; causes keep their states and frequencies."""
 
-    type: Literal["NodesMerged"] = "NodesMerged"
     survivor: str
     absorbed: str
     label: str
@@ -524,10 +514,9 @@ class NodesMerged(Event):
         return f"{self.survivor}.{self.absorbed}"
 
 
-class RoundCommitted(Event):
+class RoundCommitted(Event, frozen=True):
     """The round is over: F, ε of the next round, counts, and the hash of the state."""
 
-    type: Literal["RoundCommitted"] = "RoundCommitted"
     failures: int
     reference_round: int | None
     reference_failures: int | None
@@ -543,11 +532,10 @@ class RoundCommitted(Event):
         return ""
 
 
-class RoundsSuperseded(Event):
+class RoundsSuperseded(Event, frozen=True):
     """The diagnoses of rounds `first` to `last` count no more; their groups are played again as the rounds
     that follow. Carries the memory that round `first` was opened with."""
 
-    type: Literal["RoundsSuperseded"] = "RoundsSuperseded"
     first: int
     last: int
     """The last round that was opened; it need not have been committed."""
@@ -556,8 +544,8 @@ class RoundsSuperseded(Event):
     reference_round: int | None
     reference_failures: int | None
     epsilon: Ratio
-    causes: list[RestoredCause]
-    nodes: list[RestoredNode]
+    causes: list[Cause]
+    nodes: list[Node]
     absorbed: dict[str, tuple[str, str]]
     """Merged nodes: the survivor, and the label they had."""
     refused: dict[str, str]
@@ -567,10 +555,9 @@ class RoundsSuperseded(Event):
         return f"{self.first}.{self.last}"
 
 
-class CheckpointEvaluated(Event):
+class CheckpointEvaluated(Event, frozen=True):
     """A measurement of a policy after a round (round 0: before any training). It changes no state."""
 
-    type: Literal["CheckpointEvaluated"] = "CheckpointEvaluated"
     role: Literal["solver", "challenger"]
     checkpoint: str
     """Folder of the policy, relative to the run's folder, or the model's name."""
@@ -584,7 +571,7 @@ class CheckpointEvaluated(Event):
         return f"{self.role}.{self.benchmark}"
 
 
-EVENT_TYPES: dict[str, type[Event]] = {model.__name__: model for model in Event.__subclasses__()}
+EVENT_TYPES: dict[str, type[Event]] = {event.__name__: event for event in Event.__subclasses__()}
 """Every event by its stored tag."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
-from pydantic import BaseModel
 
 from diagevo.errors import ConfigError, DamagedError
-from diagevo.memory.events import EVENT_TYPES, Event, RunConfigured
-from diagevo.memory.events.decode import full
+from diagevo.memory.events import Event, RunConfigured, Value
+from diagevo.memory.events.decode import DECODERS, UNREADABLE, read
+from diagevo.memory.events.named import refuse_no_digest
 from diagevo.redaction import holds_secret
 from diagevo.texts import storable
 
@@ -21,14 +21,7 @@ GENESIS = "0" * 64
 """What the first event of a run names as its predecessor's hash."""
 
 
-def _fields(part: Any) -> dict[str, Any]:
-    """What msgspec writes of a model inside an event."""
-    if isinstance(part, BaseModel):
-        return vars(part)
-    raise TypeError(f"a {type(part).__name__} cannot be part of an event")
-
-
-_canonical = msgspec.json.Encoder(order="sorted", enc_hook=_fields)
+_canonical = msgspec.json.Encoder(order="sorted")
 
 
 class Pending(msgspec.Struct, frozen=True, gc=False):
@@ -62,8 +55,8 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def event(self) -> Event:
-        """The payload as a model, upcast to the current version."""
-        return full(self.type, self.schema_version, self.payload)
+        """The payload, upcast to the current version."""
+        return read(self.type, self.schema_version, self.payload)
 
     @property
     def computed_hash(self) -> str:
@@ -119,25 +112,14 @@ def event_id(round: int, type_: str, key: str) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def _floating(annotation: Any) -> bool:
-    return any(word in str(annotation) for word in ("float", "Any", "Similar"))
-
-
-_MAY_FLOAT = {
-    name
-    for name, model in EVENT_TYPES.items()
-    if any(_floating(f.annotation) for f in model.model_fields.values())
-}
-"""Types with a float or anything at all somewhere: only these are searched for what cannot be recorded."""
-
-
 def _refuse_unrecordable(value: Any, where: str) -> None:
     """Only what JSON has, and finite: of a set or a NaN it would keep something else."""
-    if isinstance(value, BaseModel):
-        value = vars(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ConfigError(f"{where} is {value}: a number in the log must be finite")
+    elif isinstance(value, Value):
+        for name in value.__struct_fields__:
+            _refuse_unrecordable(getattr(value, name), f"{where}.{name}")
     elif isinstance(value, dict):
         for key, inner in cast("dict[Any, Any]", value).items():
             if not isinstance(key, str):
@@ -151,8 +133,13 @@ def _refuse_unrecordable(value: Any, where: str) -> None:
 
 
 def storable_event(event: E) -> E:
-    """The event with each text as a database keeps it (`texts.storable`)."""
-    return type(event).model_validate(_storable(event.model_dump()))
+    """The event with each text as a database keeps it (`texts.storable`), else as in `recordable`."""
+    name = type(event).__name__
+    _refuse_unrecordable(event, name)
+    try:
+        return recordable(msgspec.convert(_storable(msgspec.to_builtins(event)), type(event)))[0]
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name} cannot be recorded: {error}") from error
 
 
 def _storable(value: Any) -> Any:
@@ -161,8 +148,7 @@ def _storable(value: Any) -> Any:
     if isinstance(value, dict):
         return {_storable(key): _storable(inner) for key, inner in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
-        inner = [_storable(each) for each in cast("Sequence[Any]", value)]
-        return inner if isinstance(value, list) else tuple(inner)
+        return [_storable(each) for each in cast("Sequence[Any]", value)]
     return value
 
 
@@ -176,40 +162,59 @@ class UnstorableText(ConfigError):
         )
 
 
-def payload_of(event: Event) -> str:
-    """Canonical JSON of the event without its tag: sorted keys, no spaces, UTF-8. Raises ConfigError for
-    NaN and what JSON does not have, UnstorableText for what a database does not have."""
+def recordable(event: E) -> tuple[E, str]:
+    """The event as it will be read again, and its payload: canonical JSON without the tag, in UTF-8, keys
+    sorted, no spaces.
+
+    Its validation: it is encoded, strictly decoded, and must come back the same. Raises ConfigError where a
+    value has another type than the catalogue says or JSON does not have it, UnstorableText for what a
+    database does not have.
+    """
     name = type(event).__name__
-    if name in _MAY_FLOAT:
-        _refuse_unrecordable(event, name)
-    fields = vars(event).copy()
-    del fields["type"]
     try:
-        payload = _canonical.encode(fields).decode()
+        kept = cast("E", DECODERS[name](_canonical.encode(event).decode()))
+        refuse_no_digest(kept)
     except UnicodeEncodeError:
         raise UnstorableText(event) from None
-    if "\\u0000" in payload and _storable(dumped := event.model_dump()) != dumped:
+    except (*UNREADABLE, OverflowError) as error:
+        _refuse_unrecordable(event, name)
+        raise ConfigError(f"{name} cannot be recorded: {error}") from error
+    if kept != event:  # a tuple may have become a list, and nothing else anything
+        _refuse_unrecordable(event, name)
+    payload = _canonical.encode(kept).decode()
+    if "\\u0000" in payload and _storable(plain := msgspec.to_builtins(kept)) != plain:
         raise UnstorableText(event)
-    return payload
+    return kept, payload
 
 
-def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
-    """Wrap `event` for the log. `causation_id` is the event that this one follows from."""
-    name, payload = type(event).__name__, payload_of(event)
-    if isinstance(event, RunConfigured) and holds_secret(event.model_dump(mode="json")):
+def payload_of(event: Event) -> str:
+    """The payload of `recordable`."""
+    return recordable(event)[1]
+
+
+def wrapped(run_id: str, round: int, event: E, causation_id: str | None = None) -> tuple[E, Pending]:
+    """The event as it will be read again, and its envelope. `causation_id`: the event it follows from."""
+    kept, payload = recordable(event)
+    if isinstance(kept, RunConfigured) and holds_secret(msgspec.to_builtins(kept)):
         raise ConfigError(
             f"the configuration of run {run_id} holds a password, key or token; the log would keep it",
             hint="leave it out, or name the environment variable that holds it",
         )
-    return Pending(
-        event_id=event_id(round, name, event.key()),
+    name = type(kept).__name__
+    return kept, Pending(
+        event_id=event_id(round, name, kept.key()),
         round=round,
         type=name,
-        schema_version=event.schema_version,
-        cause_id=vars(event).get("cause_id"),
+        schema_version=kept.schema_version,
+        cause_id=getattr(kept, "cause_id", None),
         payload=payload,
         causation_id=causation_id,
     )
+
+
+def pending(run_id: str, round: int, event: Event, causation_id: str | None = None) -> Pending:
+    """Wrap `event` for the log: the envelope of `wrapped`."""
+    return wrapped(run_id, round, event, causation_id)[1]
 
 
 def chain_hash(  # noqa: PLR0917  (a row of the table, handed over whole for each event that is read)

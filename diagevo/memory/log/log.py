@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, inser
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, facts
+from diagevo.memory.events.decode import Fact, decoded, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, damage, recorded
 from diagevo.memory.log.database import PAGE, Database, Prepared
 from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
@@ -40,6 +40,11 @@ class Payload(NamedTuple):
     type: str
     schema_version: int
     payload: str
+
+    @property
+    def event(self) -> Event:
+        """The payload, upcast to the current version; the digits of its digests are not looked at."""
+        return decoded(self.type, self.schema_version, self.payload)
 
 
 _KINDS = tuple(Payload.__annotations__.values())
@@ -306,7 +311,7 @@ class Log:
                     yield found
 
     def facts(self, run_id: str, *, after: int = 0, until: int | None = None) -> Iterator[Fact[Event]]:
-        """Stream a run for the fold: sequences in (after, until], decoded to light structs."""
+        """Stream a run for the fold: sequences in (after, until]."""
         with self.database.read() as connection:
             pages = self._facts.stream(connection, run_id, after, 2**62 if until is None else until)
             yield from facts(chain.from_iterable(pages))

@@ -33,10 +33,10 @@ class Vectors:
     """The vectors of one embedding model, and those that came with this run's import. `dimension` 0 means:
     whatever comes first."""
 
-    def __init__(self, database: Database, run_id: str, name: str, dimension: int, revision: str) -> None:
-        self.embedder = (name, dimension, revision)
-        self.model = model_of(Embedder(name=name, dimension=dimension, revision=revision))
-        self.dimension = dimension
+    def __init__(self, database: Database, run_id: str, embedder: Embedder) -> None:
+        self.embedder = embedder
+        self.model = model_of(embedder)
+        self.dimension = embedder.dimension
         self._models = (brought(self.model, run_id), self.model)
         self._database = database
         self._cache: dict[str, np.ndarray] = {}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from diagevo.errors import StoreError, extra
-from diagevo.memory.state.model import Cause
+from diagevo.memory.events import Cause
 
 TABLE = "causes"
 CHUNK = 10_000

@@ -12,12 +12,12 @@ from typing import Protocol
 
 import numpy as np
 
-from diagevo.memory.events import SimilarCause
+from diagevo.memory.events import UNNAMED, Cause, SimilarCause
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.vectors import Embed, Vectors
 from diagevo.memory.nearest.index import DAMAGE, VectorIndex
 from diagevo.memory.nearest.recall import PLACES, Matrix, NodeCandidate, best_first, cosines, pairs_above
-from diagevo.memory.state.model import Cause, MemoryState
+from diagevo.memory.state.model import MemoryState
 
 INDEX_FROM = 50_000
 NEAREST = 1_000
@@ -78,9 +78,9 @@ class Similarity:
         """The vectors of the run's embedding model, for the state as it is now."""
         if self._state is not self._memory.state:
             self.reset()
-        embedder = self._memory.state.embedder or ("unnamed", 0, "")
+        embedder = self._memory.state.embedder or UNNAMED
         if self._vectors is None or self._vectors.embedder != embedder:
-            self._vectors = Vectors(self._memory.database, self._memory.run_id, *embedder)
+            self._vectors = Vectors(self._memory.database, self._memory.run_id, embedder)
             self.reset()
         return self._vectors
 

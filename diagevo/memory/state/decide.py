@@ -14,15 +14,13 @@ from diagevo.memory.events import (
     Event,
     NodeAssigned,
     NodeCreated,
-    RestoredCause,
-    RestoredNode,
     RoundCommitted,
     RoundOpened,
     RoundsSuperseded,
+    Via,
     Weight,
-    number_of,
 )
-from diagevo.memory.state.model import Cause, MemoryState, Node
+from diagevo.memory.state.model import MemoryState
 
 
 def opening(state: MemoryState, seed: int, told: Fraction | None = None) -> RoundOpened:
@@ -104,12 +102,10 @@ def similarity_of(judged: DuplicateJudged) -> float | None:
 
 
 def _match(
-    state: MemoryState, failure_id: str, cause_id: str | None, via: str, similarity: float | None
+    state: MemoryState, failure_id: str, cause_id: str | None, via: Via, similarity: float | None
 ) -> list[Event]:
     assert cause_id is not None
-    matched = CauseMatched.model_validate(
-        {"cause_id": cause_id, "failure_id": failure_id, "via": via, "similarity": similarity}
-    )
+    matched = CauseMatched(cause_id=cause_id, failure_id=failure_id, via=via, similarity=similarity)
     cause = state.causes.get(cause_id)
     if cause is None or cause.state == "active":
         return [matched]  # the fold refuses a cause that is not there
@@ -155,23 +151,8 @@ def superseding(
         reference_round=before.reference_round,
         reference_failures=before.reference_failures,
         epsilon=opened.epsilon,
-        causes=[
-            RestoredCause(
-                cause_id=c.cause_id,
-                description=c.description,
-                node_id=c.node_id,
-                state=c.state,
-                frequency=c.frequency,
-                created_round=c.created_round,
-                failure_id=c.failure_id,
-                promotion=c.promotion,
-            )
-            for c in before.causes.values()
-        ],
-        nodes=[
-            RestoredNode(node_id=n.node_id, label=n.label, causes=list(n.causes))
-            for n in before.nodes.values()
-        ],
+        causes=list(before.causes.values()),
+        nodes=list(before.nodes.values()),
         absorbed=before.absorbed,
         refused=before.refused,
     )
@@ -180,20 +161,8 @@ def superseding(
 def restored(event: RoundsSuperseded) -> MemoryState:
     """The memory that it restores, and nothing else of a state."""
     memory = MemoryState("")
-    for c in event.causes:
-        memory.causes[c.cause_id] = Cause(
-            cause_id=c.cause_id,
-            number=number_of(c.cause_id),
-            description=c.description,
-            node_id=c.node_id,
-            state=c.state,
-            frequency=c.frequency,
-            created_round=c.created_round,
-            failure_id=c.failure_id,
-            promotion=c.promotion,
-        )
-    for n in event.nodes:
-        memory.nodes[n.node_id] = Node(n.node_id, number_of(n.node_id), n.label, tuple(n.causes))
+    memory.causes = {cause.cause_id: cause for cause in event.causes}
+    memory.nodes = {node.node_id: node for node in event.nodes}
     memory.absorbed, memory.refused = dict(event.absorbed), dict(event.refused)
     memory.failures, memory.epsilon = event.failures, Fraction(event.epsilon)
     memory.reference_round, memory.reference_failures = event.reference_round, event.reference_failures

@@ -1,8 +1,8 @@
 """What each event of an open round does to the memory: votes, failures, causes and nodes.
 
 Each function changes the state by one event of its type, and refuses what does not follow from those before
-it with InconsistentError, or KeyError for a name that the run does not have (`state.advance` says where). The
-stages and the round's bounds are in `state.py`.
+it with InconsistentError, or KeyError for a name that the run does not have (`fold.advance` says where). The
+stages and the round's bounds are in `fold.py`.
 """
 
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from diagevo.equations.states import counted, tallied
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import (
     CandidateScored,
+    Cause,
     CauseCreated,
     CauseMatched,
     CausePromoted,
@@ -18,6 +19,7 @@ from diagevo.memory.events import (
     DuplicateJudged,
     FailureDiagnosed,
     FailureObserved,
+    Node,
     NodeAssigned,
     NodeCreated,
     NodePairJudged,
@@ -25,17 +27,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide
-from diagevo.memory.state.model import (
-    Assigned,
-    Candidate,
-    Cause,
-    Diagnosis,
-    Judged,
-    MemoryState,
-    Node,
-    Observation,
-    Round,
-)
+from diagevo.memory.state.model import MemoryState, Round
 from diagevo.memory.state.scoring import refuse_unfounded
 
 
@@ -56,9 +48,7 @@ def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
     if event.drawn_round is not None and not 1 <= event.drawn_round < now.number:
         raise InconsistentError(f"round {event.drawn_round}, which it was drawn for, is no earlier one")
     stitched = event.stitched_cause_id
-    now.candidates[question_id] = Candidate(
-        event.mode, cause_id, stitched, verdict, fact.event_id, event.reference
-    )
+    now.candidates[question_id] = event
     if (event.mode == "stitched") != (stitched is not None):
         raise InconsistentError("a stitched question has a partner, and nothing else has")
     if cause_id is None:
@@ -108,9 +98,7 @@ def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> Non
             raise InconsistentError(f"stage {event.stage} has no attempt {event.attempt}")
     elif stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
-    now.failures[failure_id] = Observation(
-        question_id, event.stage, event.attempt, event.step, event.trajectory, event.reference
-    )
+    now.failures[failure_id] = event
 
 
 def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> None:
@@ -139,10 +127,10 @@ def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> N
         raise InconsistentError(
             f"{failure_id} was asked {0 if before is None else before.asked} times before"
         )
-    now.diagnoses[failure_id] = Diagnosis(event.attempt, event.asked, verdict, cause_id, event.description)
+    now.diagnoses[failure_id] = event
 
 
-def _pending(now: Round, failure_id: str, verdict: str) -> Diagnosis:
+def _pending(now: Round, failure_id: str, verdict: str) -> FailureDiagnosed:
     """The diagnosis of a failure that is about to be settled."""
     if now.expected is not None:
         raise InconsistentError(f"the reactivation of {now.expected[0]} must come first")
@@ -157,6 +145,13 @@ def _pending(now: Round, failure_id: str, verdict: str) -> Diagnosis:
     return diagnosis
 
 
+def _settled(now: Round, failure_id: str) -> None:
+    """The failure is counted, and what was judged of it is needed no more."""
+    now.settled.add(failure_id)
+    now.judged.pop(failure_id, None)
+    now.assigned.pop(failure_id, None)
+
+
 def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
     event = fact.event
     failure_id, duplicate, cause_id = event.failure_id, event.duplicate, event.cause_id
@@ -165,7 +160,7 @@ def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
         raise InconsistentError("a duplicate names its cause, and nothing else does")
     if failure_id in now.judged:
         raise InconsistentError("it was judged before")
-    now.judged[failure_id] = Judged(duplicate, cause_id, decide.similarity_of(event))
+    now.judged[failure_id] = event
 
 
 def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
@@ -176,13 +171,13 @@ def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
         (event.node_id is None) != (event.new_label is None), "a node, or the label of a new one, is needed"
     )
     require(event.node_id is None or event.node_id in state.nodes, f"there is no node {event.node_id}")
-    now.assigned[event.failure_id] = Assigned(event.node_id, event.new_label)
+    now.assigned[event.failure_id] = event
 
 
 def node_created(state: MemoryState, now: Round, fact: Fact[NodeCreated]) -> None:
     event = fact.event
     require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
-    state.nodes[event.node_id] = Node(event.node_id, state.next_node, event.label)
+    state.nodes[event.node_id] = Node(event.node_id, event.label, ())
     state.next_node += 1
 
 
@@ -199,18 +194,18 @@ def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> N
         require(assigned.node_id == event.node_id, f"it was assigned to {assigned.node_id}")
     state.causes[event.cause_id] = Cause(
         cause_id=event.cause_id,
-        number=state.next_cause,
         description=event.description,
         node_id=event.node_id,
         state="active",
         frequency=1,
         created_round=now.number,
         failure_id=event.failure_id,
+        promotion=None,
     )
     state.nodes[event.node_id] = replace(node, causes=(*node.causes, event.cause_id))
     state.next_cause += 1
     now.created.add(event.cause_id)
-    now.settled.add(event.failure_id)
+    _settled(now, event.failure_id)
 
 
 def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
@@ -223,7 +218,7 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
     else:
         _pending(now, failure_id, "new_cause")
         judged = now.judged[failure_id]
-        named, similarity = judged.cause_id, judged.similarity
+        named, similarity = judged.cause_id, decide.similarity_of(judged)
     if named != cause_id:
         raise InconsistentError(f"{failure_id} was assigned to {named}, not to {cause_id}")
     if event.similarity != similarity:
@@ -233,7 +228,7 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
         state.causes[cause_id] = replace(cause, frequency=counted("active", cause.frequency, 1)[1])
     else:
         now.expected = cause_id, failure_id
-    now.settled.add(failure_id)
+    _settled(now, failure_id)
 
 
 def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) -> None:

@@ -28,20 +28,8 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.effects import require, unsettled
-from diagevo.memory.state.model import Began, Cause, KnownCause, MemoryState, Node, Round, Stage
+from diagevo.memory.state.model import Began, MemoryState, Round, Stage
 from diagevo.memory.state.scoring import judging, refuse_ungrouped
-
-__all__ = [
-    "Cause",
-    "KnownCause",
-    "MemoryState",
-    "Node",
-    "Round",
-    "Stage",
-    "advance",
-    "apply",
-    "unsettled",
-]
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of our own loop, in order. Diagnosis may begin while the solver still trains."""
@@ -127,14 +115,13 @@ def _configured(state: MemoryState, fact: Fact[RunConfigured]) -> None:
     require(event.number == state.configurations + 1, f"configuration {state.configurations + 1} comes next")
     if state.open is not None:  # who is asked may change; what the round is played with may not
         own = event.models.get("policy")
-        embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
-        same = (settings_of(event.config), embedder) == (state.settings, state.embedder)
+        same = (settings_of(event.config), event.embedder) == (state.settings, state.embedder)
         if not same or state.policy != (None if own is None else own.revision):
             _between(state)
         state.config, state.configurations = event.config, event.number
         return
     state.config = event.config
-    state.embedder = (event.embedder.name, event.embedder.dimension, event.embedder.revision)
+    state.embedder = event.embedder
     state.configurations = event.number
     own = event.models.get("policy")
     state.policy = None if own is None else own.revision
@@ -235,8 +222,7 @@ def _running(now: Round, event: StageCompleted | StageAbandoned | PhaseMeasured)
 def _stage_completed(state: MemoryState, now: Round, fact: Fact[StageCompleted]) -> None:
     event = fact.event
     _running(now, event)
-    artifacts = tuple((a.path, a.sha256) for a in event.artifacts)
-    now.stages[event.stage] = Stage("completed", event.attempt, artifacts)
+    now.stages[event.stage] = Stage("completed", event.attempt, tuple(event.artifacts))
 
 
 def _phase_measured(state: MemoryState, now: Round, fact: Fact[PhaseMeasured]) -> None:
@@ -247,7 +233,7 @@ def _phase_measured(state: MemoryState, now: Round, fact: Fact[PhaseMeasured]) -
 def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned]) -> None:
     event = fact.event
     _running(now, event)
-    now.stages[event.stage] = Stage("abandoned", event.attempt, (), event.after_step)
+    now.stages[event.stage] = Stage("abandoned", event.attempt)
     # A restart at an earlier step than the last one plays those steps again, whoever saw them first.
     void = [f for f, o in now.failures.items() if o.stage == event.stage and o.step > event.after_step]
     for failure_id in void:
@@ -267,9 +253,9 @@ def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> No
         right = cause.frequency >= 1 if cause.state == "active" else cause.frequency == 0
         require(right, f"{cause.cause_id} is {cause.state} with f = {cause.frequency}")
     expected = decide.commitment(state, _told(event.epsilon_next))
-    for name in type(expected).model_fields:
-        given, right = getattr(event, name, None), getattr(expected, name)
-        require(name == "type" or given == right, f"{name} is {given}, the events give {right}")
+    for name in expected.__struct_fields__:
+        given, right = getattr(event, name), getattr(expected, name)
+        require(given == right, f"{name} is {given}, the events give {right}")
     state.round = now.number
     state.failures = expected.failures
     state.reference_round, state.reference_failures = expected.reference_round, expected.reference_failures

@@ -1,5 +1,4 @@
-"""The values of the memory: causes, nodes, the open round, the state. Plain data; what changes it is
-`state.py`.
+"""The values of the memory: the open round and the state. Plain data; what changes it is `fold.py`.
 
 Values are frozen and replaced, so that copying a state copies only its dictionaries.
 """
@@ -16,37 +15,24 @@ from diagevo.equations.policy import Known, Policy, ScheduledCause, built_in
 from diagevo.equations.schedule import reference
 from diagevo.equations.settings import Settings
 from diagevo.equations.states import Tally
-from diagevo.memory.events import CauseState, Mode
+from diagevo.memory.events import (
+    Artifact,
+    CandidateScored,
+    Cause,
+    CauseState,
+    DuplicateJudged,
+    Embedder,
+    FailureDiagnosed,
+    FailureObserved,
+    Node,
+    NodeAssigned,
+)
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.schedule import PAPER, Schedule
 from diagevo.memory.state.scoring import Judging, judging
 from diagevo.memory.state.superseded import batch_of
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)
-
-
-class Cause(msgspec.Struct, frozen=True, gc=False):
-    """An error cause e = (d, h, s, f) of Equation 4; its vector h is kept by the text (`vectors.py`).
-    `promotion` is the event_id of its last promotion."""
-
-    cause_id: str
-    number: int
-    description: str
-    node_id: str
-    state: CauseState
-    frequency: int
-    created_round: int
-    failure_id: str
-    promotion: str | None = None
-
-
-class Node(msgspec.Struct, frozen=True, gc=False):
-    """A skill node and its causes, in the order in which they came."""
-
-    node_id: str
-    number: int
-    label: str
-    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,60 +45,11 @@ class KnownCause:
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """The latest attempt of a stage of the open round. `artifacts` are (path, sha256)."""
+    """Where a stage of the open round stands. `attempt` is the latest one, 0 where there was none."""
 
-    status: Literal["running", "completed", "abandoned"]
+    status: Literal["not_started", "running", "completed", "abandoned"]
     attempt: int
-    artifacts: tuple[tuple[str, str], ...] = ()
-    after_step: int | None = None
-
-
-class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """What the memory keeps of a scored candidate while its round is open."""
-
-    mode: Mode
-    cause_id: str | None
-    stitched_cause_id: str | None
-    verdict: str
-    event_id: str
-    reference: str | None
-
-
-class Observation(msgspec.Struct, frozen=True, gc=False):
-    """A valid failure of the open round: FailureObserved without its id."""
-
-    question_id: str
-    stage: str
-    attempt: int
-    step: int
-    trajectory: str
-    reference: str
-
-
-class Diagnosis(msgspec.Struct, frozen=True, gc=False):
-    """The latest diagnosis of a failure."""
-
-    attempt: int
-    asked: int
-    verdict: str
-    cause_id: str | None
-    description: str | None
-
-
-class Judged(msgspec.Struct, frozen=True, gc=False):
-    """DuplicateJudged: whether, and of which cause."""
-
-    duplicate: bool
-    cause_id: str | None
-    similarity: float | None
-    """Of that cause, where it was among the candidates."""
-
-
-class Assigned(msgspec.Struct, frozen=True, gc=False):
-    """NodeAssigned: an existing node, or the label of a new one."""
-
-    node_id: str | None
-    new_label: str | None
+    artifacts: tuple[Artifact, ...] = ()
 
 
 class Began(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +64,8 @@ class Began(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Round:
-    """The round under way. Everything here is forgotten at its commit; the log keeps it."""
+    """The round under way: its events, by what they are about. Everything here is forgotten at its commit;
+    the log keeps it."""
 
     number: int
     epsilon: Fraction
@@ -138,13 +76,15 @@ class Round:
     nodes: dict[str, Node]
     """As committed in the round before."""
     stages: dict[str, Stage] = field(default_factory=dict[str, Stage])
-    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
+    candidates: dict[str, CandidateScored] = field(default_factory=dict[str, CandidateScored])
     tallies: dict[str, Tally] = field(default_factory=dict[str, Tally])
     promoted: set[str] = field(default_factory=set[str])
-    failures: dict[str, Observation] = field(default_factory=dict[str, Observation])
-    diagnoses: dict[str, Diagnosis] = field(default_factory=dict[str, Diagnosis])
-    judged: dict[str, Judged] = field(default_factory=dict[str, Judged])
-    assigned: dict[str, Assigned] = field(default_factory=dict[str, Assigned])
+    failures: dict[str, FailureObserved] = field(default_factory=dict[str, FailureObserved])
+    """The valid ones."""
+    diagnoses: dict[str, FailureDiagnosed] = field(default_factory=dict[str, FailureDiagnosed])
+    """The latest of each failure."""
+    judged: dict[str, DuplicateJudged] = field(default_factory=dict[str, DuplicateJudged])
+    assigned: dict[str, NodeAssigned] = field(default_factory=dict[str, NodeAssigned])
     settled: set[str] = field(default_factory=set[str])
     reactivated: set[str] = field(default_factory=set[str])
     created: set[str] = field(default_factory=set[str])
@@ -172,8 +112,7 @@ class MemoryState:
     sequence: int = 0
     position: int = 0
     config: dict[str, Any] | None = None
-    embedder: tuple[str, int, str] | None = None
-    """Name, dimension and revision."""
+    embedder: Embedder | None = None
     configurations: int = 0
     settings: Settings = field(default_factory=lambda: settings_of({}))
     round: int = 0

@@ -1,29 +1,20 @@
 """What a consumer asks of the open round, and what it may say of it: pure reads."""
 
-from dataclasses import dataclass
-from typing import Literal
-
 from diagevo.errors import ConflictError, NotFoundError, OutOfOrderError
-from diagevo.memory.events import Artifact, DuplicateJudged, FailureObserved, NodeAssigned, number_of
-from diagevo.memory.state.model import Diagnosis, KnownCause, Round
+from diagevo.memory.events import (
+    DuplicateJudged,
+    FailureDiagnosed,
+    FailureObserved,
+    NodeAssigned,
+    number_of,
+)
+from diagevo.memory.state.model import KnownCause, Round, Stage
 
 
-@dataclass(frozen=True, slots=True)
-class StageStatus:
-    """Where a stage of the open round stands. `attempt` is the latest one, 0 where there was none."""
-
-    status: Literal["not_started", "running", "completed"]
-    attempt: int
-    artifacts: tuple[Artifact, ...] = ()
-
-
-def stage_status(now: Round, stage: str) -> StageStatus:
-    found = now.stages.get(stage)
-    if found is None:
-        return StageStatus("not_started", 0)
-    artifacts = tuple(Artifact(path=path, sha256=digest) for path, digest in found.artifacts)
-    status = "not_started" if found.status == "abandoned" else found.status
-    return StageStatus(status, found.attempt, artifacts)
+def stage_status(now: Round, stage: str) -> Stage:
+    """Of a stage; an abandoned one is not started."""
+    found = now.stages.get(stage, Stage("not_started", 0))
+    return Stage("not_started", found.attempt) if found.status == "abandoned" else found
 
 
 def by_question(failure_id: str) -> tuple[int, ...]:
@@ -37,32 +28,16 @@ def undiagnosed(now: Round, again: bool) -> list[FailureObserved]:
         for f in now.failures
         if f not in now.diagnoses or (again and now.diagnoses[f].verdict == "unresolved")
     ]
-    return [_observed(now, f) for f in sorted(waiting, key=by_question)]
+    return [now.failures[f] for f in sorted(waiting, key=by_question)]
 
 
 def refuse_other(now: Round, failure: FailureObserved) -> None:
-    """Raises ConflictError where the failure has another valid observation. (`right` is not in the state: the
-    log compares it.)"""
-    if failure.failure_id not in now.failures:
-        return
-    if _observed(now, failure.failure_id) != failure.model_copy(update={"right": None}):
+    """Raises ConflictError where the failure has another valid observation."""
+    if now.failures.get(failure.failure_id, failure) != failure:
         raise ConflictError(
             f"{failure.failure_id} was already observed with other content",
             hint="abandon a stage before repeating it: abandon_stage(stage, after_step=...)",
         )
-
-
-def _observed(now: Round, failure_id: str) -> FailureObserved:
-    o = now.failures[failure_id]
-    return FailureObserved(
-        failure_id=failure_id,
-        question_id=o.question_id,
-        stage=o.stage,
-        attempt=o.attempt,
-        step=o.step,
-        trajectory=o.trajectory,
-        reference=o.reference,
-    )
 
 
 def supplied(now: Round, question_id: str) -> tuple[KnownCause, ...]:
@@ -76,7 +51,7 @@ def supplied(now: Round, question_id: str) -> tuple[KnownCause, ...]:
 
 def check_settlement(
     now: Round, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
-) -> Diagnosis:
+) -> FailureDiagnosed:
     """The diagnosis that these facts settle. Raises OutOfOrderError where they cannot."""
     diagnosis = now.diagnoses.get(failure_id)
     if diagnosis is None:

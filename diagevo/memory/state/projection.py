@@ -18,7 +18,7 @@ from diagevo.memory.state.model import MemoryState, Round
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
-VERSION = 4
+VERSION = 5
 """Of the snapshot's form and of the fold: a snapshot of another version is ignored."""
 
 

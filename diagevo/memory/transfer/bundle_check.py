@@ -10,6 +10,7 @@ import numpy as np
 from diagevo.errors import DiagEvoError, StoreError
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
+from diagevo.memory.events.decode import read
 from diagevo.memory.events.named import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, EventRow, ReplyRow, Stranger, TextRow, VectorRow
@@ -56,11 +57,10 @@ class Contents:
 
     def _note(self, recorded: Recorded) -> None:
         """What else an event, which was taken, asks for."""
-        if recorded.type == "RunConfigured":
-            event = recorded.event
-            assert isinstance(event, RunConfigured)
+        event = recorded.event
+        if isinstance(event, RunConfigured):
             self._models[model_of(event.embedder)] = event.embedder.dimension
-        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+        for _, digest in named_texts(event):
             self._missing += self._named.add(f"text\n{digest}")
         try:
             values = msgspec.json.decode(recorded.payload, type=Values)
@@ -93,7 +93,7 @@ class Contents:
         number, event, field, digest = next(
             (number, row, field, digest)
             for number, row in enumerate(self._bundle.rows("event"), start=1)
-            for field, digest in named_texts(row.type, row.schema_version, row.payload)
+            for field, digest in named_texts(read(row.type, row.schema_version, row.payload))
             if f"artifact\n{digest}" not in self._known
         )
         return StoreError(

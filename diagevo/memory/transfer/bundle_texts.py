@@ -33,7 +33,7 @@ _EMBEDDED = {
     "FailureDiagnosed": "description",
 }
 _EMBEDDING = (CauseCreated, NodeCreated, NodesMerged, FailureDiagnosed)
-_ASKING = tuple(event for event in EVENT_TYPES.values() if "call" in event.model_fields)
+_ASKING = tuple(event for event in EVENT_TYPES.values() if "call" in event.__struct_fields__)
 """Events with a call of a model."""
 _ASKING_TYPES = {event.__name__ for event in _ASKING}
 Rows = Iterator[dict[str, Any]]
@@ -65,7 +65,7 @@ def _texts(history: History, as_of: AsOf) -> Rows:
 
 def _digests(history: History, as_of: AsOf) -> Keys:
     for recorded in history.events(*NAMING, as_of=as_of):
-        for _, digest in named_texts(recorded.type, recorded.schema_version, recorded.payload):
+        for _, digest in named_texts(recorded.event):
             yield (digest,)
 
 

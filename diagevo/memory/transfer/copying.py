@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from diagevo.errors import ConfigError, ConflictError, DiagEvoError, StoreError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, light
+from diagevo.memory.events.decode import Fact, decoded
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import LOG, RUN, Log, now
@@ -97,7 +97,7 @@ class Copy:
             return str(error).splitlines()[0]
         if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
             return "its id is another event's"
-        if recorded.cause_id != vars(event).get("cause_id"):
+        if recorded.cause_id != getattr(event, "cause_id", None):
             return "its cause is not its payload's"
         if recorded.causation_id is not None and not self._known(recorded.causation_id):
             return "what it follows from is not in its round"
@@ -135,7 +135,7 @@ class Copy:
         if len(self._rows) >= BATCH:
             self._flush()
         closed = self.state.open
-        event = light(r.type, r.schema_version, r.payload)
+        event = decoded(r.type, r.schema_version, r.payload)
         advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
         self._end = heads.of(r)
         if r.type == "RoundCommitted" and closed is not None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
 from diagevo.memory.audit.history import AsOf, History, expect
-from diagevo.memory.events import Origin, RunConfigured, StageCompleted
+from diagevo.memory.events import Origin, StageCompleted
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
@@ -76,14 +77,14 @@ def fork(
     if "schedule.policy" in changed:
         others = {role: model for role, model in before.models.items() if role != ROLE}
         changes["models"] = others | models_of(values)
-    configured = before.model_copy(update=changes)
+    configured = msgspec.structs.replace(before, **changes)
     folder = runs_folder(history.database, root)
     check_place(history.database, folder / name)
     with history.database.write() as connection:
         copy = Copy(connection, history.log, name, folder / name)
         see = f"see what is wrong: diagevo memory verify --run {history.run_id}"
         copy.take(history.events(as_of=as_of), f"run {history.run_id}", see)
-        copy.append(RunConfigured.model_validate(configured.model_dump()), round)
+        copy.append(configured, round)
         # With the configuration of a run from outside a fork is from outside too.
         outside = history.log.imported(history.run_id) if config is None else None
         written = copy.finish(imported=outside)

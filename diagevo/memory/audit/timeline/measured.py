@@ -5,48 +5,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
 from diagevo.memory.audit.history import Abandoned, History
-from diagevo.memory.events import CheckpointEvaluated, StageCompleted
-from diagevo.memory.events.decode import full, reader
-
-
-class _Scored(msgspec.Struct, frozen=True, gc=False):
-    question_id: str
-    responses: int
-    votes: list[tuple[str, int]]
-    verdict: str
-    first: int
-    label_true: bool | None = None
-    invalid_reason: str | None = None
-    undecided: int = 0
-    votes_are: str = "answers"
-
-
-class _Label(msgspec.Struct, frozen=True, gc=False):
-    verdict: str
-    label_true: bool | None = None
-
-
-class _Failed(msgspec.Struct, frozen=True, gc=False):
-    question_id: str
-    stage: str
-    attempt: int
-    step: int
-    right: bool | None = None
-
-
-class _Abandoned(msgspec.Struct, frozen=True, gc=False):
-    stage: str
-    attempt: int
-    after_step: int
-
-
-_scored = reader(_Scored, "CandidateScored")
-_label = reader(_Label, "CandidateScored")
-_failed = reader(_Failed, "FailureObserved")
-_abandoned = reader(_Abandoned, "StageAbandoned")
+from diagevo.memory.events import (
+    CandidateScored,
+    CheckpointEvaluated,
+    FailureObserved,
+    StageAbandoned,
+    StageCompleted,
+)
 
 
 @dataclass(slots=True)
@@ -103,30 +69,25 @@ def measured(
     rounds = None if round is None else (round, round)
     found: dict[int, Measured] = {}
     labels: dict[str, bool | None] = {}
-    observed: list[tuple[int, _Failed]] = []
+    observed: list[tuple[int, FailureObserved]] = []
     given_up = Abandoned()
-    for _, number, type_, version, payload in history.log.payloads(history.run_id, types, rounds):
+    for payload in history.log.payloads(history.run_id, types, rounds):
+        number = payload.round
         now = found.setdefault(number, Measured())
-        match type_:
-            case "CandidateScored":
-                scored = _scored(version, payload)
+        match payload.event:
+            case CandidateScored() as scored:
                 labels[scored.question_id] = scored.label_true
                 _count(now, scored)
-            case "FailureObserved":
-                observed.append((number, _failed(version, payload)))
-            case "StageAbandoned":
-                event = _abandoned(version, payload)
+            case FailureObserved() as failed:
+                observed.append((number, failed))
+            case StageAbandoned() as event:
                 given_up.add(number, event.stage, event.attempt, event.after_step)
-            case "StageCompleted":
-                done = full(type_, version, payload)
-                assert isinstance(done, StageCompleted)
-                if done.reward is not None:
-                    now.rewards[done.stage] = done.reward
+            case StageCompleted(reward=float() as reward) as done:
+                now.rewards[done.stage] = reward
+            case CheckpointEvaluated(benchmark="validation", role="solver") as evaluated:
+                now.validation = evaluated.metrics
             case _:
-                evaluated = full(type_, version, payload)
-                assert isinstance(evaluated, CheckpointEvaluated)
-                if evaluated.benchmark == "validation" and evaluated.role == "solver":
-                    now.validation = evaluated.metrics
+                pass
     for number, failed in observed:
         label_true = labels.get(failed.question_id)
         void = given_up.void(number, failed.stage, failed.attempt, failed.step)
@@ -140,15 +101,18 @@ def measured(
 
 
 def labels_true(history: History, round: int) -> float | None:
-    """The share of a round's kept labels that are true, as `Measured` has it. A list of runs asks each of
-    them, so nothing else of a candidate is read."""
+    """The share of a round's kept labels that are true, as `Measured` has it: a list of runs asks each of
+    them."""
     found = history.log.payloads(history.run_id, ["CandidateScored"], (round, round))
-    labels = [_label(scored.schema_version, scored.payload) for scored in found]
-    known = [label.label_true for label in labels if label.verdict == "kept" and label.label_true is not None]
+    known = [
+        event.label_true
+        for event in (one.event for one in found)
+        if isinstance(event, CandidateScored) and event.verdict == "kept" and event.label_true is not None
+    ]
     return sum(known) / len(known) if known else None
 
 
-def _count(now: Measured, scored: _Scored) -> None:
+def _count(now: Measured, scored: CandidateScored) -> None:
     now.verdicts[scored.verdict] += 1
     if scored.verdict == "invalid":
         now.invalid[scored.invalid_reason or "not_recorded"] += 1

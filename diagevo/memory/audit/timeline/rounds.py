@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import starmap
 from typing import Any
 
 import msgspec
@@ -16,9 +15,8 @@ from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
 from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
-from diagevo.memory.events.decode import UNREADABLE, reader
+from diagevo.memory.events.decode import decoded
 from diagevo.memory.events.records import Recorded
-from diagevo.memory.events.upcast import CURRENT
 from diagevo.memory.log.database import Prepared
 from diagevo.memory.log.log import EVENT
 from diagevo.memory.state.configured import Configured
@@ -73,23 +71,6 @@ def epsilon_after(history: History, round: int, failures: int, reference: int | 
     return Fraction(history.commit(round).event.epsilon_next) if ours is None else ours
 
 
-class _Votes(msgspec.Struct, frozen=True, gc=False):
-    """What is read of a CandidateScored: a run has most of these, and a model takes long to validate."""
-
-    cause_id: str | None
-    responses: int
-    first: int
-    second: int
-    label: str | None
-    verdict: str
-    label_true: bool | None = None
-    votes_are: str = "answers"
-
-
-_decode = msgspec.json.Decoder(_Votes).decode
-_read = reader(_Votes, "CandidateScored")
-
-
 class VoteKind(msgspec.Struct, frozen=True, gc=False):
     """Questions with the same figures: N, c1, c2, whether a label and a question are there, its verdict."""
 
@@ -104,7 +85,7 @@ class VoteKind(msgspec.Struct, frozen=True, gc=False):
     """Whether another trainer's rewards were counted: the filter (Equation 3) was not asked."""
 
 
-def kind_of(votes: _Votes | CandidateScored) -> VoteKind:
+def kind_of(votes: CandidateScored) -> VoteKind:
     return VoteKind(
         responses=votes.responses,
         first=votes.first,
@@ -177,8 +158,8 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
             continue
         created |= set(now.created)
         now.failures = _matched(history, now, created)
-        for one, count in _votes(history, asked, now.round).items():
-            _scored(now, one, count)
+        for (cause_id, kind), count in _votes(history, asked, now.round).items():
+            _scored(now, cause_id, kind, count)
         now.committed, now.position = expect(recorded, RoundCommitted), recorded.position
         found.append(now)
     if found and now is found[-1]:
@@ -202,25 +183,20 @@ def _matched(history: History, now: Observed, created: Collection[str]) -> Count
     return counts
 
 
-def _votes(history: History, asked: Prepared, round: int) -> Counter[_Votes]:
-    """The questions of a round with the same figures and the same aim."""
-    counts: Counter[_Votes] = Counter()
-    current = CURRENT["CandidateScored"]
+def _votes(history: History, asked: Prepared, round: int) -> Counter[tuple[str | None, VoteKind]]:
+    """The questions of a round with the same aim and the same figures."""
+    counts: Counter[tuple[str | None, VoteKind]] = Counter()
     with history.database.read() as connection:
         for page in asked.stream(connection, history.run_id, round):
-            try:
-                # Decoded and counted by C: a loop over a run of a million events takes seconds.
-                counts.update(map(_decode, (text for version, text in page if version == current)))
-            except UNREADABLE:  # told by what reads them one by one
-                counts.update(starmap(_read, page))
-            else:
-                counts.update(starmap(_read, (row for row in page if row[0] != current)))
+            for version, payload in page:
+                event = decoded(CandidateScored.__name__, version, payload)
+                assert isinstance(event, CandidateScored)
+                counts[event.cause_id, kind_of(event)] += 1
     return counts
 
 
-def _scored(now: Observed, votes: _Votes, count: int) -> None:
-    kind = kind_of(votes)
+def _scored(now: Observed, cause_id: str | None, kind: VoteKind, count: int) -> None:
     now.votes[kind] += count
-    if votes.cause_id is not None and kind.valid:
-        tally = now.scores.get(votes.cause_id)
-        now.scores[votes.cause_id] = tallied(tally, count * votes.first, votes.responses, count)
+    if cause_id is not None and kind.valid:
+        tally = now.scores.get(cause_id)
+        now.scores[cause_id] = tallied(tally, count * kind.first, kind.responses, count)
