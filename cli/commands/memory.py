@@ -11,7 +11,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import At, OptionalRef, Ref, Round, opened, where
 from ..render import console as render
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from .prompts import weigh
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def replay(
     return Result(
         render.plain(memory) | ({"differences": differences} if check else {}),
         memory_text.REPLAYED,
-        [f"{text}\n{checked}", *([Table(memory_text.REPLAYED, rows)] if rows else [])],
+        [f"{text}\n{checked}", *([Rows(memory_text.REPLAYED, rows)] if rows else [])],
         rows=rows,
         run=history.run_id,
         as_of=where(as_of),

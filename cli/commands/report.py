@@ -14,7 +14,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN = (
     Column("paper"),
-    Column("name", names=True),
+    Column("name"),
     Column("title"),
     Column("ready"),
     Column("missing"),
@@ -224,7 +224,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
-    parts: list[str | Table] = []
+    parts: list[str | Rows] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -239,7 +239,7 @@ def _build_only(
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        return Result(lines, FILES, [*parts, Table(FILES, lines)], run=history.run_id)
+        return Result(lines, FILES, [*parts, Rows(FILES, lines)], run=history.run_id)
 
 
 def _tables_of(
@@ -320,13 +320,13 @@ def _wanted(
     return found
 
 
-def _drawn(content: "ReportTable") -> list[str | Table]:
+def _drawn(content: "ReportTable") -> list[str | Rows]:
     """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    shown = Table(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Rows(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
     return [f"{content.title}. {content.note}", shown]
 
 

@@ -15,7 +15,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import database, one, opened, where
 from ..render import console as render
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.rows import row_of
 from ..render.table import Column
 from ..screens.accuracy import accuracy, premises
@@ -83,7 +83,7 @@ LEARNT = (
 )
 PHASES = (
     Column("round", align="right"),
-    Column("stage", "phase", names=True),
+    Column("stage", "phase"),
     Column("steps", align="right"),
     Column("first_kl", "KL at step 1", "right", digits=6),
     Column("sampling_gap", "log-prob gap", "right", digits=6),
@@ -141,7 +141,7 @@ def list_(call: Call) -> Result[Any]:
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
-    tables = [Table(RUNS, rows), Table(OUTCOMES, rows)]  # both in one would not fit a terminal
+    tables = [Rows(RUNS, rows), Rows(OUTCOMES, rows)]  # both in one would not fit a terminal
     return Result(
         rows, RUNS, tables if rows else None, notes=premises(line.world for line in found if line.rounds)
     )
@@ -160,7 +160,7 @@ def show(call: Call, run: Run = None) -> Result[Any]:
     with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
-        parts: list[str | Table] = [_story_text(story)]
+        parts: list[str | Rows] = [_story_text(story)]
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -169,10 +169,10 @@ def show(call: Call, run: Run = None) -> Result[Any]:
             ]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
-            parts += [Table(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
+            parts += [Rows(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
         parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
-            parts.append(Table(PHASES, [_phase(line) for line in story.phases]))
+            parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
         return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
@@ -296,11 +296,11 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
         changed = list(configuration(history, history, first, last)) if first.round else []
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
     data |= {"learnt": render.plain(outcomes)}
-    parts: list[str | Table] = [compare_text.memory_diff(history.run_id, found, changed)]
+    parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
     if found.causes:
-        parts.append(Table(compare_text.CHANGES, compare_text.change_rows(found)))
+        parts.append(Rows(compare_text.CHANGES, compare_text.change_rows(found)))
     if outcomes:
-        parts.append(Table(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+        parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
 
@@ -321,11 +321,11 @@ def _compare_runs(
         worlds = [history.world for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     tables = (
-        Table(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
-        Table(compare_text.MATCHED, compare_text.matched_rows(found)),
-        Table(compare_text.ALONE, compare_text.alone_rows(found)),
+        Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
+        Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
+        Rows(compare_text.ALONE, compare_text.alone_rows(found)),
     )
-    parts = [compare_text.runs_diff(found), *(table for table in tables if table.rows)]
+    parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 

@@ -14,7 +14,7 @@ from .. import options
 from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
-from ..render.result import Result, Table, emit
+from ..render.result import Result, Rows, emit
 from ..render.table import Column
 from ..screens.accuracy import accuracy
 from ..screens.display import Kind, display_for
@@ -127,7 +127,7 @@ def train(
     finally:
         if display in (None, "live", "plain") and not call.json and view.board.history:
             with opened(call, run_id) as history:
-                rows = Table(ROUNDS, [_row(done) for done in view.board.history])
+                rows = Rows(ROUNDS, [_row(done) for done in view.board.history])
                 emit(call, Result([], text=[rows, *accuracy(history)]))
     render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
     return None

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
-Rows = Iterable["Mapping[str, Any] | DataclassInstance"]
+Values = Iterable["Mapping[str, Any] | DataclassInstance"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Rows:
     """Rows of a screen."""
 
     columns: Sequence[Column]
-    rows: Rows
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Result(Generic[T]):
     """The `data` of --json; a None has none, and the text is finished as it stands."""
     columns: Sequence[Column] = ()
     """Of the rows; without them it is text, and of text there is no csv."""
-    text: str | Sequence[str | Table] | None = None
+    text: str | Sequence[str | Rows] | None = None
     """What a person sees, top down; None: the rows under their columns."""
-    rows: Rows | None = None
+    rows: Values | None = None
     """The rows, where they are not the data."""
-    shown: Rows | None = None
+    shown: Values | None = None
     """Those of them that a person sees, where not all."""
     title: str | None = None
     """Above the table; in a pipe on stderr."""
@@ -74,14 +74,14 @@ def emit(call: Call, result: Result[Any]) -> None:
         raise typer.Exit(result.exit_code)
 
 
-def _print_screen(call: Call, parts: Sequence[str | Table]) -> None:
+def _print_screen(call: Call, parts: Sequence[str | Rows]) -> None:
     """Texts and tables, an empty line between two of them."""
     drawn = call.output is None and sys.stdout.isatty()
     with sink(call) as out:
         for place, part in enumerate(parts):
             if place:
                 out.write("\n")
-            if isinstance(part, Table):
-                write_table(out, call, part.columns, part.rows, drawn=drawn)
+            if isinstance(part, Rows):
+                write_table(out, call, part.columns, part.values, drawn=drawn)
             else:
                 screen(out, call, part, drawn=drawn)

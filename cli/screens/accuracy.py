@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from diagevo.texts import visible
 
-from ..render.result import Table
+from ..render.result import Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _ROUNDS_SHOWN = 6
 
 
-def accuracy(history: "History") -> list[str | Table]:
+def accuracy(history: "History") -> list[str | Rows]:
     """Two tables: the scores by round and category, the untouched model drawn colder among them; and, in a
     world that knows families, how many questions of free exploration were of each."""
     from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
-    parts: list[str | Table] = []
+    parts: list[str | Rows] = []
     if scores := score_rows(history):
         names = (Column(name, _shown(name), "right") for name in score_names(scores))
-        parts.append(Table([Column("solver"), *names], scores))
+        parts.append(Rows([Column("solver"), *names], scores))
     if written := free_questions(history):
         shown = list(written)[-_ROUNDS_SHOWN:]
         columns = [
@@ -36,7 +36,7 @@ def accuracy(history: "History") -> list[str | Table]:
             {"family": name} | {str(number): written[number][name] for number in shown}
             for name in families_in(written)
         ]
-        parts.append(Table(columns, rows))
+        parts.append(Rows(columns, rows))
     if parts and (said := premise(history)) is not None:
         parts.append(said)
     return parts

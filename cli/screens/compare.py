@@ -52,7 +52,7 @@ LEARNT = (
 MEASURED = ("mean_at_k", "greedy", "labels_true", "solver_reward", "pass_rate")
 ALONE = (
     Column("run"),
-    Column("cause", names=True),
+    Column("cause"),
     Column("state"),
     Column("f", align="right"),
     Column("description"),

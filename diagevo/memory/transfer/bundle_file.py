@@ -43,7 +43,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """Base of the rows: the columns of a table, in their order, with values that a database takes."""
 
 
-class RunRow(Row, frozen=True, gc=False):
+class BundledRun(Row, frozen=True, gc=False):
     run_id: str
     sequence: Long
     hash: Sha256
@@ -88,7 +88,7 @@ class VectorRow(Row, frozen=True, gc=False):
 
 
 TABLES: dict[str, type[Row]] = {
-    "run": RunRow,
+    "run": BundledRun,
     "event": EventRow,
     "artifact": TextRow,
     "reply": ReplyRow,
@@ -217,7 +217,7 @@ class Stranger:
         with self._explained():
             return cursor.fetchmany(PAGE)
 
-    def run(self) -> RunRow:
+    def run(self) -> BundledRun:
         """Which run it is, and where its chain ends."""
         found = list(self.rows("run"))
         if len(found) != 1:
