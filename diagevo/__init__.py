@@ -13,6 +13,8 @@ The memory as a library, for a trainer of your own:
     memory.settle(failure_id, ...)         # one by one: matched, or a new cause
     memory.commit()                        # → ε₂, p₂
 
+`diagevo.read("a", database="sqlite:///runs/a.db")` gives a run as polars frames, without writing to it.
+
 Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
 all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first
 used.
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from diagevo.config.models import Config
+    from diagevo.memory.audit.frames import RunFrames
     from diagevo.memory.events import (
         CandidateScored,
         DuplicateJudged,
@@ -50,13 +53,16 @@ __all__ = [
     "NodeAssigned",
     "NodePairJudged",
     "RunConfigured",
+    "RunFrames",
     "Schedule",
     "__version__",
     "open",
+    "read",
 ]
 
 _HOMES = {
     "Memory": "diagevo.memory.memory",
+    "RunFrames": "diagevo.memory.audit.frames",
     "Draw": "diagevo.memory.state.schedule",
     "Schedule": "diagevo.memory.state.schedule",
 } | dict.fromkeys(
@@ -106,3 +112,26 @@ def open(
     from diagevo.memory.opening import open_memory
 
     return open_memory(url, run, create=create, root=root, config=config, embedder=embedder)
+
+
+def read(
+    run: str | None = None, *, database: str = "sqlite:///runs/diagevo.db", root: "Path | None" = None
+) -> "RunFrames":
+    """Read a run, also while it is being played, without writing to its database.
+
+    Args:
+        run: Its name; None or "latest" is the run that was written to last.
+        database: A SQLAlchemy URL or the path of an SQLite file.
+        root: The folder of the runs (default: as in `open`).
+
+    Returns:
+        The run, whose methods give polars frames: `causes`, `history`, `rounds`, `candidates`, `events`.
+
+    Raises:
+        StoreError: The database is missing, or of another revision.
+        NotFoundError: It has no such run.
+    """
+    from diagevo.memory.audit.frames import RunFrames
+    from diagevo.memory.history import open_history
+
+    return RunFrames(open_history(database, run, root=root))

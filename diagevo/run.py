@@ -20,9 +20,9 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing

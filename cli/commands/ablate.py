@@ -210,7 +210,7 @@ def compare(
     from diagevo.errors import NotFoundError
     from diagevo.evaluation import study
     from diagevo.evaluation.ablation import load_plan
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
     chosen = load_plan(call.home, name)
     variants = list(dict.fromkeys(planned.variant for planned in chosen.runs))

@@ -147,8 +147,8 @@ def _show_benchmarks() -> Result[Any]:
 
 def _show_all(call: Call) -> Result[Any]:
     from diagevo.evaluation.store import EvaluationStore
-    from diagevo.memory.audit.history import resolve_run
     from diagevo.memory.audit.runs import list_runs
+    from diagevo.memory.history import resolve_run
 
     with database(call) as opened:
         run = None if call.run is None else resolve_run(opened, call.run)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from diagevo.evaluation.judge import Judge
     from diagevo.evaluation.questions import Benchmark, Loaded
     from diagevo.evaluation.store import Evaluation, EvaluationStore
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
 
     from .subjects import EvaluatedModel

@@ -199,7 +199,7 @@ class _Session:
 
     def settings(self) -> "IngestConfig":
         """Those that the run was ingested with before, else those asked for now."""
-        from diagevo.memory.audit.history import open_history
+        from diagevo.memory.history import open_history
 
         try:
             history = open_history(self.call.database, self.run)

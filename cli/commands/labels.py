@@ -24,7 +24,7 @@ from .evaluate_run import Batch, KeyEnv, Seed, measure
 
 if TYPE_CHECKING:
     from diagevo.evaluation.oracle import LabelAccuracy, Oracle
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
 ACCURACY = (
     Column("round", align="right"),

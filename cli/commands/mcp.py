@@ -26,7 +26,7 @@ from ..render import console as render
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
 
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.history import AsOf, History
 
 ROWS = 200
 """Rows that `query` gives at most."""
@@ -151,10 +151,10 @@ class Tools:
 
     def replay(self, round: Round = None) -> dict[str, Any]:
         """The memory rebuilt from events alone: F, F₁, z, ε, and every cause with its state, f and p."""
-        from diagevo.memory.audit.replay import compare_with_commit, rebuild
+        from diagevo.memory.audit.replay import compare_with_commit, describe
 
         with self._asked(round) as (history, as_of):
-            memory = rebuild(history, as_of)
+            memory = describe(history.state(as_of, snapshots=False))
             data = {**render.plain(memory), "differences": compare_with_commit(history, memory, as_of)}
             return self._told(history, as_of, data)
 

@@ -15,7 +15,7 @@ from ..render.result import Result, Rows
 from .prompts import weigh
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
 
 @options.command(
@@ -105,7 +105,7 @@ def replay(
 
     The rows of --format are its causes, with --step the events.
     """
-    from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
+    from diagevo.memory.audit.replay import compare_with_commit, describe, steps
 
     from ..screens import memory as memory_text
 
@@ -118,7 +118,7 @@ def replay(
                 stepped = inside.number
             listed = [render.plain(each) for each in steps(history, stepped, as_of)]
             return Result(listed, memory_text.STEPS, run=history.run_id, as_of=where(as_of))
-        memory = rebuild(history, as_of)
+        memory = describe(history.state(as_of, snapshots=False))
         differences = compare_with_commit(history, memory, as_of) if check else []
     checked = memory_text.check_text(memory, differences) if check else ""
     rows = memory_text.replayed_rows(memory)

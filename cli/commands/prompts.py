@@ -13,7 +13,7 @@ from ..render.result import Result
 from ..render.table import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.history import AsOf, History
 
 WEIGHTS = (
     Column("line", align="right"),

@@ -20,7 +20,7 @@ from ..render.table import Column
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.evaluation.ablation import Plan
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.report.material import Material
     from diagevo.report.reported import Reported
     from diagevo.report.tables import ReportTable, RunResult, TableName
@@ -265,7 +265,7 @@ def _tables_of(
 
 def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["RunResult"], str | None]:
     """What the runs came to, and the world that any of them was played in."""
-    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.history import open_history
     from diagevo.report import tables
 
     found: list[RunResult] = []

@@ -285,7 +285,7 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
     """What changed between two commits of a run. Round 0 is before the first event."""
     from diagevo.memory.audit.compare import diff_memory
     from diagevo.memory.audit.compare_runs import configuration, learnt
-    from diagevo.memory.audit.history import AsOf
+    from diagevo.memory.history import AsOf
 
     from ..screens import compare as compare_text
 

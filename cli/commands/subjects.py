@@ -13,7 +13,7 @@ from ..call import Call
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.evaluation.evaluate import Subject
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.progress import StopFlag
     from diagevo.sampling.sampler import Sampler
     from diagevo.selfplay.questions import PromptTemplates
@@ -51,8 +51,8 @@ def rounds_named(history: "History", named: str) -> list[int]:
 
 def _best(history: "History") -> int:
     from diagevo.evaluation.protocol import best_round
-    from diagevo.memory.audit.history import expect
     from diagevo.memory.events import CheckpointEvaluated
+    from diagevo.memory.history import expect
 
     metric = history.configuration().config.get("validation", {}).get("metric", "greedy")
     scores = {

@@ -73,7 +73,7 @@ def view(
 
 
 def _serve(call: Call, host: str, port: int, *, no_open: bool) -> None:
-    from diagevo.memory.audit.history import resolve_run
+    from diagevo.memory.history import resolve_run
     from diagevo.view.server import application, is_loopback
     from diagevo.view.serving import served
 
@@ -109,7 +109,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
-    from diagevo.memory.audit.history import resolve_run
+    from diagevo.memory.history import resolve_run
     from diagevo.view.export import PAGES
     from diagevo.view.export import export as write
 

@@ -11,7 +11,7 @@ from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
 
 _ROUNDS_SHOWN = 6
@@ -52,7 +52,7 @@ def premises(worlds: Iterable[object]) -> list[str]:
 
 def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:
     """The worlds of evaluations: of their runs, or of the questions where a model was asked without a run."""
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
     found = list(evaluations)
     runs = dict.fromkeys(e.run_id for e in found if e.run_id is not None)

@@ -15,8 +15,8 @@ from ..render.result import Result, Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
     from diagevo.memory.audit.timeline.rounds import Observed
+    from diagevo.memory.history import History
 
 FILTERED = ("tau", "p_low", "p_high")
 REPLAY = (

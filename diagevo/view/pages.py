@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
+from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences

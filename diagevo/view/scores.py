@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import CandidateScored
+from diagevo.memory.history import History, expect
 
 MEAN, GREEDY = "mean_at_k", "greedy"
 

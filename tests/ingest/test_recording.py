@@ -17,10 +17,10 @@ from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.ingest.weights import weights
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.retention import moved
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from tests.diagnosis.rounds import Scripted
 from tests.ingest.conftest import DIMENSION, SETTINGS, step

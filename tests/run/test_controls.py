@@ -11,7 +11,7 @@ from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.memory import events
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.memory.state.schedule import Draw
 from diagevo.players import Solver, Written
 from diagevo.roles import Roles

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import StoppedSafely, StoreError
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress, StopFlag
 from tests.run.program import assert_same_end
 from tests.run.small import Watcher, play, small_config

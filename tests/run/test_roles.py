@@ -10,7 +10,7 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.players import Challenger, Solver
 from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer

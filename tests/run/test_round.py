@@ -14,10 +14,10 @@ from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
-from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary

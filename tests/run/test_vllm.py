@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.arithmetic import WEIGHTS, held_out
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
 from diagevo.roles import Roles
 from diagevo.sampling.sampler import Sampler, SamplingParams

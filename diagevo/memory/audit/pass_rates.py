@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from diagevo.memory.audit.groups import Attempts
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -13,6 +12,7 @@ from diagevo.memory.events import (
     GroupIngested,
     number_of,
 )
+from diagevo.memory.history import History
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ import msgspec
 
 from diagevo.errors import ConfigError, InconsistentError, StoreError
 from diagevo.memory.audit.groups import first_stranger
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events.records import GENESIS
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import REPLY, put_right
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.log import Log, now

@@ -11,8 +11,8 @@ import msgspec
 from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import Origin, StageCompleted
+from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR

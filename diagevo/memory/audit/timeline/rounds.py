@@ -13,10 +13,10 @@ from diagevo.equations.policy import next_epsilon
 from diagevo.equations.settings import Filter, Settings
 from diagevo.equations.states import Tally, tallied
 from diagevo.errors import DamagedError
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import CandidateScored, CauseCreated, RoundCommitted, RoundOpened
 from diagevo.memory.events.decode import decoded
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.database import Prepared
 from diagevo.memory.log.log import EVENT
 from diagevo.memory.state.configured import Configured
