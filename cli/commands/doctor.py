@@ -36,7 +36,7 @@ def doctor(
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something that
     is needed is missing.
     """
-    from diagevo.checks import look
+    from diagevo.doctor import look
 
     checks = look(purpose, database=call.database, home=call.home, configured=call.load_config)
     code = 4 if any(check.state == "missing" for check in checks) else 0

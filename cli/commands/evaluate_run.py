@@ -253,8 +253,8 @@ def _held_out(history: "History | None") -> "Loaded":
             source="arithmetic world",
             group=group,
         )
+    from diagevo.loop.roles import Roles
     from diagevo.memory.places import runs_folder
-    from diagevo.roles import Roles
 
     from . import subjects
 

@@ -380,7 +380,7 @@ def fork(
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
     """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
     from diagevo.config.models import Config
-    from diagevo.roles import prompt_digests
+    from diagevo.loop.roles import prompt_digests
 
     return prompt_digests(Config.model_validate(config)) if "roles" in config else None
 

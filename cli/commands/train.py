@@ -23,7 +23,7 @@ from .stopping import stopped_by_signals
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.run import Until
+    from diagevo.loop.run import Until
 
 ROUNDS = (
     Column("round", align="right"),
@@ -95,7 +95,7 @@ def train(
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
     _need_the_training_stack()
-    from diagevo import run
+    from diagevo.loop import run
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
     from diagevo.progress_file import PROGRESS, ProgressFile
@@ -238,7 +238,7 @@ def _row(done: RoundSummary) -> dict[str, object]:
 
 def _until(text: str) -> "Until":
     """Read ROUND[:STAGE]."""
-    from diagevo.run import Until
+    from diagevo.loop.run import Until
 
     number, _, stage = text.partition(":")
     if not number.isdecimal() or int(number) < 1 or (stage and stage not in STAGES):

@@ -14,6 +14,7 @@ from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
+from diagevo.loop.run import Run, _check_prompts
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import Recorded
@@ -21,7 +22,6 @@ from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary
-from diagevo.run import Run, _check_prompts
 from diagevo.selfplay.questions import FIELDS, parse_question
 from tests.cli.program import invoke
 from tests.once import once
@@ -301,7 +301,7 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     class NothingRetainedAfter(Watcher):
         def round_finished(self, round: int, summary: RoundSummary) -> None:
             super().round_finished(round, summary)
-            monkeypatch.setattr("diagevo.round.Round.keep_learnable", lambda round: [])
+            monkeypatch.setattr("diagevo.loop.round.Round.keep_learnable", lambda round: [])
 
     monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason
     config = small_config(round={"keep_checkpoints": 1, "candidates": 24}, challenger_grpo={"max_steps": 1})

@@ -75,14 +75,14 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
             part.unlink()
     rows = out.rows
     return Exported(
-        file,
-        history.run_id,
-        rows["event"],
-        as_of.round,
-        head,
-        rows["artifact"],
-        rows["reply"],
-        rows["vector"],
+        file=file,
+        run_id=history.run_id,
+        events=rows["event"],
+        round=as_of.round,
+        head=head,
+        texts=rows["artifact"],
+        replies=rows["reply"],
+        vectors=rows["vector"],
     )
 
 

@@ -19,8 +19,8 @@ from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled, ungrouped
+from diagevo.loop.players import ChallengerReward, PhaseContext, World
 from diagevo.memory.memory import Memory
-from diagevo.players import ChallengerReward, PhaseContext, World
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -90,7 +90,7 @@ class Roles:
             "servers": sampler.servers if isinstance(sampler, Served) else None,
             "round_": round_,
         }
-        return RewardSpec("diagevo.roles:challenger_reward", arguments)
+        return RewardSpec("diagevo.loop.roles:challenger_reward", arguments)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician

@@ -318,7 +318,7 @@ class Solver:
                     TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
                     for lesson in lessons
                 ),
-                reward=RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
+                reward=RewardSpec("diagevo.loop.players:solver_reward", {"labels": labels}),
                 settings=config.solver_grpo,
                 sampling=config.sampling,
                 hardware=config.hardware,

@@ -20,17 +20,17 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
+from diagevo.loop.roles import Roles
+from diagevo.loop.round import Round, RunContext, round_folder
+from diagevo.loop.stages import check_artifact, sha256_of
 from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing
-from diagevo.roles import Roles
-from diagevo.round import Round, RunContext, round_folder
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
-from diagevo.stages import check_artifact, sha256_of
 
 
 @dataclass(frozen=True)
