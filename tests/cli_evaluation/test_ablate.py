@@ -131,8 +131,8 @@ def test_a_run_that_another_process_plays_is_passed_over(ask: Ask, home: Path) -
         fcntl.flock(other, fcntl.LOCK_EX)
         result = ask("ablate", "run")
     assert result.exit_code == 0, result.output
-    assert "small.full.s0: another process plays it, passed over" in result.stderr
-    assert "small.free-only.s0: another process plays it, passed over" in result.stderr
+    assert "small.full.s0: another process is playing it, skipped" in result.stderr
+    assert "small.free-only.s0: another process is playing it, skipped" in result.stderr
     assert ask("ablate", "run").exit_code == 4  # played now
 
 

@@ -222,7 +222,7 @@ def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_se
         assert (mended.returncode, len(server.requests)) == (0, 12), mended.stderr
     [row] = json.loads(mended.stdout)["data"]
     assert (row["round"], row["undiagnosed"]) == (1, 0)
-    assert "came from stored ones" not in mended.stderr
+    assert "came from the store" not in mended.stderr
 
 
 def test_ten_in_a_row_end_it_later_too_and_are_asked_again(home: Path) -> None:
@@ -267,7 +267,7 @@ def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
         assert len(server.requests) == 12
         done = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "other")
         assert (done.returncode, len(server.requests)) == (0, 16), done.stderr
-    assert "8 replies came from stored ones, 4 from the service" in done.stderr
+    assert "8 replies came from the store, 4 from the service" in done.stderr
 
 
 def test_two_options_name_the_server_once(home: Path) -> None:
@@ -328,7 +328,7 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
         before = len(server.requests)
         third = diagnose(home, server, "--again", "--round", "2", "--json")
         assert (third.returncode, len(server.requests)) == (0, before), third.stderr
-        assert "12 replies came from stored ones, 0 from the service" in third.stderr
+        assert "12 replies came from the store, 0 from the service" in third.stderr
         assert json.loads(third.stdout)["data"][0]["round"] == 3
         gone = diagnose(home, server, "--again", "--round", "1")
         assert gone.returncode == 3
