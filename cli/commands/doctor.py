@@ -28,7 +28,7 @@ def doctor(
     *,
     purpose: Annotated[
         Literal["audit", "train", "eval"],
-        typer.Option("--for", help="What you want to do here: audit, train or eval."),
+        typer.Option("--for", help="What you want to do: audit, train or eval."),
     ] = "audit",
 ) -> Result[Any]:
     """What is missing here, and the fix.

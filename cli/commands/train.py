@@ -55,18 +55,19 @@ ROUNDS = (
 def train(
     call: Call,
     *,
-    plan: Annotated[bool, typer.Option("--plan", help="Print what a run would do, and run nothing.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a run stood (default: the latest).")
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what a run would do, without running it.")
     ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a run (default: the latest).")] = False,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", min=1, help="Rounds in all; may extend a run.")
+        int | None,
+        typer.Option("--rounds", metavar="N", min=1, help="Total number of rounds; may extend a run."),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option("--until", metavar="ROUND[:STAGE]", help="Stop safely after this round or stage."),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
     max_hours: Annotated[
         float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after this many hours.")
     ] = None,

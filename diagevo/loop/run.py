@@ -73,7 +73,7 @@ def train(
                 f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
-        with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
+        with AnswerChecker(stop=stop) as checker, _stopping_after(max_seconds, stop):
             phase = roles.phase(checker)
             context = RunContext(
                 phase,
@@ -124,12 +124,14 @@ class Run:
 
     def configure(self) -> None:
         """Record what the run is made of."""
-        config = self.phase.config
+        config, stop = self.phase.config, self.context.stop
         models = {
             "challenger": events.Model(
-                name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger)
+                name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger, stop)
             ),
-            "solver": events.Model(name=config.roles.solver.model, revision=sha256_of(self.roles.solver)),
+            "solver": events.Model(
+                name=config.roles.solver.model, revision=sha256_of(self.roles.solver, stop)
+            ),
             "diagnostician": events.Model(
                 name=self.context.diagnostician.name, revision=self.context.diagnostician.revision
             ),
@@ -184,7 +186,7 @@ class Run:
             return self.roles.challenger if role == "challenger" else self.roles.solver
         number, artifact = left[-1]
         if artifact.sha256 not in self._whole:
-            check_artifact(self.folder, artifact, role, number)
+            check_artifact(self.folder, artifact, role, number, self.context.stop)
             self._whole.add(artifact.sha256)
         return check_model_folder(self.folder / artifact.path)
 

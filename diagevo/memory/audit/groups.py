@@ -28,6 +28,15 @@ class Attempts:
             if group.attempt > 1:
                 self._began.setdefault(group.attempt, (group.step, payload.position))
 
+    @classmethod
+    def of(cls, log: Log, run_id: str) -> "Attempts":
+        """As the log has them."""
+        return cls(log.payloads(run_id, [GROUP]))
+
+    @property
+    def last(self) -> int:
+        return max(self._began, default=1)
+
     def void(self, step: int, attempt: int, before: int | None = None) -> bool:
         """Whether a later attempt began at this step or before, by position `before`."""
         return any(

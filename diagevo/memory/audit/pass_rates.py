@@ -62,7 +62,7 @@ def pass_rates(history: History) -> PassRates | None:
         return None
     state = history.state(history.end)
     counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
-    attempts = Attempts(history.log.payloads(history.run_id, ["GroupIngested"]))
+    attempts = Attempts.of(history.log, history.run_id)
     steps: dict[tuple[int, int], list[GroupIngested]] = {}
     groups: dict[str, CandidateScored] = {}
     failures = 0
