@@ -74,7 +74,12 @@ def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
 
 
 def strangers(
-    ingested: Iterable[Payload], told: Iterable[Payload], number: int, attempts: Attempts, *, counts: bool
+    ingested: Iterable[Payload],
+    told: Iterable[Payload],
+    number: int,
+    attempts: Attempts,
+    *,
+    counts: bool,
 ) -> Iterator[tuple[int, str]]:
     """Of round `number`, from the groups of its batch and its own events, in order. One that does not count
     any more was made of the groups that stood then."""
