@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
 RowFormat = Literal["table", "json", "jsonl", "csv", "parquet", "md"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
     from .call import Call
 
@@ -65,7 +65,7 @@ def reported(incomplete: str) -> Words:
 
 @contextmanager
 def _history(ctx: typer.Context) -> "Iterator[History]":
-    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.history import open_history
 
     call = _typed(ctx)
     history = open_history(call.database, call.run)

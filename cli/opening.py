@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.history import AsOf, History
     from diagevo.memory.log.database import Database
 
 Round = Annotated[
@@ -61,7 +61,7 @@ def database(call: Call, *, create: bool = False) -> Iterator["Database"]:
 @contextmanager
 def opened(call: Call, run: str | None = None) -> Iterator["History"]:
     """A run for reading: `run`, else the one that the options name."""
-    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.history import open_history
 
     history = open_history(call.database, call.run if run is None else run)
     try:
@@ -75,7 +75,7 @@ def one(call: Call, *given: str | None) -> str | None:
     named = [run for run in given if run is not None]
     if named and "--run" in call.typed and named != [call.run]:
         raise ConfigError(
-            f"{' and '.join(named)} and --run {call.run} were given", hint="name the run in one of these ways"
+            f"{' and '.join(named)} and --run {call.run} were given", hint="name the run only once"
         )
     return named[0] if named else None
 

@@ -13,6 +13,8 @@ The memory as a library, for a trainer of your own:
     memory.settle(failure_id, ...)         # one by one: matched, or a new cause
     memory.commit()                        # → ε₂, p₂
 
+`diagevo.read("a", database="sqlite:///runs/a.db")` gives a run as polars frames, without writing to it.
+
 Events are `diagevo.CandidateScored`, `diagevo.FailureObserved` and so on (`diagevo.memory.events` has them
 all); errors are in `diagevo.errors`. Importing diagevo is cheap: everything else is loaded when it is first
 used.
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from diagevo.config.models import Config
+    from diagevo.memory.audit.frames import RunFrames
     from diagevo.memory.events import (
         CandidateScored,
         DuplicateJudged,
@@ -50,13 +53,16 @@ __all__ = [
     "NodeAssigned",
     "NodePairJudged",
     "RunConfigured",
+    "RunFrames",
     "Schedule",
     "__version__",
     "open",
+    "read",
 ]
 
 _HOMES = {
     "Memory": "diagevo.memory.memory",
+    "RunFrames": "diagevo.memory.audit.frames",
     "Draw": "diagevo.memory.state.schedule",
     "Schedule": "diagevo.memory.state.schedule",
 } | dict.fromkeys(
@@ -93,16 +99,50 @@ def open(
     config: "Config | None" = None,
     embedder: "Embedder | None" = None,
 ) -> "Memory":
-    """Open the memory of a run.
+    """Open the memory of a run, for writing.
 
-    `url` is a SQLAlchemy URL or the path of an SQLite file; a missing file is created and migrated where
-    `create` allows it. `root` is the folder of the runs (default: the SQLite file's folder, else
-    $DIAGEVO_HOME, else ./runs); the run's own folder in it holds the chain's heads and the vector index.
-    `config` is recorded when the first round opens, where `Memory.configure` was not called before, and with
-    it `embedder`: the model whose vectors the run will hold. Raises StoreError for a database of another
-    revision, NotFoundError, with `create=False`, for a run that does not exist, and ConfigError where the
-    run's vectors are another model's than `embedder` (`Memory.change_embedder` embeds a run anew).
+    Args:
+        url: a SQLAlchemy URL or the path of an SQLite file. A missing file is created and migrated.
+        run: the name of the run.
+        create: whether to create a missing database or run.
+        root: the folder of the runs (default: the SQLite file's folder, else $DIAGEVO_HOME, else ./runs). The
+            run's own folder in it holds the chain heads and the vector index.
+        config: the configuration of a new run, recorded when its first round opens unless
+            `Memory.configure` was called before.
+        embedder: the model whose vectors the run will hold, recorded with `config`.
+
+    Returns:
+        The memory. Close it, or use it in a `with` statement.
+
+    Raises:
+        StoreError: the database is at another revision.
+        NotFoundError: the run does not exist, with `create=False`.
+        ConfigError: the run's vectors belong to another model than `embedder`;
+            `Memory.change_embedder` re-embeds a run.
     """
     from diagevo.memory.opening import open_memory
 
     return open_memory(url, run, create=create, root=root, config=config, embedder=embedder)
+
+
+def read(
+    run: str | None = None, *, database: str = "sqlite:///runs/diagevo.db", root: "Path | None" = None
+) -> "RunFrames":
+    """Read a run, also while it is being played, without writing to its database.
+
+    Args:
+        run: Its name; None or "latest" is the run that was written to last.
+        database: A SQLAlchemy URL or the path of an SQLite file.
+        root: The folder of the runs (default: as in `open`).
+
+    Returns:
+        The run, whose methods give polars frames: `causes`, `history`, `rounds`, `candidates`, `events`.
+
+    Raises:
+        StoreError: The database is missing, or of another revision.
+        NotFoundError: It has no such run.
+    """
+    from diagevo.memory.audit.frames import RunFrames
+    from diagevo.memory.history import open_history
+
+    return RunFrames(open_history(database, run, root=root))

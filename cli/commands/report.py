@@ -14,20 +14,20 @@ from .. import completion, options
 from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
     from diagevo.evaluation.ablation import Plan
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.report.material import Material
     from diagevo.report.reported import Reported
     from diagevo.report.tables import ReportTable, RunResult, TableName
 
 SHOWN = (
     Column("paper"),
-    Column("name", names=True),
+    Column("name"),
     Column("title"),
     Column("ready"),
     Column("missing"),
@@ -105,8 +105,8 @@ def build(
         bool,
         typer.Option(
             "--list",
-            help="Build nothing: each table and figure of the paper, then DiagEvo's own, with what makes it "
-            "or what is missing.",
+            help="Build nothing; list each table and figure of the paper, then DiagEvo's own, "
+            "with the command for it or what is missing.",
         ),
     ] = False,
     only: Annotated[
@@ -114,7 +114,7 @@ def build(
         typer.Option(
             "--only",
             metavar="NAME",
-            help="No pages, only this figure or table of --list; may be repeated.",
+            help="Only this figure or table of --list, without pages; may be repeated.",
             autocompletion=completion.reported,
         ),
     ] = None,
@@ -128,15 +128,14 @@ def build(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")] = None,
-    runs: Annotated[
-        str | None, typer.Option("--runs", help="The runs of a table, with commas between them.")
-    ] = None,
+    runs: Annotated[str | None, typer.Option("--runs", help="The runs of a table, comma-separated.")] = None,
     reported: Annotated[
         Path | None,
         typer.Option(
             "--reported",
             metavar="CSV",
-            help="What other systems report, marked so in table-main and table-baselines: columns solver, "
+            help="Results reported by other systems, marked in table-main and table-baselines: "
+            "columns solver, "
             "method, source and the table's own, scores as percentages.",
         ),
     ] = None,
@@ -145,7 +144,8 @@ def build(
         bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
     ] = False,
     pages: Annotated[
-        int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
+        int | None,
+        typer.Option("--pages", metavar="N", min=1, help="At most this many pages. [default: 500]"),
     ] = None,
 ) -> Result[Any]:
     """Write the run's pages with the figures and tables on them, and those as files beside the pages.
@@ -224,7 +224,7 @@ def _build_only(
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
     lines: list[FileLine] = []
-    parts: list[str | Table] = []
+    parts: list[str | Rows] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
         for name in figures:
@@ -239,7 +239,7 @@ def _build_only(
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
             lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
-        return Result(lines, FILES, [*parts, Table(FILES, lines)], run=history.run_id)
+        return Result(lines, FILES, [*parts, Rows(FILES, lines)], run=history.run_id)
 
 
 def _tables_of(
@@ -265,7 +265,7 @@ def _tables_of(
 
 def _results(call: Call, runs: list[str], plan: "Plan | None") -> tuple[list["RunResult"], str | None]:
     """What the runs came to, and the world that any of them was played in."""
-    from diagevo.memory.audit.history import open_history
+    from diagevo.memory.history import open_history
     from diagevo.report import tables
 
     found: list[RunResult] = []
@@ -297,7 +297,7 @@ def _wanted(
     found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
-        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
+        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="separate names with commas: a,b,c")
     if reported is not None and not {*names} & {"main", "baselines"}:
         raise ConfigError(
             f"--reported goes with table-main and table-baselines, not with {TABLE}{names[0]}",
@@ -320,13 +320,13 @@ def _wanted(
     return found
 
 
-def _drawn(content: "ReportTable") -> list[str | Table]:
+def _drawn(content: "ReportTable") -> list[str | Rows]:
     """A table for a person, under its title and note."""
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
     columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    shown = Table(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    shown = Rows(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
     return [f"{content.title}. {content.note}", shown]
 
 

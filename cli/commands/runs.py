@@ -15,7 +15,7 @@ from .. import completion, options
 from ..call import Call
 from ..opening import database, one, opened, where
 from ..render import console as render
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.rows import row_of
 from ..render.table import Column
 from ..screens.accuracy import accuracy, premises
@@ -83,7 +83,7 @@ LEARNT = (
 )
 PHASES = (
     Column("round", align="right"),
-    Column("stage", "phase", names=True),
+    Column("stage", "phase"),
     Column("steps", align="right"),
     Column("first_kl", "KL at step 1", "right", digits=6),
     Column("sampling_gap", "log-prob gap", "right", digits=6),
@@ -97,9 +97,7 @@ PHASES = (
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 Run = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[RUN]", help="The run; the latest if none is named.", autocompletion=completion.runs
-    ),
+    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
 ]
 
 
@@ -141,7 +139,7 @@ def list_(call: Call) -> Result[Any]:
     if not found:
         render.say(call, "no runs yet; start one: diagevo train")
     rows = [_line(line) for line in found]
-    tables = [Table(RUNS, rows), Table(OUTCOMES, rows)]  # both in one would not fit a terminal
+    tables = [Rows(RUNS, rows), Rows(OUTCOMES, rows)]  # both in one would not fit a terminal
     return Result(
         rows, RUNS, tables if rows else None, notes=premises(line.world for line in found if line.rounds)
     )
@@ -160,7 +158,7 @@ def show(call: Call, run: Run = None) -> Result[Any]:
     with opened(call, one(call, run)) as history:
         story = run_story(history)
         end = history.end
-        parts: list[str | Table] = [_story_text(story)]
+        parts: list[str | Rows] = [_story_text(story)]
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
@@ -169,10 +167,10 @@ def show(call: Call, run: Run = None) -> Result[Any]:
             ]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
-            parts += [Table(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
+            parts += [Rows(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
         parts += [*pass_rates(story), *accuracy(history)]
         if story.phases:
-            parts.append(Table(PHASES, [_phase(line) for line in story.phases]))
+            parts.append(Rows(PHASES, [_phase(line) for line in story.phases]))
         return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
@@ -230,7 +228,7 @@ def _story_text(story: "RunStory") -> str:
     if line.imported is not None:
         lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
-        lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
+        lines.append(f"  {'configured':<14} {story.configurations} times; the last one applies")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:
@@ -259,14 +257,12 @@ def diff(
         ),
     ],
     *,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
-    ] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if there is a difference.")] = False,
 ) -> Result[Any]:
     """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
-        raise ConfigError(f"{points} does not name two points", hint=_POINTS)
+        raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
     if left.isdecimal() != right.isdecimal():
         number, other = (left, right) if left.isdecimal() else (right, left)
         raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
@@ -285,7 +281,7 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
     """What changed between two commits of a run. Round 0 is before the first event."""
     from diagevo.memory.audit.compare import diff_memory
     from diagevo.memory.audit.compare_runs import configuration, learnt
-    from diagevo.memory.audit.history import AsOf
+    from diagevo.memory.history import AsOf
 
     from ..screens import compare as compare_text
 
@@ -296,11 +292,11 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
         changed = list(configuration(history, history, first, last)) if first.round else []
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
     data |= {"learnt": render.plain(outcomes)}
-    parts: list[str | Table] = [compare_text.memory_diff(history.run_id, found, changed)]
+    parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
     if found.causes:
-        parts.append(Table(compare_text.CHANGES, compare_text.change_rows(found)))
+        parts.append(Rows(compare_text.CHANGES, compare_text.change_rows(found)))
     if outcomes:
-        parts.append(Table(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+        parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
 
@@ -321,11 +317,11 @@ def _compare_runs(
         worlds = [history.world for history in (a, b)]
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     tables = (
-        Table(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
-        Table(compare_text.MATCHED, compare_text.matched_rows(found)),
-        Table(compare_text.ALONE, compare_text.alone_rows(found)),
+        Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
+        Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
+        Rows(compare_text.ALONE, compare_text.alone_rows(found)),
     )
-    parts = [compare_text.runs_diff(found), *(table for table in tables if table.rows)]
+    parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 
@@ -348,7 +344,7 @@ def fork(
     run: Run = None,
     *,
     round: Annotated[
-        int, typer.Option("--round", metavar="N", min=1, help="The committed round to go on from.")
+        int, typer.Option("--round", metavar="N", min=1, help="The committed round to fork from.")
     ],
     name: Annotated[
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
@@ -372,7 +368,7 @@ def fork(
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
     text += f"continue with: {again}\n"
-    lost = [f"no longer there, and not in the fork: {', '.join(made.missing)}"] if made.missing else []
+    lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
     as_of = (made.written.round, made.written.position)
     return Result(made, text=text, run=free, as_of=as_of, notes=lost)
 
@@ -380,7 +376,7 @@ def fork(
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
     """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
     from diagevo.config.models import Config
-    from diagevo.roles import prompt_digests
+    from diagevo.loop.roles import prompt_digests
 
     return prompt_digests(Config.model_validate(config)) if "roles" in config else None
 

@@ -16,7 +16,7 @@ from ..render.table import Column
 from .runs import FIGURES, Run
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import AsOf, History
+    from diagevo.memory.history import AsOf, History
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
 ADDED = (

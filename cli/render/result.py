@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 T = TypeVar("T")
-Rows = Iterable["Mapping[str, Any] | DataclassInstance"]
+Values = Iterable["Mapping[str, Any] | DataclassInstance"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class Rows:
     """Rows of a screen."""
 
     columns: Sequence[Column]
-    rows: Rows
+    values: Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Result(Generic[T]):
     """The `data` of --json; a None has none, and the text is finished as it stands."""
     columns: Sequence[Column] = ()
     """Of the rows; without them it is text, and of text there is no csv."""
-    text: str | Sequence[str | Table] | None = None
+    text: str | Sequence[str | Rows] | None = None
     """What a person sees, top down; None: the rows under their columns."""
-    rows: Rows | None = None
+    rows: Values | None = None
     """The rows, where they are not the data."""
-    shown: Rows | None = None
+    shown: Values | None = None
     """Those of them that a person sees, where not all."""
     title: str | None = None
     """Above the table; in a pipe on stderr."""
@@ -61,7 +61,9 @@ def emit(call: Call, result: Result[Any]) -> None:
     if call.format == "json" and (not result.columns or result.rows is not None):
         document(call, result.data, result.text, **place)
     elif call.format not in ("json", "table") and not result.columns:
-        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
+        raise ConfigError(
+            f"this is text, not rows: it cannot be printed as {call.format}", hint="as JSON: --json"
+        )
     elif call.format == "table" and result.text is not None:
         _print_screen(call, [result.text] if isinstance(result.text, str) else result.text)
     else:
@@ -74,14 +76,14 @@ def emit(call: Call, result: Result[Any]) -> None:
         raise typer.Exit(result.exit_code)
 
 
-def _print_screen(call: Call, parts: Sequence[str | Table]) -> None:
+def _print_screen(call: Call, parts: Sequence[str | Rows]) -> None:
     """Texts and tables, an empty line between two of them."""
     drawn = call.output is None and sys.stdout.isatty()
     with sink(call) as out:
         for place, part in enumerate(parts):
             if place:
                 out.write("\n")
-            if isinstance(part, Table):
-                write_table(out, call, part.columns, part.rows, drawn=drawn)
+            if isinstance(part, Rows):
+                write_table(out, call, part.columns, part.values, drawn=drawn)
             else:
                 screen(out, call, part, drawn=drawn)

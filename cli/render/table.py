@@ -1,9 +1,9 @@
-"""Rows for people: aligned text, Markdown, and on a terminal a table while its words have room."""
+"""Rows for people: aligned text, Markdown, and on a terminal a table, or cards where it has no room."""
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +15,14 @@ from .layout import broken, folded, unbroken
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _WORD = 24
-"""Cells of the longest value that a table keeps in one row: `8 → 13`, a date, a name of words."""
-_TEXT = 48
-"""Cells of a running text; of one as long a table has room for `_WORD` in a line."""
+"""Cells of the longest value that stays in one row: `8 → 13`, a date, a name. A longer one is running text,
+and wraps."""
+
+_WIDE = 80
+"""Cells of a running text beyond which it takes no more room from the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +33,6 @@ class Column:
     title: str | None = None
     align: Literal["left", "right"] = "left"
     digits: int = 3
-    names: bool = False
-    """Whether it names the row, as the first column does; in a table in parts it is in each."""
-    beside: bool = False
-    """Whether it is read with the column before it, and stays beside it."""
     show: Callable[[Any], str] | None = None
     """How a person sees a value, where not as every other."""
 
@@ -87,13 +86,6 @@ def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) 
     return "  ".join(out).rstrip() + "\n"
 
 
-def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
-    lines = [headings(columns), *(cells(columns, row) for row in values)]
-    wide = widths(lines)
-    return "".join(padded(columns, line, wide) for line in lines)
-
-
 def markdown_head(columns: Sequence[Column]) -> str:
     rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
     return markdown_line(headings(columns)) + rule
@@ -106,118 +98,64 @@ def markdown_line(line: Sequence[str]) -> str:
 def draw(
     console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
 ) -> None:
-    """Print `lines`, the headings first. A table whose words do not fit is tried without its margins, then in
-    parts, each with the columns that name the rows."""
-    parts = _parts(columns, lines, console.width)
-    if parts is None:
-        _records(console, lines, title)
-        return
-    for part in parts:
-        _draw(console, [columns[i] for i in part], [[line[i] for i in part] for line in lines], title)
-        title = None
+    """Print `lines`, the headings first: as a table where its words have room, else a small card a row."""
+    from rich.text import Text
 
-
-def _parts(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> list[list[int]] | None:
-    """The columns of each part of a table, by place: one part if they fit; None where names alone do not."""
-    every = list(range(len(columns)))
-
-    def fits(part: list[int]) -> bool:
-        return _laid_out([[line[i] for i in part] for line in lines], width) is not None
-
-    if fits(every):
-        return [every]
-    named = [i for i in every if i == 0 or columns[i].names]
-    parts = [named]
-    for place in every:
-        if place in named or columns[place].beside:
+    if title is not None:
+        console.print(Text(folded(title, console.width)))
+    for padding, narrow in ((1, False), (1, True), (0, True)):
+        table = _table(columns, lines, padding, narrow=narrow)
+        between = (2 * padding + 1) * (len(columns) - 1)
+        if sum(column.min_width or 0 for column in table.columns) + between > console.width:
             continue
-        group = [place, *takewhile(lambda i: columns[i].beside, every[place + 1 :])]
-        if len(parts[-1]) == len(named) or fits([*parts[-1], *group]):
-            parts[-1] = [*parts[-1], *group]
-        else:
-            parts.append([*named, *group])
-    return parts if all(map(fits, parts)) else None
+        if table.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum > console.width:
+            table.expand = True  # what is left goes to the running texts, each at least as wide as it must be
+            for column in table.columns:
+                column.width = column.min_width if column.ratio else None
+        console.print(table)
+        return
+    for line in lines[1:]:
+        console.print(Text(_card(lines[0], line, console.width)))
 
 
-def _laid_out(lines: Sequence[Sequence[str]], width: int) -> tuple[int, list[int]] | None:
-    """Margins and the columns' widths; None where even without margins words would be cut."""
-    for padding in (1, 0):
-        frame = len(lines[0]) * (1 + 2 * padding) + 1
-        if (wide := _fitted(lines, width - frame)) is not None:
-            return padding, wide
-    return None
-
-
-def _draw(
-    console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
-) -> None:
+def _table(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], padding: int, *, narrow: bool
+) -> "Table":
+    """Running texts wrap, and no other value does. `narrow`: headings break between their words, too."""
     from rich import box
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    laid_out = _laid_out(lines, console.width)
-    assert laid_out is not None
-    padding, wide = laid_out
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        padding=(0, padding),
-    )
-    if title is not None:
-        console.print(Text(folded(title, console.width)))
-    for column, width in zip(columns, wide, strict=True):
-        heading = "\n".join(broken(column.heading, width))
-        table.add_column(Text(heading), justify=column.align, overflow="fold", width=width)
-    for line in lines[1:]:
-        table.add_row(*(Text("\n".join(broken(cell, width))) for cell, width in zip(line, wide, strict=True)))
-    console.print(table)
-
-
-def _fitted(lines: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Widths of columns that have `room` together and break no value; None where there is too little of it.
-
-    Rich alone takes from the widest column first, whatever its words are: `ope/n-l/oop`. Headings, and texts
-    of more than `_WORD` cells, break between words. A path or a hash may be cut, but not in the first column,
-    which names the row.
-    """
-    from rich.cells import cell_len
-
-    whole = widths(lines)
-    longest = [
-        max(
-            map(cell_len, [*unbroken(heading), *(piece for cell in column for piece in _kept(cell))]),
-            default=0,
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, padding))
+    for place, (column, (heading, *values)) in enumerate(zip(columns, zip(*lines, strict=True), strict=True)):
+        wide = max(map(cell_len, values), default=0)
+        longest = max((cell_len(word) for value in values for word in value.split()), default=0)
+        running = wide > _WORD and (place > 0 or longest < wide)  # what names the row is not cut
+        breaks = narrow and cell_len(heading) > wide
+        title = broken(heading, max(wide, *map(cell_len, unbroken(heading)))) if breaks else [heading]
+        least = max(_WORD, longest if place == 0 else 0) if running else wide
+        table.add_column(
+            Text("\n".join(title)),
+            justify=column.align,
+            no_wrap=not running,
+            overflow="fold",
+            min_width=max(least, *map(cell_len, title)),
+            ratio=min(wide, _WIDE) if running else None,
         )
-        for heading, *column in zip(*lines, strict=True)
-    ]
-    least = [_WORD if all_ > _TEXT else word for all_, word in zip(whole, longest, strict=True)]
-    found = [longest[0], *(min(width, _WORD) for width in least[1:])]
-    spare = room - sum(found)
-    if spare < 0:
-        return None
-    wanting = sorted(range(len(found)), key=lambda column: whole[column] - found[column])
-    for place, column in enumerate(wanting):
-        more = min(whole[column] - found[column], spare // (len(found) - place))
-        found[column] += more
-        spare -= more
-    return found
+    for line in lines[1:]:
+        table.add_row(*map(Text, line))
+    return table
 
 
-def _kept(cell: str) -> list[str]:
-    """What of a cell stays in one row."""
-    from rich.cells import cell_len
-
-    return [cell] if cell_len(cell) <= _WORD else cell.split()
-
-
-def _records(console: "Console", lines: Sequence[Sequence[str]], title: str | None) -> None:
-    """A line a value, an empty line between two rows."""
-    from rich.text import Text
-
-    if title is not None:
-        console.print(Text(folded(title, console.width)))
-    names, *rows = lines
-    for place, row in enumerate(rows):
-        if place:
-            console.print()
-        for name, cell in zip(names, row, strict=True):
-            console.print(Text(folded(f"{name}: {cell}" if name else cell, console.width)))
+def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
+    """The row's name, and below it what the row says, each value beside its heading."""
+    rows, said = broken(f"{headings[0]} {line[0]}".strip(), width), ""
+    for heading, value in zip(headings[1:], line[1:], strict=True):
+        item = f"{heading}{':' if heading and len(value) > _WORD else ''} {value}".strip()
+        if said and len(said) + len(item) + 5 > width:
+            rows += [f"  {row}" for row in broken(said, width - 2)]
+            said = item
+        else:
+            said = f"{said} · {item}" if said else item
+    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2))])

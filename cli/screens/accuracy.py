@@ -1,4 +1,4 @@
-"""The closing tables of a run: its scores beside the untouched model's, and what free exploration wrote; and
+"""The closing tables of a run: its scores beside the base model's, and what free exploration wrote; and
 what results rest on, wherever some are shown."""
 
 from collections.abc import Iterable
@@ -6,26 +6,26 @@ from typing import TYPE_CHECKING
 
 from diagevo.texts import visible
 
-from ..render.result import Table
+from ..render.result import Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
     from diagevo.memory.log.database import Database
 
 _ROUNDS_SHOWN = 6
 
 
-def accuracy(history: "History") -> list[str | Table]:
-    """Two tables: the scores by round and category, the untouched model drawn colder among them; and, in a
-    world that knows families, how many questions of free exploration were of each."""
+def accuracy(history: "History") -> list[str | Rows]:
+    """Two tables: the scores by round and category, the base model at lower temperatures among them; and,
+    in a world that knows families, how many questions of free exploration were of each."""
     from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
-    parts: list[str | Table] = []
+    parts: list[str | Rows] = []
     if scores := score_rows(history):
         names = (Column(name, _shown(name), "right") for name in score_names(scores))
-        parts.append(Table([Column("solver"), *names], scores))
+        parts.append(Rows([Column("solver"), *names], scores))
     if written := free_questions(history):
         shown = list(written)[-_ROUNDS_SHOWN:]
         columns = [
@@ -36,7 +36,7 @@ def accuracy(history: "History") -> list[str | Table]:
             {"family": name} | {str(number): written[number][name] for number in shown}
             for name in families_in(written)
         ]
-        parts.append(Table(columns, rows))
+        parts.append(Rows(columns, rows))
     if parts and (said := premise(history)) is not None:
         parts.append(said)
     return parts
@@ -52,7 +52,7 @@ def premises(worlds: Iterable[object]) -> list[str]:
 
 def worlds_of(database: "Database", evaluations: Iterable["Evaluation"]) -> list[object]:
     """The worlds of evaluations: of their runs, or of the questions where a model was asked without a run."""
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
     found = list(evaluations)
     runs = dict.fromkeys(e.run_id for e in found if e.run_id is not None)

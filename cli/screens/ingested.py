@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..render.result import Table
+from ..render.result import Rows
 from ..render.rows import row_of
 from ..render.table import Column
 
@@ -40,7 +40,7 @@ SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
 
 
-def pass_rates(story: "RunStory") -> list[str | Table]:
+def pass_rates(story: "RunStory") -> list[str | Rows]:
     """Three tables; what they leave out is said, with the command that has it."""
     rates = story.pass_rates
     if rates is None:
@@ -48,7 +48,7 @@ def pass_rates(story: "RunStory") -> list[str | Table]:
     rounds = [row_of(line) | _outcomes(line.verdicts) for line in story.rounds]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
     tables = ((ROUNDS, rounds), (STEPS, steps), (CAUSES, causes))
-    parts: list[str | Table] = [Table(columns, rows) for columns, rows in tables if rows]
+    parts: list[str | Rows] = [Rows(columns, rows) for columns, rows in tables if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
         parts.append(f'{hidden} steps before: diagevo memory query "SELECT * FROM v_step" --run {run}')

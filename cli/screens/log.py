@@ -16,9 +16,9 @@ from ..render.rows import json_line
 from ..render.table import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import AsOf, History
     from diagevo.memory.audit.trail import Trail
     from diagevo.memory.events.records import Recorded
+    from diagevo.memory.history import AsOf, History
 
 POLL_SECONDS = 0.5
 _SUBJECT = 14
@@ -61,8 +61,8 @@ def _following(history: "History", wanted: "Trail", position: int, out: Out) -> 
     """Events as they are written, until the reader goes away or presses Ctrl-C."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.history import AsOf
     from diagevo.memory.audit.trail import trail
+    from diagevo.memory.history import AsOf
 
     while True:
         out.flush()

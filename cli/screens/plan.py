@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from diagevo.shown import count
 
 from ..render.console import plain
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.table import Column
 from .plan_memory import memory_lines, memory_of, memory_table
 
@@ -35,14 +35,14 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
     done = f", {played} of them played" if played else ""
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
-    parts: list[str | Table] = [head, Table(STAGE, rows)]
+    parts: list[str | Rows] = [head, Rows(STAGE, rows)]
     if whole["gpus"]:
-        parts += ["GPUs, stage by stage:", Table(_gpu_columns(config), whole["gpus"])]
+        parts += ["GPUs, stage by stage:", Rows(_gpu_columns(config), whole["gpus"])]
     lines = []
     if whole["memory"] is not None:
         if whole["memory"]["card"] is not None:
             heading, columns, stages = memory_table(whole["memory"])
-            parts += [heading, Table(columns, stages)]
+            parts += [heading, Rows(columns, stages)]
         lines += memory_lines(whole["memory"])
     lines += [
         f"{'what is left' if played else 'whole run':<14}at most {amount}",

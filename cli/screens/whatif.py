@@ -11,43 +11,43 @@ from diagevo.errors import ConfigError
 from ..call import Call
 from ..opening import opened, where
 from ..render.layout import listed
-from ..render.result import Result, Table
+from ..render.result import Result, Rows
 from ..render.table import Column
 
 if TYPE_CHECKING:
-    from diagevo.memory.audit.history import History
     from diagevo.memory.audit.timeline.rounds import Observed
+    from diagevo.memory.history import History
 
 FILTERED = ("tau", "p_low", "p_high")
 REPLAY = (
     Column("change"),
-    Column("round", align="right", names=True),
+    Column("round", align="right"),
     Column("status"),
     Column("failures", "F", "right"),
-    Column("was_failures", "was", "right", beside=True),
+    Column("was_failures", "was", "right"),
     Column("epsilon_next", "ε next", "right"),
-    Column("was_epsilon_next", "was", "right", beside=True),
+    Column("was_epsilon_next", "was", "right"),
     Column("active", "Active", "right"),
-    Column("was_active", "was", "right", beside=True),
+    Column("was_active", "was", "right"),
     Column("mastered", "Mastered", "right"),
-    Column("was_mastered", "was", "right", beside=True),
+    Column("was_mastered", "was", "right"),
     Column("promoted"),
     Column("reactivated"),
 )
 RETENTION = (
     Column("change"),
-    Column("round", align="right", names=True),
+    Column("round", align="right"),
     Column("status"),
     Column("candidates", align="right"),
     Column("kept", align="right"),
-    Column("was_kept", "was", "right", beside=True),
+    Column("was_kept", "was", "right"),
     Column("share", align="right"),
     Column("label_truth", "labels true", "right"),
     Column("own", "the run's own"),
 )
 MOVED = (
     Column("change"),
-    Column("question", names=True),
+    Column("question"),
     Column("now"),
     Column("votes"),
     Column("label"),
@@ -184,15 +184,15 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
     return ", ".join(words)
 
 
-def _screen(rows: list[dict[str, Any]]) -> tuple[list[Table], list[str]]:
+def _screen(rows: list[dict[str, Any]]) -> tuple[list[Rows], list[str]]:
     """Three tables at most, and what is to be said of them."""
-    parts: list[Table] = []
+    parts: list[Rows] = []
     notes: list[str] = []
     for kind, columns in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
         shown = chosen[:_MOVED_SHOWN] if kind == "question" else chosen
         if chosen:
-            parts.append(Table(columns, [_shown(row) for row in shown]))
+            parts.append(Rows(columns, [_shown(row) for row in shown]))
         if len(chosen) > len(shown):
             notes.append(f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
     return parts, notes + _remarks(rows)

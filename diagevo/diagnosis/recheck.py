@@ -22,7 +22,6 @@ from diagevo.diagnosis.diagnostician import (
 from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
 from diagevo.equations.policy import next_epsilon
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -32,10 +31,11 @@ from diagevo.memory.events import (
     SimilarNode,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.memory.log.vectors import Vectors
-from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
+from diagevo.memory.state.walk import nothing, walk
 
 _UNREADABLE = "its replies could not be read"
 
@@ -148,12 +148,10 @@ def _decisions(history: History, number: int) -> Iterator[Recorded]:
 
 def _moments(history: History, chosen: Sequence[Recorded]) -> Iterator[tuple[Recorded, MemoryState]]:
     """Each event with the memory as it was right before it. The state is the same object throughout."""
-    state = MemoryState(history.run_id)
-    facts = history.log.facts(history.run_id)
-    for recorded in sorted(chosen, key=lambda r: r.position):
-        while state.sequence < recorded.sequence - 1:
-            advance(state, next(facts))
-        yield recorded, state
+    following = {recorded.sequence - 1: recorded for recorded in chosen}
+    for fact, _, state, _ in walk(history.log, history.run_id, nothing, until=max(following, default=0)):
+        if fact.sequence in following:
+            yield following[fact.sequence], state
 
 
 class _Asker:

@@ -18,8 +18,8 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.asking import as_answered
 from diagevo.evaluation.protocol import Estimate, estimate
 from diagevo.evaluation.tables import OracleRow
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CandidateScored
+from diagevo.memory.history import History, expect
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import table
 from diagevo.sampling.sampler import Sampler, SamplingParams

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.questions import Benchmark, Kind, Loaded, Question
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CandidateScored, StageCompleted
+from diagevo.memory.history import History, expect
 
 SELF_PLAY = "selfplay.r"
 """Beginning of the name of a round's questions as a benchmark: its number follows, and @RUN if another's."""

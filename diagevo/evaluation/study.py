@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from diagevo.errors import NotFoundError, extra
 from diagevo.evaluation.ablation import Plan, states
 from diagevo.evaluation.protocol import estimate
-from diagevo.memory.audit.history import expect
 from diagevo.memory.events import CheckpointEvaluated
+from diagevo.memory.history import expect
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.config.sources import dotted, keys
 from diagevo.exact import fraction
-from diagevo.memory.audit.history import Configuration, History
 from diagevo.memory.audit.retention import by_round
+from diagevo.memory.history import Configuration, History
 
 if TYPE_CHECKING:
     from diagevo.report.tables import RunResult

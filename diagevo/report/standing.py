@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, states
-from diagevo.memory.audit.history import History
+from diagevo.memory.history import History
 from diagevo.report.figure import Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.material import Material

@@ -11,8 +11,8 @@ from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.exact import fraction
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
+from diagevo.memory.history import History, expect
 from diagevo.report.replicates import family, method, told_apart
 from diagevo.report.scores import GROUPS, by_protocol, judges
 

@@ -2,8 +2,8 @@
 
 from diagevo.errors import MissingDependencyError
 from diagevo.memory.audit.compare_runs import diff_runs
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.history import History
 from diagevo.view.page import Page, Site
 from diagevo.view.pages import below, is_counted
 

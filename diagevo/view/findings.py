@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.audit.timeline.causes import lives
+from diagevo.memory.history import History
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.history import History
+from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Head, Log
 from diagevo.memory.places import runs_folder

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
+from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
@@ -85,7 +85,7 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
             Series("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
             Series("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
             *(
-                Series(f"untouched, {heat}", [before[metric]] * (len(rounds) + 1))
+                Series(f"base model, {heat}", [before[metric]] * (len(rounds) + 1))
                 for metric, heat in colder(before).items()
             ),
         ],

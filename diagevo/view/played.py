@@ -3,12 +3,12 @@
 import json
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.replay import describe, next_schedule
 from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History, expect
 from diagevo.redaction import redacted
 from diagevo.view.page import ROWS, Page, Site, part_of
 from diagevo.view.pages import below

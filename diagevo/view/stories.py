@@ -6,12 +6,12 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from diagevo.memory.audit.failures import FailureStory, failure_story
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched
+from diagevo.memory.history import History, expect
 from diagevo.view.page import TEXT, Page, Site, part_of
 from diagevo.view.pages import below
 

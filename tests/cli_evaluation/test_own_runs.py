@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diagevo.arithmetic import PREMISE
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from tests.diagnosis.server import Answer, Server
 from tests.memory_audit import played
 

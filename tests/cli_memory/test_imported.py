@@ -13,7 +13,7 @@ from typer.testing import Result
 from diagevo.config.loading import resolve
 from diagevo.config.outside import REACHING
 from diagevo.config.sources import dotted
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle

@@ -11,9 +11,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
 from diagevo.memory.events.named import NAMING, named_texts
+from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log.artifacts import ARTIFACT
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules

@@ -18,8 +18,8 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import Embedder, SimilarCause
+from diagevo.memory.history import open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.nearest import similarity
 from tests.cli.program import clean_environment, invoke, run

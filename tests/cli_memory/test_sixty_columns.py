@@ -63,7 +63,8 @@ def _values(wide: str) -> list[str]:
     in_table = False
     for line in wide.split("\n"):
         in_table = "───" in line or (in_table and line.strip() != "")
-        found += re.split(r"\s{2,}", line.strip()) if in_table and "───" not in line else []
+        first = not line.startswith(" " * 8)  # a text that goes on stands below its beginning
+        found += re.split(r"\s{2,}", line.strip()) if in_table and first and "───" not in line else []
     return [value for value in found if len(value) <= 24]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
 from diagevo.sampling.ray_sampler import RaySampler
 from diagevo.sampling.sampler import Answers

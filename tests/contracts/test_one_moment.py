@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
 from tests.contracts.databases import Store

@@ -10,7 +10,7 @@ from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.diagnosis.recheck import Recheck, Unrecorded, agreement, recheck
 from diagevo.diagnosis.spending import Spent, budget_of, spent
 from diagevo.errors import NotFoundError, StoppedSafely
-from diagevo.memory.audit.history import History
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from tests.diagnosis.rounds import Angles, Question, Scripted, open_memory, play, story
 from tests.diagnosis.server import Answer, Server

@@ -10,7 +10,7 @@ from diagevo.errors import ConfigError
 from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.reading import read_answer, right_by_rule
 from diagevo.evaluation.sources import self_play_questions
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.history import History, open_history
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.selfplay.questions import PromptTemplates
 from tests.memory import play

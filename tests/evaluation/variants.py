@@ -14,8 +14,8 @@ from pathlib import Path
 from diagevo.config.loading import resolve
 from diagevo.config.models import Config
 from diagevo.evaluation.ablation import VARIANTS, variant
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import open_history
 from tests.run.small import play
 
 SIZE = (

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.runs import run_story
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules, step

@@ -9,8 +9,8 @@ import pytest
 from diagevo.errors import InconsistentError
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.memory import Memory

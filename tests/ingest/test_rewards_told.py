@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit import frames
-from diagevo.memory.audit.history import open_history
+from diagevo.memory.audit.frames import RunFrames
+from diagevo.memory.history import open_history
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules
 
@@ -37,7 +37,7 @@ def test_the_view_and_the_frame_of_candidates_say_it(home: Path) -> None:
     rows = data(home, "memory", "query", "SELECT votes_are, count(*) AS n FROM v_candidate GROUP BY 1")
     assert rows == [{"votes_are": "rewards", "n": 24}]
     with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", "v")) as history:
-        frame = frames.candidates(history)
+        frame = RunFrames(history).candidates()
     assert frame["votes_are"].unique().to_list() == ["rewards"]
 
 

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import Result
 
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.matrix import matrix
 from diagevo.memory.audit.pass_rates import pass_rates
 from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.audit.whatif import Changes, what_if
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from diagevo.errors import ConfigError, NotFoundError, OutOfOrderError
 from diagevo.ingest.recording import Recorder
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import (
@@ -27,6 +26,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
     RunConfigured,
 )
+from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.superseded import batch_of, played_again

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.history import History, open_history
 from tests.contracts.databases import PostgresStores, SQLiteStores, Store
 from tests.memory_audit.played import play
 

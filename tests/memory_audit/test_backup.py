@@ -194,7 +194,7 @@ def test_the_checks_find_a_damaged_index(mine: Store) -> None:
 
 
 def test_rebuilding_makes_changed_projections_right_again(copied: Store) -> None:
-    from diagevo.memory.audit.history import History
+    from diagevo.memory.history import History
 
     copied.tamper(
         "UPDATE cause SET frequency = 9",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import ConfigError, DiagEvoError, StoreError
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle

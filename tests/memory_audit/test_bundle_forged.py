@@ -14,8 +14,8 @@ from sqlalchemy import update
 from sqlmodel import SQLModel
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import Embedder, NodeAssigned
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, Reply, digest_of
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from diagevo.errors import DiagEvoError
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle

@@ -7,9 +7,9 @@ import pytest
 from diagevo.errors import ConfigError
 from diagevo.memory.audit.blame import blame
 from diagevo.memory.audit.compare import diff_memory
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.trail import Trail, trail
+from diagevo.memory.history import AsOf, History
 
 
 def listed(history: History, **wanted) -> list[str]:

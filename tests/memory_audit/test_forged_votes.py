@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.verify import verify
+from diagevo.memory.history import open_history
 from diagevo.memory.transfer.bundle import export_bundle
 from tests.cli.program import invoke
 from tests.contracts.databases import Store

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from diagevo.memory.audit.blame import blame
 from diagevo.memory.audit.compare import diff_memory
 from diagevo.memory.audit.failures import failure_story
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.replay import describe, next_schedule, steps
@@ -38,6 +37,7 @@ from diagevo.memory.events import (
     RoundOpened,
     RunConfigured,
 )
+from diagevo.memory.history import History, open_history
 from diagevo.memory.memory import Memory
 from diagevo.memory.transfer.fork import fork
 from diagevo.report.lifecycle import schedule as schedule_figure

@@ -7,9 +7,9 @@ import pytest
 
 from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.audit.answer import AGENT, Limits
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.query import VIEWS, query, view_columns
 from diagevo.memory.audit.query_sqlite import FUNCTIONS
+from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from tests.contracts.databases import Store
 

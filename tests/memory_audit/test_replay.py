@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 
 from diagevo.errors import ConfigError, InconsistentError, NotFoundError
-from diagevo.memory.audit.history import History, open_history
-from diagevo.memory.audit.replay import compare_with_commit, rebuild, steps
+from diagevo.memory.audit.replay import Rebuilt, compare_with_commit, describe, steps
+from diagevo.memory.history import AsOf, History, open_history
 from tests.contracts.databases import Store
 from tests.memory_audit.conftest import RUN
 
@@ -19,10 +19,15 @@ BY_HAND = {
 }
 
 
+def rebuilt(history: History, as_of: AsOf) -> Rebuilt:
+    """From the first event, without a snapshot."""
+    return describe(history.state(as_of, snapshots=False))
+
+
 @pytest.mark.parametrize("round_", BY_HAND)
 def test_each_round_is_rebuilt_as_worked_by_hand(history: History, round_: int) -> None:
     causes, failures, z, epsilon, nodes = BY_HAND[round_]
-    memory = rebuild(history, history.as_of(round_))
+    memory = rebuilt(history, history.as_of(round_))
     assert {c.id: (c.state, c.frequency) for c in memory.causes} == causes
     assert (memory.failures, memory.z, memory.epsilon_next, memory.nodes) == (failures, z, epsilon, nodes)
     assert (memory.reference_round, memory.reference_failures) == (1, 4)
@@ -30,26 +35,26 @@ def test_each_round_is_rebuilt_as_worked_by_hand(history: History, round_: int) 
 
 
 def test_probabilities_are_frequencies_over_their_sum(history: History) -> None:
-    memory = rebuild(history, history.as_of(3))
+    memory = rebuilt(history, history.as_of(3))
     shares = {c.id: c.probability for c in memory.causes}
     assert shares == {"c1": Fraction(1, 5), "c2": Fraction(3, 5), "c3": None, "c4": Fraction(1, 5)}
 
 
 def test_a_cause_may_be_stitched_to_mastered_causes_of_its_node_alone(history: History) -> None:
-    memory = rebuild(history, history.as_of(3))
+    memory = rebuilt(history, history.as_of(3))
     assert {c.id: c.partners for c in memory.causes} == {"c1": 1, "c2": 0, "c3": 0, "c4": 0}
 
 
 def test_replay_equals_the_commit_and_its_projections(history: History) -> None:
     for round_ in BY_HAND:
         as_of = history.as_of(round_)
-        assert compare_with_commit(history, rebuild(history, as_of), as_of) == []
+        assert compare_with_commit(history, rebuilt(history, as_of), as_of) == []
 
 
 def test_the_check_names_a_projection_row_that_was_changed(mine: Store) -> None:
     mine.tamper("UPDATE cause_history SET frequency = 9 WHERE cause_id = 'c2' AND round = 3")
     history = open_history(mine.url, RUN)
-    [told] = compare_with_commit(history, rebuild(history, history.as_of(3)), history.as_of(3))
+    [told] = compare_with_commit(history, rebuilt(history, history.as_of(3)), history.as_of(3))
     assert told.startswith("c2: the events give ('active', 3, 'n2'")
     history.close()
 
@@ -59,7 +64,7 @@ def test_replay_reads_no_projection_and_no_snapshot(mine: Store) -> None:
         "DELETE FROM cause_history", "DELETE FROM snapshot", "DELETE FROM cause", "DELETE FROM round_summary"
     )
     history = open_history(mine.url, RUN)
-    assert rebuild(history, history.as_of(3)).failures == 5
+    assert rebuilt(history, history.as_of(3)).failures == 5
     history.close()
 
 
@@ -70,7 +75,7 @@ def test_replay_refuses_an_event_that_does_not_follow(mine: Store) -> None:
     )
     history = open_history(mine.url, RUN)
     with pytest.raises(InconsistentError, match="CausePromoted"):
-        rebuild(history, history.as_of(3))
+        rebuilt(history, history.as_of(3))
     history.close()
 
 
@@ -93,7 +98,7 @@ def test_a_promotion_and_a_reactivation_of_one_round_are_separate_steps(history:
 
 def test_inside_a_round_the_figures_are_those_that_a_commit_would_give(history: History) -> None:
     promoted = next(s.position for s in steps(history, 3, history.end) if s.type == "CausePromoted")
-    memory = rebuild(history, history.as_of(at=promoted))
+    memory = rebuilt(history, history.as_of(at=promoted))
     assert (memory.round, memory.open_round, memory.failures) == (2, 3, 2)
     assert memory.epsilon_next == Fraction(4, 4 + 2 * 2)
 

@@ -17,12 +17,12 @@ from diagevo.errors import (
     StoreError,
 )
 from diagevo.memory.audit.compare_runs import diff_runs, learnt
-from diagevo.memory.audit.history import History, expect, open_history
 from diagevo.memory.audit.runs import list_runs, run_story
 from diagevo.memory.audit.timeline.measured import labels_true
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.configured import configured

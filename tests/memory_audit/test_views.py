@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.query import VIEWS, query
+from diagevo.memory.history import History
 from tests.memory_audit.played import C1, C2, C3, C4, NODES
 
 

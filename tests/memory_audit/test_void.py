@@ -6,9 +6,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from diagevo.memory.audit.failures import failure_story
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.history import open_history
 from tests.memory.play import candidate, failure, opened
 
 

@@ -7,12 +7,12 @@ import pytest
 
 import diagevo
 from diagevo.memory.audit.failures import failure_story
-from diagevo.memory.audit.history import History
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.turns import Counted, Created, Merged, Promoted, Reactivated, Sampled
 from diagevo.memory.audit.why import chosen, why_cause
+from diagevo.memory.history import History
 from tests.contracts.databases import Store
 from tests.memory_audit.played import C1, C2, Player
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.events import CheckpointEvaluated
+from diagevo.memory.history import History, open_history
 from diagevo.memory.opening import open_memory
 from diagevo.report.material import Material, gather
 from tests.memory_audit import played

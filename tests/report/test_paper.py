@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import StageCompleted
+from diagevo.memory.history import History
 from diagevo.report.case import cases
 from diagevo.report.figure import Figure, Missing
 from diagevo.report.figures import FIGURES, draw

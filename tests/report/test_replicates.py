@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import diagevo
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import CheckpointEvaluated
+from diagevo.memory.history import open_history
 from diagevo.memory.transfer.fork import fork
 from diagevo.report.table_text import FORMATS, markdown
 from diagevo.report.tables import ReportTable, RunResult, results, table

@@ -9,7 +9,7 @@ import pytest
 from diagevo.errors import NotFoundError
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.store import EvaluationStore
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.history import History, open_history
 from diagevo.report.scores import GROUPS
 from diagevo.report.table_text import FORMATS, in_latex, latex, markdown
 from diagevo.report.tables import RunResult, cell, results, table

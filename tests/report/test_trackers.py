@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diagevo.integrations.trackers import figures
-from diagevo.memory.audit.history import History, open_history
+from diagevo.memory.history import History, open_history
 from diagevo.memory.log.database import Database
 from diagevo.memory.opening import open_memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle

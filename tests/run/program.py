@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diagevo.memory.audit.history import History, open_history
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
+from diagevo.memory.history import History, open_history
 from tests.forked import Forked
 from tests.run.small import small_config
 from tests.run.test_round import of, placements

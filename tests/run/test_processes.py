@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import payload_of
+from diagevo.memory.history import open_history
 from tests.forked import Forked
 from tests.run.program import RESUMED, WITH_FORKED_RANKS, Moment, first, played
 from tests.run.small import ONE_STEP

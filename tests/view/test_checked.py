@@ -10,9 +10,9 @@ import pytest
 
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rounds import Rounds
-from diagevo.memory.audit.history import open_history
 from diagevo.memory.audit.runs import RunLine
 from diagevo.memory.events import Embedder, RunConfigured
+from diagevo.memory.history import open_history
 from diagevo.memory.log import heads
 from diagevo.memory.log.database import Database
 from diagevo.memory.opening import open_memory

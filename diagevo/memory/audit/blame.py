@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.timeline.causes import changes
 from diagevo.memory.audit.timeline.nodes import nodes
@@ -16,6 +15,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History, expect
 
 
 @dataclass(frozen=True, slots=True)

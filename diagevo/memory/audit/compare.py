@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.replay import Rebuilt, describe
 from diagevo.memory.events import Cause, number_of
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.state.model import MemoryState
 
 

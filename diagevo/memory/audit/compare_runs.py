@@ -18,12 +18,12 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from diagevo.errors import extra
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.audit.timeline.causes import Life, lives
 from diagevo.memory.audit.timeline.measured import Measured, measured
 from diagevo.memory.events import Cause, CauseState, Embedder, number_of
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
 from diagevo.redaction import redacted

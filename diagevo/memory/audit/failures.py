@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from diagevo.errors import NotFoundError
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.references import Reference, observation
 from diagevo.memory.events import (
     Call,
@@ -23,6 +22,7 @@ from diagevo.memory.events import (
     SuppliedCause,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from functools import cached_property
 
 from sqlalchemy import func, select
 
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import CauseState
+from diagevo.memory.history import History
 from diagevo.memory.state.projection import CAUSE, HISTORY, NODE
 
 COLUMNS = 24

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from diagevo.memory.audit.failures import FailureStory, ModelExchange, asked, story_of
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.events import CauseCreated, NodePairJudged, number_of
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History, expect
 
 
 @dataclass(frozen=True, slots=True)

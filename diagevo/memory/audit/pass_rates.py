@@ -4,7 +4,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from diagevo.memory.audit.groups import Attempts
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -13,6 +12,7 @@ from diagevo.memory.events import (
     GroupIngested,
     number_of,
 )
+from diagevo.memory.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StepRate:
 
 @dataclass(frozen=True, slots=True)
 class CauseRate:
-    """The failures that are put down to a cause, and the groups in which they are."""
+    """The failures that are assigned to a cause, and the groups in which they are."""
 
     cause_id: str
     description: str
@@ -62,7 +62,7 @@ def pass_rates(history: History) -> PassRates | None:
         return None
     state = history.state(history.end)
     counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
-    attempts = Attempts(history.log.payloads(history.run_id, ["GroupIngested"]))
+    attempts = Attempts.of(history.log, history.run_id)
     steps: dict[tuple[int, int], list[GroupIngested]] = {}
     groups: dict[str, CandidateScored] = {}
     failures = 0

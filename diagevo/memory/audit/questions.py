@@ -8,10 +8,10 @@ from diagevo.equations.filter import reason, reason_of_rewards
 from diagevo.equations.schedule import probability
 from diagevo.equations.settings import Filter
 from diagevo.memory.audit.failures import FailureStory, failure_story
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.references import Reference
 from diagevo.memory.audit.timeline.rounds import round_played
 from diagevo.memory.events import CandidateScored, CandidateVerdict, FailureObserved, Mode, Votes
+from diagevo.memory.history import AsOf, History, expect
 
 INVALID: Mapping[str, str] = {
     "unreadable": "the completion has no readable question",

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.nodes import nodes as walked
 from diagevo.memory.events import CandidateScored, CauseCreated, FailureObserved
 from diagevo.memory.events.records import Recorded, event_id
+from diagevo.memory.history import AsOf, History, expect
 
 Kind = Literal["cause", "node", "question", "failure"]
 

@@ -3,17 +3,32 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 from sqlalchemy import select
 
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import aimed_share, probabilities, z
-from diagevo.memory.audit.history import AsOf, History
-from diagevo.memory.events import CauseState, number_of
-from diagevo.memory.state.fold import advance
+from diagevo.memory.events import (
+    CauseCreated,
+    CauseMatched,
+    CausePromoted,
+    CauseReactivated,
+    CauseState,
+    Event,
+    NodeCreated,
+    NodesMerged,
+    RoundCommitted,
+    RoundOpened,
+    RoundsSuperseded,
+    RunConfigured,
+    number_of,
+)
+from diagevo.memory.events.decode import Fact
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import HISTORY
+from diagevo.memory.state.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +119,6 @@ def chosen(causes: Iterable[CauseLine], wanted: Wanted = Wanted()) -> tuple[Caus
     }
     place = places[wanted.sort]
     return tuple(sorted(kept, key=lambda c: (place(c), number_of(c.id)))[: wanted.top])
-
-
-def rebuild(history: History, as_of: AsOf) -> Rebuilt:
-    """Fold the events up to that point, never asking a model. Raises InconsistentError at a false event."""
-    return describe(history.state(as_of, snapshots=False))
 
 
 def describe(state: MemoryState) -> Rebuilt:
@@ -255,52 +265,50 @@ _STEPS = frozenset(
 
 def steps(history: History, round: int, as_of: AsOf) -> Iterator[MemoryChange]:
     """Each event of a round that changed the memory, one after the other, with its effect on f and F."""
-    state = MemoryState(history.run_id)
-    for fact in history.log.facts(history.run_id, until=as_of.sequence):
+
+    def shown(state: MemoryState, fact: Fact[Event]) -> str:
+        return _shown(state, fact.event) if fact.round == round else ""
+
+    for fact, before, state, _ in walk(history.log, history.run_id, shown, until=as_of.sequence):
+        if fact.type == "RoundOpened" and fact.round > round:
+            return
         if fact.round != round or fact.type not in _STEPS:
-            advance(state, fact)
-            if fact.type == "RoundOpened" and fact.round > round:
-                return
             continue
-        event: Any = fact.event
-        subject = _subject(fact.type, event)
-        before = f"ε = {state.epsilon}" if fact.type == "RunConfigured" else _shown(state, subject)
-        advance(state, fact)
-        after = _shown(state, subject)
-        match fact.type:
-            case "RoundOpened":
-                subject, after = f"round {round}", f"ε = {state.epsilon}"
-            case "RoundCommitted":
-                subject, after = f"round {round}", f"ε = {state.epsilon}"
-            case "RoundsSuperseded":
-                subject = (
-                    f"round {event.first}" if event.first == round else f"rounds {event.first} to {round}"
-                )
-                after = f"as before round {event.first}"
-            case "RunConfigured":
-                subject, after = "configuration", f"ε = {state.epsilon}"
-            case "CauseMatched" if before == after:
+        subject, after = _subject(fact.event), _shown(state, fact.event)
+        match fact.event:
+            case RoundOpened() | RoundCommitted():
+                subject, before = f"round {round}", ""
+            case RoundsSuperseded(first=first):
+                subject = f"round {first}" if first == round else f"rounds {first} to {round}"
+                before, after = "", f"as before round {first}"
+            case RunConfigured():
+                subject = "configuration"
+            case CauseMatched() if before == after:
                 after = f"{after}, to be reactivated"
-            case "NodesMerged":
-                before, after = f"{event.absorbed} apart", f"{event.absorbed} in {event.survivor}"
+            case NodesMerged(absorbed=absorbed, survivor=survivor):
+                before, after = f"{absorbed} apart", f"{absorbed} in {survivor}"
             case _:
                 pass  # what it is about is shown as it is
         yield MemoryChange(fact.position, fact.type, subject, before, after, state.current_failures)
 
 
-def _subject(type_: str, event: Any) -> str:
-    match type_:
-        case "NodeCreated":
+def _subject(event: Event) -> str:
+    """The cause or node that an event of `_STEPS` is about; none is all of the memory."""
+    match event:
+        case NodeCreated():
             return event.node_id
-        case "NodesMerged":
+        case NodesMerged():
             return event.survivor
-        case "RoundOpened" | "RoundCommitted" | "RoundsSuperseded" | "RunConfigured":
-            return ""
-        case _:
+        case CausePromoted() | CauseMatched() | CauseReactivated() | CauseCreated():
             return event.cause_id
+        case _:
+            return ""
 
 
-def _shown(state: MemoryState, subject: str) -> str:
+def _shown(state: MemoryState, event: Event) -> str:
+    subject = _subject(event)
+    if not subject:
+        return f"ε = {state.epsilon}"
     if subject in state.causes:
         cause = state.causes[subject]
         return f"{cause.state.capitalize()}, f = {cause.frequency}"

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from diagevo.equations.filter import verdict
 from diagevo.equations.settings import Filter
 from diagevo.errors import ConfigError
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.timeline.rounds import Observed, VoteKind, kind_of
 from diagevo.memory.events import CandidateScored
+from diagevo.memory.history import History, expect
 
 
 def keeps(chosen: Filter, votes: VoteKind) -> bool:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from sqlalchemy import select
 
 from diagevo.equations.schedule import z
-from diagevo.memory.audit.history import History, expect
 from diagevo.memory.audit.pass_rates import PassRates, pass_rates
 from diagevo.memory.audit.timeline.measured import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
+from diagevo.memory.history import History, expect
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer

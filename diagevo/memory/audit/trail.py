@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.events import NodeAssigned
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History
 
 _NODE_EVENTS = ("NodeCreated", "NodeAssigned", "CauseCreated", "NodePairJudged", "NodesMerged")
 

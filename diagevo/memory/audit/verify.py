@@ -22,9 +22,9 @@ from diagevo.memory.log import heads, outside
 from diagevo.memory.log.check import triggers
 from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
-from diagevo.memory.state.fold import advance
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import CAUSE, HISTORY, NODE, ROUND, SNAPSHOT
+from diagevo.memory.state.walk import nothing, walk
 
 
 def verify(
@@ -146,10 +146,8 @@ def _check_replay(log: Log, run_id: str, report: Verification) -> None:
     causes: list[dict[str, Any]] = []
     nodes: list[dict[str, Any]] = []
     try:
-        for fact in log.facts(run_id):
-            closed = state.open
-            advance(state, fact)
-            if fact.type == "RoundCommitted" and closed is not None:
+        for fact, _, state, closed in walk(log, run_id, nothing):
+            if closed is not None:
                 report.rounds += 1
                 row = projection.round_row(state, closed, "")
                 del row["committed_at"]

@@ -13,7 +13,6 @@ from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
 from diagevo.memory.audit.failures import asked, stories_of, story_of
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
@@ -40,6 +39,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
 )
 from diagevo.memory.events.records import Recorded, event_id
+from diagevo.memory.history import AsOf, History, expect
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ import msgspec
 from sqlalchemy import Column, Table, select, tuple_
 
 from diagevo.errors import StoreError
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import (
     EVENT_TYPES,
@@ -21,6 +20,7 @@ from diagevo.memory.events import (
     RunConfigured,
 )
 from diagevo.memory.events.named import NAMING, named_texts
+from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR, model_of, text_hash

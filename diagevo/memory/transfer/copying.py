@@ -35,7 +35,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CopiedRun:
     """What was written: the new run's head, and the chain heads of its commits and its end."""
 
     run_id: str
@@ -146,7 +146,7 @@ class Copy:
             self.connection.execute(INSERT, self._rows)
             self._rows.clear()
 
-    def finish(self, imported: str | None = None) -> Written:
+    def finish(self, imported: str | None = None) -> CopiedRun:
         """Move the heads. After the transaction, `keep_heads` puts them outside the database. Raises
         ConflictError where the run's folder has chain heads of another history.
 
@@ -162,7 +162,7 @@ class Copy:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
         if self._end is not None and self._end not in self.heads[-1:]:
             self.heads.append(self._end)
-        return Written(
+        return CopiedRun(
             self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
         )
 
@@ -174,7 +174,7 @@ def _other_history(run_id: str, message: str) -> ConflictError:
     )
 
 
-def keep_heads(folder: Path, written: Written) -> None:
+def keep_heads(folder: Path, written: CopiedRun) -> None:
     """The chain heads of a new run, in its folder, but for those that are there."""
     there = {head.sequence for head in heads.read(folder / heads.NAME).heads}
     for head in written.heads:

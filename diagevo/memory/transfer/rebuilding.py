@@ -5,16 +5,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from diagevo.memory.audit.history import History
 from diagevo.memory.events import Embedder
+from diagevo.memory.history import History
 from diagevo.memory.log.check import Finding
 from diagevo.memory.log.database import Database
 from diagevo.memory.memory import Memory
 from diagevo.memory.state import projection
-from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.projection import CAUSE, NODE, ROUND, SNAPSHOT
 from diagevo.memory.state.projection import HISTORY as CAUSE_HISTORY
+from diagevo.memory.state.walk import nothing, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +57,14 @@ def rebuild_projections(history: History) -> int:
     nothing is changed.
     """
     run_id, log = history.run_id, history.log
-    state = MemoryState(run_id)
     rounds = 0
     with history.database.write() as connection:
         log.lock(connection)
         times = {r.round: r.recorded_at for r in log.read(run_id, types=["RoundCommitted"])}
         for target in (CAUSE, NODE, ROUND, CAUSE_HISTORY, SNAPSHOT):
             connection.execute(delete(target).where(target.c.run_id == run_id))
-        for fact in log.facts(run_id):
-            closed = state.open
-            advance(state, fact)
-            if fact.type == "RoundCommitted" and closed is not None:
+        for fact, _, state, closed in walk(log, run_id, nothing):
+            if closed is not None:
                 projection.write(connection, state, closed, times[state.round])
                 rounds += 1
             elif fact.type == "RoundsSuperseded":

@@ -9,7 +9,6 @@ from typing import Literal
 from sqlalchemy import select
 
 from diagevo.equations.states import Tally, tallied
-from diagevo.memory.audit.history import AsOf, History, expect
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,
@@ -20,6 +19,7 @@ from diagevo.memory.events import (
     RoundsSuperseded,
 )
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.log import EVENT
 
 Changing = CauseCreated | CausePromoted | CauseMatched | CauseReactivated | RoundsSuperseded

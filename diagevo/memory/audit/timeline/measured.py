@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from diagevo.memory.audit.history import Abandoned, History
 from diagevo.memory.events import (
     CandidateScored,
     CheckpointEvaluated,
@@ -13,6 +12,7 @@ from diagevo.memory.events import (
     StageAbandoned,
     StageCompleted,
 )
+from diagevo.memory.history import Abandoned, History
 
 
 @dataclass(slots=True)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from diagevo.memory.audit.history import AsOf, History
 from diagevo.memory.events import NodeCreated, NodePairJudged, NodesMerged
 from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import AsOf, History
 
 
 @dataclass(frozen=True, slots=True)
