@@ -269,7 +269,7 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
     assert [summary.round for summary in watcher.rounds] == [1, 2]
 
 
-def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploration_wrote(
+def test_a_run_is_shown_beside_the_base_model_and_with_what_free_exploration_wrote(
     history: History, watcher: Watcher, tmp_path: Path
 ) -> None:
     free = [c for c in of(history, events.CandidateScored) if c.mode == "free" and c.verdict != "invalid"]
@@ -278,9 +278,9 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     shown = invoke("runs", "show", "--db", str(history.database.file)).stdout.splitlines()
     rows = [" ".join(line.split()) for line in shown]
     cells = [f"{before.metrics[f'{m}{g}']:.3f}" for m in ("mean_at_k", "greedy") for g in ("", *KINDS)]
-    assert f"untouched {' '.join(cells)}" in rows
+    assert f"base model {' '.join(cells)}" in rows
     colder = [f"{before.metrics[f'mean_at_k_T0.5{g}']:.3f}" for g in ("", *KINDS)]
-    assert f"untouched, T = 0.5 {' '.join(colder)} – – – –" in rows
+    assert f"base model, T = 0.5 {' '.join(colder)} – – – –" in rows
     [(most, count)] = written.most_common(1)
     [row] = [row for row in rows if row.startswith(f"{most} ")]
     assert sum(map(int, row.split()[1:])) == count
@@ -289,7 +289,7 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     given = invoke("view", "--export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
     assert given.exit_code == 0, given.output
     page = (tmp_path / "pages" / history.run_id / "index.html").read_text()
-    assert "<td>untouched, T = 0.5</td>" in page
+    assert "<td>base model, T = 0.5</td>" in page
     assert f"<td>{most}</td>" in page
     assert PREMISE in page
 

@@ -32,7 +32,7 @@ class StepRate:
 
 @dataclass(frozen=True, slots=True)
 class CauseRate:
-    """The failures that are put down to a cause, and the groups in which they are."""
+    """The failures that are assigned to a cause, and the groups in which they are."""
 
     cause_id: str
     description: str

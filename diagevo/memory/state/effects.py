@@ -275,7 +275,7 @@ def merged(state: MemoryState, now: OpenRound, fact: Fact[NodesMerged]) -> None:
 
 
 def unsettled(now: OpenRound) -> list[str]:
-    """Failures that were diagnosed and not yet put down to a cause, in the order of their diagnosis."""
+    """Failures that were diagnosed and not yet assigned to a cause, in the order of their diagnosis."""
     return [
         failure_id
         for failure_id, diagnosis in now.diagnoses.items()
