@@ -92,7 +92,7 @@ def diagnose(
         bool, typer.Option("--exit-code", help="--dry-run: exit 1 if an answer differs.")
     ] = False,
 ) -> Result[Any]:
-    """Diagnose the ingested rounds that wait, one after the other, and commit each.
+    """Diagnose the waiting ingested rounds, one after the other, and commit each.
 
     Says first what it will cost. Interrupted or capped, the same command goes on: what is answered is not
     asked again. The key is read from the variable that roles.diagnostician.api_key_env names.

@@ -31,7 +31,7 @@ def doctor(
         typer.Option("--for", help="What you want to do: audit, train or eval."),
     ] = "audit",
 ) -> Result[Any]:
-    """What is missing here, and the fix.
+    """Show what is missing and how to fix it.
 
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something that
     is needed is missing.

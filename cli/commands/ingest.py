@@ -84,7 +84,7 @@ def ingest(
         ),
     ] = False,
 ) -> Result[Any]:
-    """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
+    """Record another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
     diagnoses and embeds. Then: diagevo diagnose.

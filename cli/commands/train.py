@@ -75,7 +75,7 @@ def train(
         Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
     ] = None,
 ) -> Result[Any] | None:
-    """Play rounds, or go on with a run.
+    """Play rounds, or resume a run.
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
     with exit code 75, the second at once. What is under way gets 20 seconds to end; a stop costs one batch of
