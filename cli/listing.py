@@ -65,12 +65,12 @@ PROGRAM: dict[str, str | Group] = {
     "diagnose": "diagnose",
     "runs": _group(
         "runs",
-        "Which runs there are, how they compare, and new ones from a committed round.",
+        "List and compare runs; fork, export and import them.",
         _of("runs", "list show diff fork") | _of("runs_export", "export import"),
     ),
     "memory": _group(
         "memory",
-        "Read the log, rebuild the memory, and ask it why.",
+        "Read the log, rebuild the memory, and query it.",
         _of("memory", "show why replay log schedule")
         | _of("memory_whatif", "what-if")
         | _of("memory_verify", "verify")
@@ -81,18 +81,18 @@ PROGRAM: dict[str, str | Group] = {
     "report": _group("report", "The figures of a run, alone or on its pages.", _of("report", "build")),
     "eval": _group(
         "eval",
-        "Measure models on the benchmarks and compare what was measured.",
+        "Evaluate models on benchmarks and compare the results.",
         _of("evaluate_run", "run") | _of("evaluate", "show compare") | _of("labels", "labels selfplay"),
     ),
     "ablate": _group(
         "ablate",
-        "Plan the paper's ablations, play them, and see what they show.",
+        "Plan the paper's ablations, run them, and compare the results.",
         _of("ablate", "plan run compare"),
     ),
     "mcp": "mcp",
     "db": _group(
         "db",
-        "Revisions of the database, its checks, its backups.",
+        "Migrate, check and back up the database.",
         _of("db", "upgrade status backup restore"),
     ),
 }
@@ -102,9 +102,3 @@ def modules(homes: Mapping[str, str | Group] = PROGRAM) -> set[str]:
     """Where the commands live."""
     inner = [home.homes for home in homes.values() if isinstance(home, Group)]
     return {home for home in homes.values() if isinstance(home, str)}.union(*map(modules, inner))
-
-
-def import_all() -> None:
-    """Import every command."""
-    for module in modules():
-        import_module(f".commands.{module}", __package__)

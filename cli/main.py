@@ -96,7 +96,7 @@ def _refused(arguments: list[str], error: OSError) -> int:
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
-    return _report(arguments, "config", what, "make room, or write to another place", USAGE)
+    return _report(arguments, "config", what, "free some space, or write elsewhere", USAGE)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
@@ -154,7 +154,7 @@ def _report_bug(arguments: list[str], error: Exception) -> int:
             continue
         hint = f"the traceback is in {folder / name}"
         break
-    what = f"a bug of ours: {type(error).__name__}: {error}".splitlines()[0]
+    what = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     return _report(arguments, "internal", what, hint, BUG)
 
 

@@ -75,7 +75,7 @@ def one(call: Call, *given: str | None) -> str | None:
     named = [run for run in given if run is not None]
     if named and "--run" in call.typed and named != [call.run]:
         raise ConfigError(
-            f"{' and '.join(named)} and --run {call.run} were given", hint="name the run in one of these ways"
+            f"{' and '.join(named)} and --run {call.run} were given", hint="name the run only once"
         )
     return named[0] if named else None
 

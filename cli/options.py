@@ -47,7 +47,7 @@ _Profile = Annotated[
 ]
 _Format = Annotated[
     RowFormat | None,
-    typer.Option("--format", help="How rows are printed; csv puts ' before a formula. [default: table]"),
+    typer.Option("--format", help="Format of rows; csv puts ' before a formula. [default: table]"),
 ]
 _Output = Annotated[
     Path | None,
@@ -55,7 +55,7 @@ _Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write to a file; .json, .jsonl, .csv, .parquet and .md give its format.",
+        help="Write to a file; .json, .jsonl, .csv, .parquet and .md set its format.",
     ),
 ]
 
@@ -71,17 +71,22 @@ _SOME = {
 }
 _ALL = {
     "json": (
-        Annotated[bool, typer.Option("--json", help="JSON, in an envelope that says what it is of.")],
+        Annotated[
+            bool, typer.Option("--json", help="Print JSON, in an envelope that says what it describes.")
+        ],
         False,
     ),
-    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")], False),
+    "quiet": (Annotated[bool, typer.Option("--quiet", "-q", help="Print only data and errors.")], False),
     "verbose": (
-        Annotated[bool, typer.Option("--verbose", "-v", help="More on stderr; tracebacks of bugs.")],
+        Annotated[
+            bool,
+            typer.Option("--verbose", "-v", help="Print more to stderr, with tracebacks of internal errors."),
+        ],
         False,
     ),
-    "no_color": (Annotated[bool, typer.Option("--no-color", help="No colours, also on a terminal.")], False),
+    "no_color": (Annotated[bool, typer.Option("--no-color", help="No colours, even on a terminal.")], False),
     "no_pager": (
-        Annotated[bool, typer.Option("--no-pager", help="No pager for what is longer than the screen.")],
+        Annotated[bool, typer.Option("--no-pager", help="No pager for output longer than the screen.")],
         False,
     ),
 }
@@ -198,6 +203,6 @@ def by_ending(output: Path | None, endings: Mapping[str, F], text: F) -> F:
     if ending in ("", "txt"):
         return text
     raise ConfigError(
-        f"--output {output}: .{ending} is the ending of no format",
+        f"--output {output}: .{ending} is not the suffix of a format",
         hint=f"one of {', '.join(f'.{known}' for known in endings)}, .txt; or say which: --format {text}",
     )

@@ -99,15 +99,26 @@ def open(
     config: "Config | None" = None,
     embedder: "Embedder | None" = None,
 ) -> "Memory":
-    """Open the memory of a run.
+    """Open the memory of a run, for writing.
 
-    `url` is a SQLAlchemy URL or the path of an SQLite file; a missing file is created and migrated where
-    `create` allows it. `root` is the folder of the runs (default: the SQLite file's folder, else
-    $DIAGEVO_HOME, else ./runs); the run's own folder in it holds the chain's heads and the vector index.
-    `config` is recorded when the first round opens, where `Memory.configure` was not called before, and with
-    it `embedder`: the model whose vectors the run will hold. Raises StoreError for a database of another
-    revision, NotFoundError, with `create=False`, for a run that does not exist, and ConfigError where the
-    run's vectors are another model's than `embedder` (`Memory.change_embedder` embeds a run anew).
+    Args:
+        url: a SQLAlchemy URL or the path of an SQLite file. A missing file is created and migrated.
+        run: the name of the run.
+        create: whether to create a missing database or run.
+        root: the folder of the runs (default: the SQLite file's folder, else $DIAGEVO_HOME, else ./runs). The
+            run's own folder in it holds the chain heads and the vector index.
+        config: the configuration of a new run, recorded when its first round opens unless
+            `Memory.configure` was called before.
+        embedder: the model whose vectors the run will hold, recorded with `config`.
+
+    Returns:
+        The memory. Close it, or use it in a `with` statement.
+
+    Raises:
+        StoreError: the database is at another revision.
+        NotFoundError: the run does not exist, with `create=False`.
+        ConfigError: the run's vectors belong to another model than `embedder`;
+            `Memory.change_embedder` re-embeds a run.
     """
     from diagevo.memory.opening import open_memory
 

@@ -175,6 +175,10 @@ class StopFlag:
         """Asked a second time, nothing is waited for."""
         self._asked_at = time.monotonic() if self._asked_at is None else -math.inf
 
+    def set_overdue(self) -> None:
+        """As where the patience of another process is used up."""
+        self._asked_at = -math.inf
+
     def __bool__(self) -> bool:
         return self._asked_at is not None
 

@@ -9,11 +9,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # Hugging Face's packages look once, when th
 
 import transformers
 
-import diagevo.run
+import diagevo.loop.run
 import diagevo.sampling.transformers_sampler
 import diagevo.training.trainer
 
-LOADED = (diagevo.run, diagevo.sampling, diagevo.training.trainer, transformers.AutoModelForCausalLM)
+LOADED = (diagevo.loop.run, diagevo.sampling, diagevo.training.trainer, transformers.AutoModelForCausalLM)
 
 
 [_diagevo] = entry_points(group="console_scripts", name="diagevo")

@@ -1,9 +1,13 @@
 """The documents cannot drift: what README.md and docs/ mark as runnable runs, and what they name exists."""
 
+import ast
+import io
 import re
 import shlex
 import subprocess
 import sys
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +32,9 @@ FIDELITY = PAGES["docs/reference/fidelity.md"]
 EXITS = PAGES["docs/reference/exit-codes.md"]
 RUNNABLE = re.compile(r"<!-- runnable -->\n```(\w+)\n(.*?)```", re.DOTALL)
 BLOCKS = [(page, *found) for page, text in PAGES.items() for found in RUNNABLE.findall(text)]
+FILE_NAMED = re.compile(r"(?<![\w/.:-])[\w-]+(?:/[\w-]+)*\.py\b")
+EXAMPLE = "file.py"
+"""The name that `file.py:Class` has where a form is shown."""
 ACTIVATE = "source .venv/bin/activate"
 COMMANDS = list(
     dict.fromkeys(
@@ -128,6 +135,33 @@ def test_the_fidelity_table_names_settings_files_and_functions_that_exist() -> N
                 files = [path] if path.is_file() else list(path.glob("*.py"))
                 last = name.rpartition(".")[2]
                 assert any(re.search(rf"(def|class) {last}\b", file.read_text()) for file in files), where
+
+
+def test_a_file_that_a_docstring_or_comment_names_exists() -> None:
+    there = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
+    sources = sorted({*ROOT.glob("diagevo/**/*.py"), *ROOT.glob("cli/**/*.py")})
+    named = {
+        (str(source.relative_to(ROOT)), name)
+        for source in sources
+        for text in prose(source.read_text(encoding="utf-8"))
+        for name in FILE_NAMED.findall(text)
+        if name != EXAMPLE
+    }
+    assert len(named) > 5
+    missing = {
+        (source, name) for source, name in named if not any(f"/{p}".endswith(f"/{name}") for p in there)
+    }
+    assert missing == set()
+
+
+def prose(source: str) -> Iterator[str]:
+    """The docstrings and comments of a source file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield str(node.value.value)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
 
 
 def test_the_rooms_of_the_guide_exist() -> None:

@@ -75,4 +75,4 @@ def test_the_steps_for_adding_it_work_as_they_stand(step: str, checkout: Path) -
 
 
 def test_all_five_are_walked_through() -> None:
-    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command"]
+    assert list(STEPS) == ["A policy", "A rollout format", "A figure", "A command", "An event"]

@@ -59,7 +59,7 @@ class StatusLine(PlannedLine):
 
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="[PLAN]", help="The plan; the only one if none is named.")
+    str | None, typer.Argument(metavar="[PLAN]", help="The plan; may be omitted if there is only one.")
 ]
 
 
@@ -74,15 +74,17 @@ Name = Annotated[
 )
 def plan(
     call: Call,
-    name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan; its runs begin with it.")],
+    name: Annotated[str, typer.Argument(metavar="PLAN", help="Name of the plan, and prefix of its runs.")],
     variants: Annotated[
-        str, typer.Option("--variants", help="Names with commas between them, or `all` of the paper.")
+        str, typer.Option("--variants", help="Comma-separated names, or `all` of the paper's.")
     ] = "all",
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds with commas between them.")] = "0,1,2",
+    seeds: Annotated[str, typer.Option("--seeds", help="Comma-separated seeds.")] = "0,1,2",
     rounds: Annotated[int | None, typer.Option("--rounds", min=1, help="Rounds of every run.")] = None,
     evaluate: Annotated[
         str | None,
-        typer.Option("--eval", metavar="ARGUMENTS", help="Of `eval run`, for each run's best checkpoint."),
+        typer.Option(
+            "--eval", metavar="ARGUMENTS", help="Arguments of `eval run`, for each run's best checkpoint."
+        ),
     ] = None,
 ) -> Result[Any]:
     """Write a plan. `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
@@ -147,7 +149,7 @@ def run(
         int | None, typer.Option("--only", metavar="INDEX", help="Only this run of the plan.")
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Play nothing; say where every run stands.")
+        bool, typer.Option("--status", help="Run nothing; show the state of every run.")
     ] = False,
 ) -> Result[Any]:
     """Play the runs one after another, each as a process, then say where each stands. Nothing is done twice.
@@ -160,7 +162,7 @@ def run(
     chosen = load_plan(call.home, name)
     if status:
         if only is not None:
-            raise ConfigError("--status tells of all runs, --only plays one", hint="leave one of them out")
+            raise ConfigError("--status shows all runs, --only plays one", hint="leave one of them out")
         return _status(call, chosen)
     if only is not None and not 0 <= only < len(chosen.runs):
         raise ConfigError(f"the plan has no run {only}", hint=f"it has 0 to {len(chosen.runs) - 1}")
@@ -168,7 +170,7 @@ def run(
         for planned in chosen.runs if only is None else [chosen.runs[only]]:
             render.say(call, f"{planned.run}: {planned.variant}, seed {planned.seed}")
             if not play(opened, chosen, planned, call.home, call.db):
-                render.say(call, f"{planned.run}: another process plays it, passed over")
+                render.say(call, f"{planned.run}: another process is playing it, skipped")
     return _status(call, chosen)
 
 
@@ -200,10 +202,11 @@ def compare(
     call: Call,
     name: Name = None,
     against: Annotated[
-        str, typer.Option("--against", metavar="VARIANT", help="What the others are compared with.")
+        str,
+        typer.Option("--against", metavar="VARIANT", help="The variant that the others are compared with."),
     ] = "full",
     metric: Annotated[
-        str, typer.Option("--metric", help="Of the validation after the last round.")
+        str, typer.Option("--metric", help="A metric of the validation after the last round.")
     ] = "mean_at_k",
 ) -> Result[Any]:
     """Every variant against one, paired by seed: difference with its 95% interval, effect, p by Holm."""

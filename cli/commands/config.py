@@ -63,11 +63,13 @@ def show(
     call: Call,
     *,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Only what deviates from the paper, with the paper's value.")
+        bool, typer.Option("--paper", help="Only show deviations from the paper, with the paper's value.")
     ] = False,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Only say whether `train` would take it; exit 2 with the key and line."),
+        typer.Option(
+            "--check", help="Only check that `train` would accept it; exit 2 with the key and line."
+        ),
     ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="The JSON Schema of a configuration file, for editors.")
@@ -75,7 +77,7 @@ def show(
 ) -> Result[Any]:
     """Every value with where it came from; with --run, the configuration that the run has in its log."""
     if sum((paper, check, schema)) > 1:
-        raise ConfigError("--paper, --check and --schema are three questions", hint="ask one at a time")
+        raise ConfigError("use only one of --paper, --check and --schema", hint="ask one at a time")
     if schema:
         return _schema()
     if check:
@@ -139,10 +141,10 @@ def diff(
     call: Call,
     a: Annotated[str, typer.Argument(metavar="A", help="A profile, a file, or run:ID.")],
     b: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="As A; the configuration here and now if left out.")
+        str | None, typer.Argument(metavar="[B]", help="Like A; the current configuration if omitted.")
     ] = None,
     *,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 where they differ.")] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if they differ.")] = False,
 ) -> Result[Any]:
     """The values in which two configurations differ."""
     first = of(call, a)

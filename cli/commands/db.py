@@ -44,7 +44,7 @@ def upgrade(
     call: Call,
     *,
     backup: Annotated[
-        bool, typer.Option("--backup/--no-backup", help="Write a backup before anything is changed.")
+        bool, typer.Option("--backup/--no-backup", help="Write a backup before changing anything.")
     ] = True,
 ) -> Result[Any]:
     """Bring the database to the revision that this version expects. A backup is written first."""
@@ -128,7 +128,7 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.")],
     *,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of a database; the old one is kept aside.")
+        bool, typer.Option("--replace", help="Replace an existing database; the old one is kept beside it.")
     ] = False,
 ) -> Result[Any]:
     """Put a backup where `--db` points. What stood there is moved aside, never deleted."""

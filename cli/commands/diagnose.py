@@ -53,24 +53,28 @@ def diagnose(
     call: Call,
     *,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="The served model that is asked; kept.")
+        str | None, typer.Option("--model", metavar="M", help="The served model to ask; remembered.")
     ] = None,
     base_url: Annotated[
         str | None,
-        typer.Option("--base-url", metavar="URL", help="Its OpenAI-compatible endpoint, to /v1; kept."),
+        typer.Option(
+            "--base-url", metavar="URL", help="Its OpenAI-compatible endpoint, ending in /v1; remembered."
+        ),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only say what it would cost.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
     max_calls: Annotated[
         int | None,
-        typer.Option("--max-calls", metavar="N", min=1, help="Stop safely after N calls; again goes on."),
+        typer.Option(
+            "--max-calls", metavar="N", min=1, help="Stop safely after N calls; run again to continue."
+        ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Once more what was diagnosed: it is superseded, never deleted.")
+        bool, typer.Option("--again", help="Diagnose again; earlier diagnoses are superseded, never deleted.")
     ] = False,
     round: Annotated[
         int | None,
         typer.Option(
-            "--round", metavar="N", min=1, help="--again: from round N on; with a dry run round N alone."
+            "--round", metavar="N", min=1, help="--again: from round N on; with --dry-run, round N only."
         ),
     ] = None,
     dry_run: Annotated[
@@ -81,13 +85,14 @@ def diagnose(
         typer.Option("--sample", metavar="N", min=1, help="--dry-run: decisions of each kind. [default: 20]"),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="--dry-run: the same seed, the same decisions. [default: 0]")
+        int | None,
+        typer.Option("--seed", help="--dry-run: the same seed picks the same decisions. [default: 0]"),
     ] = None,
     exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="--dry-run: exit 1 where an answer differs.")
+        bool, typer.Option("--exit-code", help="--dry-run: exit 1 if an answer differs.")
     ] = False,
 ) -> Result[Any]:
-    """Diagnose the ingested rounds that wait, one after the other, and commit each.
+    """Diagnose the waiting ingested rounds, one after the other, and commit each.
 
     Says first what it will cost. Interrupted or capped, the same command goes on: what is answered is not
     asked again. The key is read from the variable that roles.diagnostician.api_key_env names.
@@ -116,7 +121,7 @@ def diagnose(
         if memory.played_by_train and (said or again):
             raise ConfigError(
                 f"run {run} is played by diagevo train: its rounds are its own",
-                hint=f"begin anew from one of its rounds: diagevo runs fork {run} --round N NAME",
+                hint=f"start again from one of its rounds: diagevo runs fork {run} --round N NAME",
             )
         check_rules(config, run, played=memory.played_by_train)
         if plan:
@@ -154,9 +159,11 @@ def _fits(
             "--sample, --seed and --exit-code are about a comparison", hint="add --dry-run, or leave them out"
         )
     if dry_run and max_calls is not None:
-        raise ConfigError("a dry run asks for its --sample alone", hint="leave --max-calls out")
+        raise ConfigError("a dry run asks only for its --sample", hint="leave --max-calls out")
     if again and plan:
-        raise ConfigError("--plan tells of what waits, and --again of what does not", hint="leave one out")
+        raise ConfigError(
+            "--plan is about rounds that wait, and --again about those that do not", hint="leave one out"
+        )
 
 
 def _said(model: str | None, base_url: str | None) -> tuple[str, ...]:
@@ -251,9 +258,7 @@ def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
     stored = sum(kind.earlier for kind in usage.values())
     if stored:
         calls = sum(kind.calls for kind in usage.values())
-        render.say(
-            call, f"{count(stored, 'reply', 'replies')} came from stored ones, {calls} from the service"
-        )
+        render.say(call, f"{count(stored, 'reply', 'replies')} came from the store, {calls} from the service")
 
 
 def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) -> "Diagnostician":

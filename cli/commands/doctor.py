@@ -28,15 +28,15 @@ def doctor(
     *,
     purpose: Annotated[
         Literal["audit", "train", "eval"],
-        typer.Option("--for", help="What you want to do here: audit, train or eval."),
+        typer.Option("--for", help="What you want to do: audit, train or eval."),
     ] = "audit",
 ) -> Result[Any]:
-    """What is missing here, and the fix.
+    """Show what is missing and how to fix it.
 
     Looks at versions, database, disk, GPUs, models, endpoints and thresholds. Exits with 4 if something that
     is needed is missing.
     """
-    from diagevo.checks import look
+    from diagevo.doctor import look
 
     checks = look(purpose, database=call.database, home=call.home, configured=call.load_config)
     code = 4 if any(check.state == "missing" for check in checks) else 0

@@ -110,7 +110,7 @@ def show(
     evaluation: Annotated[
         str | None, typer.Argument(metavar="[ID]", help="An evaluation, or the beginning of its id.")
     ] = None,
-    benchmarks: Annotated[bool, typer.Option("--benchmarks", help="The benchmarks there are.")] = False,
+    benchmarks: Annotated[bool, typer.Option("--benchmarks", help="List the benchmarks.")] = False,
     wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
 ) -> Result[Any]:
     """What was measured, or with --benchmarks what can be.

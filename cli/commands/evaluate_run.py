@@ -35,7 +35,7 @@ Names = Annotated[
     typer.Argument(metavar="BENCHMARK", help="Names from `eval show --benchmarks`, `held-out`, or `all`."),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or a name an endpoint serves.")
+    str | None, typer.Option("--model", help="A folder, builtin:arithmetic, or the name of a served model.")
 ]
 Url = Annotated[str | None, typer.Option("--base-url", help="OpenAI-compatible endpoint of the model.")]
 KeyEnv = Annotated[str, typer.Option("--key-env", help="Environment variable that holds the key.")]
@@ -44,26 +44,28 @@ Rounds = Annotated[
 ]
 Data = Annotated[
     list[str] | None,
-    typer.Option(
-        "--data", metavar="[NAME=]PATH", help="A local file, or a folder of files, in place of the hub."
-    ),
+    typer.Option("--data", metavar="[NAME=]PATH", help="A local file or folder of files instead of the hub."),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, help="At most so many questions, evenly spread.")
+    int | None, typer.Option("--limit", min=1, help="At most this many questions, evenly spread.")
 ]
 Samples = Annotated[int | None, typer.Option("--samples", min=1, help="Samples a question.")]
 Temperature = Annotated[float | None, typer.Option("--temperature", min=0.0, help="0 is greedy.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of draws, shuffled options and subsets.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed for sampling, shuffled options and subsets.")]
 Batch = Annotated[
-    int, typer.Option("--batch", min=1, help="Questions asked at once; a local model's are kept together.")
+    int,
+    typer.Option(
+        "--batch", min=1, help="Questions asked at once; a local model's answers are stored together."
+    ),
 ]
 JudgeModel = Annotated[
     str | None,
-    typer.Option("--judge", metavar="MODEL", help="Model asked where the rule finds no match."),
+    typer.Option("--judge", metavar="MODEL", help="Judge model, asked where the rule finds no match."),
 ]
 JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of the judge.")]
 Swapped = Annotated[
-    bool, typer.Option("--swapped-judge", help="Hand over reference and answer swapped, as peers' code does.")
+    bool,
+    typer.Option("--swapped-judge", help="Give the judge reference and answer swapped, as peers' code does."),
 ]
 
 
@@ -89,7 +91,8 @@ def run(
     samples: Samples = None,
     temperature: Temperature = None,
     max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", min=1, help="Longest response of --model. [4096]")
+        int | None,
+        typer.Option("--max-new-tokens", min=1, help="Maximum response length of --model, in tokens. [4096]"),
     ] = None,
     seed: Seed = 0,
     batch: Batch = 64,
@@ -182,7 +185,7 @@ def measure(
                 should_stop=lambda: bool(stop),
             )
     except ServiceError:
-        render.say(call, "what was answered is kept: the same command again goes on from there")
+        render.say(call, "answers so far are kept: run the same command again to continue")
         raise
 
 
@@ -253,8 +256,8 @@ def _held_out(history: "History | None") -> "Loaded":
             source="arithmetic world",
             group=group,
         )
+    from diagevo.loop.roles import Roles
     from diagevo.memory.places import runs_folder
-    from diagevo.roles import Roles
 
     from . import subjects
 

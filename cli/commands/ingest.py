@@ -63,30 +63,28 @@ def ingest(
     *,
     steps_per_round: Annotated[
         int | None,
-        typer.Option(
-            "--steps-per-round", metavar="N", min=1, help="Training steps that make a round. [default: 12]"
-        ),
+        typer.Option("--steps-per-round", metavar="N", min=1, help="Training steps per round. [default: 12]"),
     ] = None,
     reward: Annotated[
         str | None,
-        typer.Option("--reward", metavar="FIELD", help="The reward, where it is not the format's own."),
+        typer.Option("--reward", metavar="FIELD", help="The field of the reward, if not the format's own."),
     ] = None,
     pass_at: Annotated[
         float | None,
-        typer.Option("--pass-at", metavar="REWARD", help="A reward this high is a pass. [default: 0.5]"),
+        typer.Option("--pass-at", metavar="REWARD", help="Lowest reward that is a pass. [default: 0.5]"),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on while the training writes, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep reading while the training writes, until Ctrl-C.")
     ] = False,
     resumed: Annotated[
         bool,
         typer.Option(
             "--resumed",
-            help="Steps with other rollouts than before: this training went on from a checkpoint.",
+            help="The training resumed from a checkpoint, so some steps have new rollouts.",
         ),
     ] = False,
 ) -> Result[Any]:
-    """Keep another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
+    """Record another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
 
     The same files again change nothing. The first ingest of a run records its configuration, and with it who
     diagnoses and embeds. Then: diagevo diagnose.
@@ -95,7 +93,7 @@ def ingest(
 
     if call.run in (None, "latest"):
         raise ConfigError(
-            "which run takes the rollouts?", hint="name it: diagevo ingest FORMAT PATH --run ID"
+            "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
     asked = {name: value for name, value in asked.items() if value is not None}
@@ -122,13 +120,13 @@ def ingest(
         found = _found(session, report)
         as_of, served = session.where, session.served
     notes = [
-        f"{name} ends inside a line: its step is left for the next time (--follow waits)"
+        f"{name} ends inside a line: its step is left for the next call (--follow waits)"
         for name in report.cut
     ]
     if report.left:
         notes.append(
-            f"{count(len(report.left), 'step')} from {report.left[0]} on left out: as before the training was"
-            " resumed, which has not come to them again"
+            f"{count(len(report.left), 'step')} from {report.left[0]} on skipped: unchanged "
+            "since the training was resumed, which has not reached them yet"
         )
     notes += [f"note: {note}" for note in report.notes]
     text = _text(call.run, report, found, served=served)
@@ -166,7 +164,7 @@ def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -
     if report.unscored:
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.split:
-        lines.append(f"  {report.split:>9,}  names that stood by several prompts: a group for each prompt")
+        lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
     if found.open_round is not None:
         behind = f", {found.rounds_waiting} more behind it" if found.rounds_waiting else ""
         lines.append(

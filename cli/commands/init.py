@@ -46,7 +46,7 @@ def init(
     except OSError as error:
         raise ConfigError(
             f"cannot write {file}: {error.strerror}",
-            hint="name a folder that can be written: diagevo init DIR",
+            hint="name a writable folder: diagevo init DIR",
         ) from error
     beside = folder / "runs" / "diagevo.db"
     location = call.db or (call.database if os.environ.get("DIAGEVO_HOME") else str(beside))
@@ -55,7 +55,7 @@ def init(
     database.close()
     where = str(database.file or location)
     data = {"config": str(file), "written": made, "database": where}
-    kept = "" if made else " (already there, left unchanged)"
+    kept = "" if made else " (exists, left unchanged)"
     into = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     text = (
         f"configuration  {file}{kept}\ndatabase       {where}\nnext           {into}diagevo train --rounds 3"

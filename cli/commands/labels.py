@@ -110,7 +110,7 @@ def labels(
             "--check",
             metavar="FILE.csv",
             help="A new file gets the unchecked questions for a human: `answer` takes ok, the right answer, "
-            "or none. A file that is there is read back.",
+            "or none. An existing file is read back.",
         ),
     ] = None,
     round: Rounds = "all",
@@ -125,7 +125,7 @@ def labels(
     if (model is None) != (base_url is None):
         raise ConfigError(
             "--model and --base-url go together",
-            hint="name the model as its endpoint does",
+            hint="use the name by which the endpoint knows the model",
         )
     with _opened(call) as (history, oracle):
         rounds = _committed(history, round)
@@ -144,7 +144,7 @@ def labels(
             with render.writing(check):
                 written = oracle.export(check, rounds)
             text = (
-                f"{count(written, 'question')} in {check}; write ok, the right answer or none into `answer`,"
+                f"{count(written, 'question')} in {check}; write ok, the right answer, or none into `answer`,"
             )
             render.say(call, f"{text} then the same command again")
         return _accuracy(oracle)
@@ -198,13 +198,13 @@ def selfplay(
     ] = "start",
     of: Annotated[
         str | None,
-        typer.Option("--of", metavar="RUN", help="Ask this run's questions, so that runs share them."),
+        typer.Option("--of", metavar="RUN", help="Use this run's questions, so that runs share them."),
     ] = None,
     relabelled: Annotated[
-        bool, typer.Option("--relabelled", help="Take a model's proposals where nobody has checked them.")
+        bool, typer.Option("--relabelled", help="Use a model's proposals where nobody has checked them.")
     ] = False,
     round: Rounds = "all",
-    questions: Annotated[int, typer.Option("--questions", min=1, help="Most questions a round.")] = 200,
+    questions: Annotated[int, typer.Option("--questions", min=1, help="Maximum questions per round.")] = 200,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Responses a question.")] = 12,
     temperature: Annotated[float, typer.Option("--temperature", min=0.0)] = 1.0,
     seed: Seed = 0,

@@ -32,7 +32,7 @@ def show(
     *,
     round: Round = None,
     at: At = None,
-    tree: Annotated[bool, typer.Option("--tree", help="Nodes with their causes below them.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Show nodes with their causes.")] = False,
     top: Annotated[
         int | None, typer.Option("--top", metavar="N", min=1, help="Only the first N causes.")
     ] = None,
@@ -41,7 +41,7 @@ def show(
     ] = None,
     sort: Annotated[
         Literal["frequency", "cause", "node", "created"],
-        typer.Option("--sort", help="What comes first; equal ones by number."),
+        typer.Option("--sort", help="Sort order; ties by number."),
     ] = "frequency",
     grep: Annotated[
         str | None,
@@ -77,7 +77,7 @@ def show(
 def _say_superseded(call: Call, history: "History", round: int | None) -> None:
     again = history.superseded().get(round or 0)
     if again is not None:
-        render.say(call, f"round {round} is superseded by round {again}: what it says counts no more")
+        render.say(call, f"round {round} is superseded by round {again}: it no longer counts")
 
 
 @options.command(
@@ -98,7 +98,7 @@ def replay(
         bool, typer.Option("--step", help="Each event of the round that changed the memory.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare with what was committed; exit 1 where it differs.")
+        bool, typer.Option("--check", help="Compare with what was committed; exit 1 if it differs.")
     ] = False,
 ) -> Result[Any]:
     """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p.
@@ -165,7 +165,7 @@ def log(
         int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Only the last N events.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with events as they are written.")
+        bool, typer.Option("--follow", "-f", help="Keep printing events as they are written.")
     ] = False,
 ) -> Result[Any] | None:
     """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
@@ -179,7 +179,7 @@ def log(
             raise ConfigError(f"there is no event {name}", hint=f"one of: {', '.join(EVENT_TYPES)}")
     if follow and at is not None:
         raise ConfigError(
-            "--follow goes on with new events, --at ends at an old one", hint="leave one of them out"
+            "--follow waits for new events, --at ends at an old one", hint="leave one of them out"
         )
     history = call.stack.enter_context(opened(call))
     here = history.log.read(history.run_id, rounds=(round or 0, round or 0), limit=1)
@@ -301,7 +301,7 @@ def schedule(
     round: Round = None,
     prompts: Annotated[
         Path | None,
-        typer.Option("--prompts", metavar="FILE", help="A weight for each prompt of this JSONL file."),
+        typer.Option("--prompts", metavar="FILE", help="Print a weight for each prompt of this JSONL file."),
     ] = None,
 ) -> Result[Any]:
     """ε and p(e) of the round after the last commit; `--round N`: after round N. The sums: `memory replay`.

@@ -40,7 +40,7 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SQL]", help="One statement that reads, or - for stdin; :run is the run's name."
+            metavar="[SQL]", help="One read-only statement, or - for stdin; :run is the run's name."
         ),
     ] = None,
     *,
@@ -84,7 +84,7 @@ def _statement(sql: str | None, file: Path | None) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8 text", hint="save the statement as UTF-8") from error
     if len(text) > LONGEST:
-        raise ConfigError(f"{name} is longer than a statement", hint=f"at most {LONGEST:,} bytes are read")
+        raise ConfigError(f"{name} is too long for a statement", hint=f"at most {LONGEST:,} bytes are read")
     return statement
 
 

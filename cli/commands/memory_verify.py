@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 def verify(
     call: Call,
     *,
-    deep: Annotated[bool, typer.Option("--deep", help="Also every stored text against its digest.")] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also check every stored text against its digest.")
+    ] = False,
     heads: Annotated[
         Path | None,
         typer.Option(
             "--heads",
             metavar="FILE",
-            help="Also against chain heads that were kept elsewhere.",
+            help="Also compare with chain heads kept elsewhere.",
         ),
     ] = None,
     heads_out: Annotated[
@@ -41,7 +43,8 @@ def verify(
         typer.Option(
             "--heads-out",
             metavar="FILE",
-            help="Without a fault, add to FILE the chain heads that it lacks: of each commit, and of now.",
+            help="If there is no fault, add the missing chain heads to FILE: one per commit, and "
+            "the current one.",
         ),
     ] = None,
 ) -> Result[Any]:

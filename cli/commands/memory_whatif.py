@@ -49,7 +49,7 @@ def what_if(
     ] = None,
     round: Annotated[
         int | None,
-        typer.Option("--round", metavar="N", min=1, help="Change it at the commit of round N alone."),
+        typer.Option("--round", metavar="N", min=1, help="Change it only at the commit of round N."),
     ] = None,
 ) -> Result[Any]:
     """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun.
@@ -60,7 +60,7 @@ def what_if(
     values = {name: _number(text, name) for name, text in given.items() if text is not None}
     if not drop and not values:
         raise ConfigError(
-            "nothing is changed", hint="name what: --k, --theta-up, --tau, --p-low, --p-high or --drop"
+            "nothing is changed", hint="name a change: --k, --theta-up, --tau, --p-low, --p-high or --drop"
         )
     return answer(call, values, drop or [], round)
 

@@ -37,7 +37,7 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
     schedule = history.state(as_of).next_schedule()
     found, unreached = weights(schedule, last, prompts)
     aimed = sum(1 for weight in found if weight.cause is not None)
-    render.say(call, f"{aimed} of {len(found)} prompts come back for a cause; weights sum to 1")
+    render.say(call, f"{aimed} of {len(found)} prompts aim at a cause; weights sum to 1")
     if unreached:
         share = number(unreached)
         render.say(call, f"causes with {share} of F have no prompt here: their share is spread evenly")

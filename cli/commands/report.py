@@ -92,8 +92,8 @@ def build(
         bool,
         typer.Option(
             "--list",
-            help="Build nothing: each table and figure of the paper, then DiagEvo's own, with what makes it "
-            "or what is missing.",
+            help="Build nothing; list each table and figure of the paper, then DiagEvo's own, "
+            "with the command for it or what is missing.",
         ),
     ] = False,
     only: Annotated[
@@ -101,7 +101,7 @@ def build(
         typer.Option(
             "--only",
             metavar="NAME",
-            help="No pages, only this figure or table of --list; may be repeated.",
+            help="Only this figure or table of --list, without pages; may be repeated.",
             autocompletion=completion.reported,
         ),
     ] = None,
@@ -115,15 +115,14 @@ def build(
         ),
     ] = None,
     plan: Annotated[str | None, typer.Option("--plan", help="Take the runs of this ablation plan.")] = None,
-    runs: Annotated[
-        str | None, typer.Option("--runs", help="The runs of a table, with commas between them.")
-    ] = None,
+    runs: Annotated[str | None, typer.Option("--runs", help="The runs of a table, comma-separated.")] = None,
     reported: Annotated[
         Path | None,
         typer.Option(
             "--reported",
             metavar="CSV",
-            help="What other systems report, marked so in table-main and table-baselines: columns solver, "
+            help="Results reported by other systems, marked in table-main and table-baselines: "
+            "columns solver, "
             "method, source and the table's own, scores as percentages.",
         ),
     ] = None,
@@ -132,7 +131,8 @@ def build(
         bool, typer.Option("--embed", help="Embed the questions: calls the run's embedding model.")
     ] = False,
     pages: Annotated[
-        int | None, typer.Option("--pages", metavar="N", min=1, help="At most so many. [default: 500]")
+        int | None,
+        typer.Option("--pages", metavar="N", min=1, help="At most this many pages. [default: 500]"),
     ] = None,
 ) -> Result[Any]:
     """Write the run's pages with the figures and tables on them, and those as files beside the pages.
@@ -241,7 +241,7 @@ def _wanted(
     found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
     if listed is not None and "" in listed:
-        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="names with commas between them: a,b,c")
+        raise ConfigError(f"--runs {runs!r}: a name is empty", hint="separate names with commas: a,b,c")
     if reported is not None and not {*names} & {"main", "baselines"}:
         raise ConfigError(
             f"--reported goes with table-main and table-baselines, not with {TABLE}{names[0]}",

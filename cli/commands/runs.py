@@ -97,9 +97,7 @@ PHASES = (
 _POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
 Run = Annotated[
     str | None,
-    typer.Argument(
-        metavar="[RUN]", help="The run; the latest if none is named.", autocompletion=completion.runs
-    ),
+    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
 ]
 
 
@@ -230,7 +228,7 @@ def _story_text(story: "RunStory") -> str:
     if line.imported is not None:
         lines.append(f"  {'imported':<14} from the bundle that ends in {line.imported}")
     if story.configurations > 1:
-        lines.append(f"  {'configured':<14} {story.configurations} times; the last one holds")
+        lines.append(f"  {'configured':<14} {story.configurations} times; the last one applies")
     lines.append(f"  {'began':<14} {line.began[:19].replace('T', ' ')}")
     lines.append(f"  {'last event':<14} {line.last_event[:19].replace('T', ' ')} (#{line.position})")
     if line.open_round is not None:
@@ -259,14 +257,12 @@ def diff(
         ),
     ],
     *,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit 1 where there is a difference.")
-    ] = False,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if there is a difference.")] = False,
 ) -> Result[Any]:
     """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
-        raise ConfigError(f"{points} does not name two points", hint=_POINTS)
+        raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
     if left.isdecimal() != right.isdecimal():
         number, other = (left, right) if left.isdecimal() else (right, left)
         raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
@@ -348,7 +344,7 @@ def fork(
     run: Run = None,
     *,
     round: Annotated[
-        int, typer.Option("--round", metavar="N", min=1, help="The committed round to go on from.")
+        int, typer.Option("--round", metavar="N", min=1, help="The committed round to fork from.")
     ],
     name: Annotated[
         str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
@@ -372,7 +368,7 @@ def fork(
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
     text += f"continue with: {again}\n"
-    lost = [f"no longer there, and not in the fork: {', '.join(made.missing)}"] if made.missing else []
+    lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
     as_of = (made.written.round, made.written.position)
     return Result(made, text=text, run=free, as_of=as_of, notes=lost)
 
@@ -380,7 +376,7 @@ def fork(
 def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
     """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
     from diagevo.config.models import Config
-    from diagevo.roles import prompt_digests
+    from diagevo.loop.roles import prompt_digests
 
     return prompt_digests(Config.model_validate(config)) if "roles" in config else None
 

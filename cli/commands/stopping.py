@@ -20,7 +20,7 @@ def stopped_by_signals(stop: StopFlag) -> Iterator[None]:
             raise KeyboardInterrupt
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         print(
-            f"\n{name}: stopping at the next safe point; again to stop at once",
+            f"\n{name}: stopping at the next safe point; repeat to stop at once",
             file=sys.stderr,
             flush=True,
         )

@@ -80,13 +80,14 @@ def stored_config(history: "History") -> "Config":
 def checkpoint(
     call: Call, history: "History", round: int, stop: "StopFlag | None" = None
 ) -> Iterator[EvaluatedModel]:
-    """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it samples."""
+    """The solver of a run after a round; 0 is the model it started from. `stop` is heard while it is read and
+    samples."""
     from diagevo.config.loading import of_run
     from diagevo.evaluation.evaluate import Subject
     from diagevo.evaluation.sources import checkpoint_of
+    from diagevo.loop.roles import Roles
+    from diagevo.loop.stages import sha256_of
     from diagevo.memory.places import runs_folder
-    from diagevo.roles import Roles
-    from diagevo.stages import sha256_of
 
     config = of_run(call.config_in_log(history, history.configuration().config), history.run_id).config
     run_folder = runs_folder(history.database) / history.run_id
@@ -104,7 +105,7 @@ def checkpoint(
         yield EvaluatedModel(
             sampler,
             roles.templates,
-            Subject(name, sha256_of(folder), history.run_id, round),
+            Subject(name, sha256_of(folder, roles.stop), history.run_id, round),
             config.sampling.top_p,
             config.sampling.max_new_tokens,
         )
@@ -130,9 +131,10 @@ def model(
     if base_url is not None:
         sampler, revision = endpoint(name, base_url, key_env, stop), base_url
     else:
+        from diagevo.loop.stages import sha256_of
+        from diagevo.progress import StopFlag
         from diagevo.sampling.model_folder import check_model_folder
         from diagevo.sampling.transformers_sampler import TransformersSampler
-        from diagevo.stages import sha256_of
 
         folder = Path(name).expanduser()
         if name == "builtin:arithmetic":
@@ -144,7 +146,7 @@ def model(
 
                 longest = resolve(profile="embedded").config.sampling.max_new_tokens
         sampler = TransformersSampler(check_model_folder(folder), stop=stop)
-        revision = sha256_of(folder)
+        revision = sha256_of(folder, StopFlag() if stop is None else stop)
     try:
         yield EvaluatedModel(sampler, templates, Subject(name, revision), 0.99, longest, base_url is not None)
     finally:

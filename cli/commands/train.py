@@ -23,7 +23,7 @@ from .stopping import stopped_by_signals
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.sources import KeyPath
-    from diagevo.run import Until
+    from diagevo.loop.run import Until
 
 ROUNDS = (
     Column("round", align="right"),
@@ -55,18 +55,19 @@ ROUNDS = (
 def train(
     call: Call,
     *,
-    plan: Annotated[bool, typer.Option("--plan", help="Print what a run would do, and run nothing.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a run stood (default: the latest).")
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what a run would do, without running it.")
     ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume a run (default: the latest).")] = False,
     rounds: Annotated[
-        int | None, typer.Option("--rounds", metavar="N", min=1, help="Rounds in all; may extend a run.")
+        int | None,
+        typer.Option("--rounds", metavar="N", min=1, help="Total number of rounds; may extend a run."),
     ] = None,
     until: Annotated[
         str | None,
         typer.Option("--until", metavar="ROUND[:STAGE]", help="Stop safely after this round or stage."),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of every draw.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random draws.")] = None,
     max_hours: Annotated[
         float | None, typer.Option("--max-hours", min=0.0, help="Stop safely after this many hours.")
     ] = None,
@@ -74,7 +75,7 @@ def train(
         Kind | None, typer.Option("--display", help="Default: live on a terminal, plain elsewhere.")
     ] = None,
 ) -> Result[Any] | None:
-    """Play rounds, or go on with a run.
+    """Play rounds, or resume a run.
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
     with exit code 75, the second at once. What is under way gets 20 seconds to end; a stop costs one batch of
@@ -95,7 +96,7 @@ def train(
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
     _need_the_training_stack()
-    from diagevo import run
+    from diagevo.loop import run
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
     from diagevo.progress_file import PROGRESS, ProgressFile
@@ -238,7 +239,7 @@ def _row(done: RoundSummary) -> dict[str, object]:
 
 def _until(text: str) -> "Until":
     """Read ROUND[:STAGE]."""
-    from diagevo.run import Until
+    from diagevo.loop.run import Until
 
     number, _, stage = text.partition(":")
     if not number.isdecimal() or int(number) < 1 or (stage and stage not in STAGES):

@@ -36,7 +36,7 @@ def view(
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", metavar="N", min=0, max=65535, help=f"The port; 0 takes a free one. [default: {PORT}]"
+            "--port", metavar="N", min=0, max=65535, help=f"The port; 0 picks a free one. [default: {PORT}]"
         ),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
@@ -45,8 +45,8 @@ def view(
         typer.Option(
             "--export",
             metavar="DIR",
-            help="Serve nothing; write the pages into a new or empty folder, which opens from a disk and "
-            "from any file server.",
+            help="Serve nothing; write the pages into a new or empty folder that opens from disk "
+            "and from any file server.",
         ),
     ] = None,
     pages: Annotated[
@@ -55,7 +55,7 @@ def view(
             "--pages",
             metavar="N",
             min=1,
-            help="--export: at most so many, those that links lead to first. [default: 5000]",
+            help="--export: at most this many pages, in the order of links. [default: 5000]",
         ),
     ] = None,
 ) -> Result[Any] | None:
@@ -66,7 +66,7 @@ def view(
     if export is not None and (host is not None or port is not None or no_open):
         raise ConfigError("--export serves nothing", hint="leave --host, --port and --no-open out")
     if export is None and pages is not None:
-        raise ConfigError("--pages bounds what is written", hint="add --export DIR, or leave it out")
+        raise ConfigError("--pages limits what is written", hint="add --export DIR, or leave it out")
     if export is not None:
         return _export(call, export, pages)
     return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
@@ -104,7 +104,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise ConfigError(
-            f"--host {host} --port {port}: {why}", hint="name another one; --port 0 takes a free port"
+            f"--host {host} --port {port}: {why}", hint="name another one; --port 0 picks a free port"
         ) from error
 
 

@@ -61,7 +61,9 @@ def emit(call: Call, result: Result[Any]) -> None:
     if call.format == "json" and (not result.columns or result.rows is not None):
         document(call, result.data, result.text, **place)
     elif call.format not in ("json", "table") and not result.columns:
-        raise ConfigError(f"this is text, not rows: there is no {call.format} of it", hint="as JSON: --json")
+        raise ConfigError(
+            f"this is text, not rows: it cannot be printed as {call.format}", hint="as JSON: --json"
+        )
     elif call.format == "table" and result.text is not None:
         _print_screen(call, [result.text] if isinstance(result.text, str) else result.text)
     else:

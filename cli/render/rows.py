@@ -210,7 +210,7 @@ def _frame(group: Sequence[Row], types: "Mapping[str, type[polars.DataType]]") -
         return polars.DataFrame([polars.Series(name, values(name), type_) for name, type_ in types.items()])
     except TypeError as error:
         raise ConfigError(
-            f"the rows do not fit one type a column: {error}", hint="csv and jsonl take any value"
+            f"a column has values of several types: {error}", hint="csv and jsonl take any value"
         ) from error
 
 

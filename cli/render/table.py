@@ -86,13 +86,6 @@ def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) 
     return "  ".join(out).rstrip() + "\n"
 
 
-def aligned(columns: Sequence[Column], values: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as plain text in columns two spaces apart, never cut and never wrapped."""
-    lines = [headings(columns), *(cells(columns, row) for row in values)]
-    wide = widths(lines)
-    return "".join(padded(columns, line, wide) for line in lines)
-
-
 def markdown_head(columns: Sequence[Column]) -> str:
     rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
     return markdown_line(headings(columns)) + rule

@@ -1,4 +1,4 @@
-"""The closing tables of a run: its scores beside the untouched model's, and what free exploration wrote; and
+"""The closing tables of a run: its scores beside the base model's, and what free exploration wrote; and
 what results rest on, wherever some are shown."""
 
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _ROUNDS_SHOWN = 6
 
 
 def accuracy(history: "History") -> list[str | Rows]:
-    """Two tables: the scores by round and category, the untouched model drawn colder among them; and, in a
-    world that knows families, how many questions of free exploration were of each."""
+    """Two tables: the scores by round and category, the base model at lower temperatures among them; and,
+    in a world that knows families, how many questions of free exploration were of each."""
     from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
     parts: list[str | Rows] = []

@@ -111,7 +111,7 @@ def runs_diff(found: "RunsDiff") -> str:
     lines.append(
         Line(
             "causes",
-            f"{len(found.shared)} shared alike, {len(found.timing)} shared with other timing{until}, "
+            f"{len(found.shared)} identical, {len(found.timing)} shared with different timing{until}, "
             f"{len(found.only_a)} only in {a}, {len(found.only_b)} only in {b}",
         )
     )
@@ -129,7 +129,7 @@ def _points(found: "RunsDiff") -> tuple[str, str]:
 def _divergence(diff: "RunsDiff") -> list[Line]:
     (a, b), found = _points(diff), diff.divergence
     if found is None:
-        on = {"a": f"{a} goes on where {b} ends", "b": f"{b} goes on where {a} ends"}.get(
+        on = {"a": f"{a} continues where {b} ends", "b": f"{b} continues where {a} ends"}.get(
             diff.further or "", ""
         )
         return [Line("events", f"equal, as far as both go{'; ' if on else ''}{on}")]

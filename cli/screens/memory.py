@@ -57,7 +57,7 @@ def sums(memory: "Rebuilt") -> list[str]:
     over = f"F{sub(t)} = Σ f{sub(t)}(e) over {count(memory.active, 'Active cause')}"
     lines = [f"{over} = {shown} = {memory.failures}" if len(terms) > 1 else f"{over} = {memory.failures}"]
     if r is None or memory.reference_failures is None:
-        lines.append("F₁ is not there yet: no round had F > 0")
+        lines.append("F₁ is not set yet: no round had F > 0")
     else:
         if r != t:
             first = "" if r == 1 else " (the first round with F > 0 stands for F₁)"
@@ -148,7 +148,7 @@ def replay_text(run: str, memory: "Rebuilt", position: int) -> str:
 
 
 def tree(memory: "Rebuilt", columns: int | None) -> str:
-    """Nodes with their causes below them."""
+    """Show nodes with their causes."""
     from diagevo.memory.events import number_of
 
     by_id = {c.id: c for c in memory.causes}

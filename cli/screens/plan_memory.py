@@ -53,7 +53,7 @@ def memory_table(memory: dict[str, Any]) -> tuple[str, Sequence[Column], list[di
         }
         for stage in memory["stages"]
     ]
-    return f"memory of a GPU of {memory['card']} GB at its fullest:", COLUMNS, rows
+    return f"memory of a GPU of {memory['card']} GB at its peak:", COLUMNS, rows
 
 
 def memory_lines(memory: dict[str, Any]) -> list[str]:
@@ -62,7 +62,7 @@ def memory_lines(memory: dict[str, Any]) -> list[str]:
         return ["memory        unknown: no config.json of the models is here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
-    said = f"GPUs of {', '.join(yes)} GB" if yes else "no card that is listed here"
+    said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
     return [
         f"fits          {said}{without}",

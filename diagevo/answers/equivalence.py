@@ -41,6 +41,7 @@ from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
 from diagevo.answers.remembered import brief
 from diagevo.answers.votes import Votes, count
+from diagevo.progress import StopFlag
 
 __all__ = ["AnswerChecker", "agree", "extract_boxed", "extract_choice"]
 
@@ -65,10 +66,14 @@ class AnswerChecker:
     verdict depends on the two texts alone, so a partition is the same with one worker and with many.
     """
 
-    def __init__(self, workers: int | None = None, seconds: float = 5.0) -> None:
-        """`workers`: processes, by default one a core, eight at most. `seconds`: CPU time of a comparison."""
+    def __init__(
+        self, workers: int | None = None, seconds: float = 5.0, stop: StopFlag | None = None
+    ) -> None:
+        """`workers`: processes, by default one a core, eight at most. `seconds`: CPU time of a comparison.
+        `stop`: once it is overdue no other comparison is begun, and StoppedSafely is raised."""
         self.workers = workers or min(8, os.cpu_count() or 1)
         self.seconds = seconds
+        self._stop = StopFlag() if stop is None else stop
         self._verdicts: dict[tuple[str, str], tuple[bool, float]] = {}
         """With the CPU seconds that each took: a vote comes out the same where its pairs are known."""
         self._lock = threading.Lock()
@@ -161,6 +166,7 @@ class AnswerChecker:
         return known
 
     def _ask(self, pair: tuple[str, str], key: tuple[str, str]) -> tuple[bool, float]:
+        self._stop.check_overdue()
         ended, seconds = None, 0.0
         texts = expressions(*pair)
         if texts is not None:

@@ -136,7 +136,7 @@ class RuleDiagnostician:
 
 
 class PlaceboDiagnostician(RuleDiagnostician):
-    """A control: as many causes as the rules see, each named by lot. What is gained with it is gained by a
+    """A control: as many causes as the rules see, each drawn at random. What is gained with it is gained by a
     memory that grows, and not by what it says."""
 
     name = "rules:placebo"

@@ -8,7 +8,7 @@ from diagevo.arithmetic.misconceptions import misconception
 from diagevo.arithmetic.slips import RATES, offers, step_kinds
 
 RANDOM_SLIPS = 0.1
-"""What is left of the rates of the random slips: noise, which sampling colder would cure everywhere."""
+"""What is left of the rates of the random slips: noise, which a lower temperature would cure everywhere."""
 
 
 def _maybe_slip(rng: Random, family: str, name: str, right: Step, scale: float, last: bool) -> Step | None:

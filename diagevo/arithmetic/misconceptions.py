@@ -1,9 +1,9 @@
 """What the solver believes wrongly: at some steps one fixed wrong step, as often as an operand's digit says.
 
-A slip is noise around a right answer, and one cure serves all slips: sampling colder. A misconception is not.
-Each belongs to one step of one family and always gives the same wrong step, so that practice elsewhere does
-not mend it; where it is strong the wrong answer is the solver's majority, which no temperature mends.
-"""
+A slip is noise around a right answer, and one cure serves all slips: a lower temperature. A misconception
+is not. Each belongs to one step of one family and always gives the same wrong step, so that practice
+elsewhere does not mend it; where it is strong the wrong answer is the solver's majority, which no
+temperature mends."""
 
 from diagevo.arithmetic.families import GROUPS
 from diagevo.arithmetic.grammar import Step

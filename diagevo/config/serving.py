@@ -10,7 +10,7 @@ ALONE = 0.9  # share of a GPU that a server has to itself
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server of ours in one stage."""
+    """A server started by DiagEvo in one stage."""
 
     gpus: tuple[int, ...]
     """Counted among the visible; none named: those that vLLM takes first."""

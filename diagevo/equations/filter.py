@@ -12,10 +12,17 @@ Verdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label"]
 
 
 def counted(votes: Sequence[tuple[str, int]]) -> tuple[str | None, int, int, int]:
-    """The majority answer, its votes, those of the second most common one, and all votes. Of answers with as
-    many votes the one that appeared first is the majority; None and zeros where nobody answered.
+    """The majority of the votes. One loop, because a replay calls this for every candidate.
 
-    One loop: a replay asks this of every candidate.
+    Args:
+        votes: answers with their counts, in the order of first appearance.
+
+    Returns:
+        The majority answer (on a tie, the one that appeared first), its votes, the votes of the second most
+        common answer, and all votes. None and zeros without votes.
+
+    Raises:
+        ValueError: if a count is below 1.
     """
     label, first, second, total = None, 0, 0, 0
     for answer, count in votes:
@@ -33,12 +40,20 @@ def counted(votes: Sequence[tuple[str, int]]) -> tuple[str | None, int, int, int
 def verdict(
     first: int | Fraction, second: int | Fraction, responses: int, labelled: bool, settings: Filter
 ) -> Verdict:
-    """Equation 3: p_low ≤ p₁ ≤ p_high and p₁ ≥ τ·p₂, both on the shares of all N responses. A share is given
-    as a count of one response.
+    """Equation 3: p_low ≤ p₁ ≤ p_high and p₁ ≥ τ·p₂, both as shares of all N responses.
 
-    The reasons are tried in this order: no_label, too_hard, too_easy, contested. A candidate without a label
-    is never kept. One whose question cannot be read is `invalid`: its caller knows that before there are
-    votes.
+    A candidate without a label is never kept. Candidates whose question is unreadable are `invalid` before
+    they have votes and do not come here.
+
+    Args:
+        first: votes of the majority answer, or p₁ itself with `responses` = 1.
+        second: votes of the second most common answer, or p₂ itself with `responses` = 1.
+        responses: N, all responses, with or without an answer.
+        labelled: whether the candidate has a label.
+        settings: the filter in force.
+
+    Returns:
+        `kept`, or the first of these that applies: `no_label`, `too_hard`, `too_easy`, `contested`.
     """
     if not labelled:
         return "no_label"
@@ -85,8 +100,18 @@ def votes_of_rewards(passes: int, responses: int) -> list[tuple[str, int]]:
 
 
 def verdict_of_rewards(passes: int, responses: int) -> Verdict:
-    """Ours, in Equation 3's place, where another trainer's rewards are counted: kept are groups that have
-    both passes and failures: GRPO has a gradient from these alone, and a failure is compared with a pass."""
+    """The verdict on a group of another trainer, in place of Equation 3 (not in the paper).
+
+    Groups with both passes and failures are kept: only these give GRPO a gradient, and only in these can a
+    failure be compared with a pass.
+
+    Args:
+        passes: rollouts that passed.
+        responses: all rollouts of the group with a reward.
+
+    Returns:
+        `kept`, `too_hard` (no pass) or `too_easy` (no failure).
+    """
     if passes == 0:
         return "too_hard"
     return "too_easy" if passes == responses else "kept"

@@ -33,9 +33,18 @@ def pair_distance(hypothesis: str, reference: str) -> float:
 
 
 def distances(questions: Sequence[str]) -> NDArray[np.float64]:
-    """Equation 10: pairwise distances 1 - BLEU, (B, B) float64 in [0, 1], symmetric, zero on the diagonal.
+    """Equation 10: pairwise distances 1 - BLEU.
 
     BLEU is not symmetric: the question with the lower index is the hypothesis, and the value is mirrored.
+
+    Args:
+        questions: B questions; tokens are separated by white space.
+
+    Returns:
+        (B, B) float64 in [0, 1], symmetric, zero on the diagonal and between identical token sequences.
+
+    Raises:
+        MissingDependencyError: without the extra `train`.
     """
     with extra("train", NEED):
         from diagevo.equations.bleu import pair_distances
@@ -56,7 +65,15 @@ def _same(tokens: Sequence[Sequence[str]]) -> list[list[int]]:
 
 
 def clusters(distance: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
-    """Average-linkage clusters of a (B, B) distance matrix, (B,) labels from 1: merged below `threshold`."""
+    """Average-linkage clusters.
+
+    Args:
+        distance: (B, B) symmetric distances, zero on the diagonal.
+        threshold: clusters merge while their average distance is below it.
+
+    Returns:
+        (B,) labels, numbered from 1.
+    """
     with extra("train", NEED):
         from scipy.cluster.hierarchy import average, fcluster
         from scipy.spatial.distance import squareform
@@ -98,9 +115,15 @@ def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int6
 
 
 def shares(questions: Sequence[str | None], threshold: float = 0.5) -> NDArray[np.float64]:
-    """The repetition penalty r_rep of each completion of a step: size of its cluster over B, (B,) float64.
+    """The repetition penalty r_rep: the size of each completion's cluster over B.
 
-    B counts every completion. A completion without a readable question (None) is a cluster of its own.
+    Args:
+        questions: the questions of all B completions of a step; None for an unreadable one, which is a
+            cluster of its own.
+        threshold: questions closer than this share a cluster.
+
+    Returns:
+        (B,) float64 in (0, 1].
     """
     sizes = np.ones(len(questions), dtype=np.int64)
     valid = [i for i, question in enumerate(questions) if question is not None]

@@ -16,10 +16,18 @@ def uncertainty(p1: Fraction) -> Fraction:
 
 
 def challenger_rewards(p1s: Sequence[Fraction | None], shares: Sequence[float], weight: float) -> list[float]:
-    """Equation 11: for each completion of a step max(0, uncertainty - λ·share). In [0, 1].
+    """Equation 11: max(0, uncertainty - λ·share) for each completion of a step.
 
-    `p1s`: the solver's majority share, None for a completion without a readable question: its reward is 0.
-    `shares`: size of the completion's cluster over all B completions (`repetition.shares`). `weight`: λ.
+    Args:
+        p1s: (B,) the solver's majority shares; None for a completion without a readable question.
+        shares: (B,) size of the completion's cluster over B (`repetition.shares`), in (0, 1].
+        weight: λ, the weight of the repetition penalty.
+
+    Returns:
+        (B,) rewards in [0, 1]; 0 for completions without a readable question.
+
+    Raises:
+        ValueError: if `p1s` and `shares` differ in length.
     """
     return [
         0.0 if p1 is None else max(0.0, float(uncertainty(p1)) - weight * float(share))
@@ -28,5 +36,12 @@ def challenger_rewards(p1s: Sequence[Fraction | None], shares: Sequence[float], 
 
 
 def solver_rewards(agrees: Sequence[bool]) -> list[float]:
-    """+1 for each optimization response that agrees with the pseudo-label, -1 otherwise (Section 2.2)."""
+    """The solver's rewards (Section 2.2).
+
+    Args:
+        agrees: whether each optimization response agrees with the pseudo-label.
+
+    Returns:
+        +1 for each response that agrees, -1 for every other.
+    """
     return [1.0 if agreed else -1.0 for agreed in agrees]

@@ -7,19 +7,45 @@ from fractions import Fraction
 
 
 def reference(known: int | None, failures: int) -> int | None:
-    """F₁: once known it stays; until then F itself is, where it is above 0. The paper's round 1 is the first
-    round with failures."""
+    """F₁, the reference of z. The paper's round 1 stands for the first round with failures.
+
+    Args:
+        known: F₁ as recorded, None while no round had failures.
+        failures: F of the round that is committed.
+
+    Returns:
+        `known` once there is one; before that F itself if it is above 0, else None.
+    """
     return failures or None if known is None else known
 
 
 def z(failures: int, reference: int | None) -> Fraction | None:
-    """Equation 1, z: F / F₁. None while no round had failures."""
+    """Equation 1, z: F / F₁.
+
+    Args:
+        failures: F, the sum of f over the Active causes.
+        reference: F₁, None while no round had failures.
+
+    Returns:
+        A Fraction of at least 0, None without a reference.
+    """
     return Fraction(failures, reference) if reference else None
 
 
 def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
-    """Equation 1, ε: 1 / (1 + z/k), the share of free exploration. Returns a Fraction in (0, 1]; 1 where
-    F = 0."""
+    """Equation 1, ε: 1 / (1 + z/k), the share of free exploration.
+
+    Args:
+        failures: F, the sum of f over the Active causes.
+        reference: F₁; needed if F is above 0.
+        k: balance of free and targeted questions, above 0; they are equal at z = k.
+
+    Returns:
+        A Fraction in (0, 1]; 1 if F = 0.
+
+    Raises:
+        ValueError: if F is above 0 and there is no reference.
+    """
     if failures == 0:
         return Fraction(1)
     ratio = z(failures, reference)
@@ -29,26 +55,48 @@ def epsilon(failures: int, reference: int | None, k: Fraction) -> Fraction:
 
 
 def probability(frequency: int, failures: int) -> Fraction:
-    """Equation 1, p: f(e) / F. 0 where F = 0: nothing is aimed at then."""
+    """Equation 1, p: f(e) / F, a cause's share of the targeted questions.
+
+    Args:
+        frequency: f(e), the failures counted under the cause in its active episode.
+        failures: F, the sum of f over the Active causes.
+
+    Returns:
+        A Fraction in [0, 1]; 0 if F = 0, because nothing is targeted then.
+    """
     return Fraction(frequency, failures) if failures else Fraction(0)
 
 
 def probabilities(frequencies: Mapping[str, int]) -> dict[str, Fraction]:
-    """p of the Active causes. Empty where F = 0. The values sum to 1."""
+    """p of every Active cause.
+
+    Args:
+        frequencies: f by cause.
+
+    Returns:
+        p by cause, for causes with f above 0. The values sum to 1; empty if F = 0.
+    """
     failures = sum(frequencies.values())
     return {cause: probability(f, failures) for cause, f in frequencies.items() if f}
 
 
 def aimed_share(epsilon: Fraction, p: Fraction) -> Fraction:
-    """Equation 2, the weight of a cause: (1 − ε)·p(e), its share of all questions."""
+    """Equation 2, the weight of a cause: (1 − ε)·p(e), its share of all questions, in [0, 1)."""
     return (1 - epsilon) * p
 
 
 def draw(rng: random.Random, epsilon: Fraction, edges: Sequence[int]) -> int | None:
-    """Equation 2, one draw: None for free exploration, else the place of the cause that is aimed at.
+    """Equation 2, one draw: free with probability ε, else a cause by its share of F.
 
-    `edges` are the running sums of the Active causes' frequencies. Whole numbers only: free with probability
-    ε, and a cause by its share of F, so that the same seed gives the same draws everywhere.
+    Only whole numbers are used, so the same seed gives the same draws on every machine.
+
+    Args:
+        rng: the source of randomness; one or two numbers are taken from it.
+        epsilon: ε, in (0, 1] or a policy's value in [0, 1].
+        edges: running sums of the Active causes' frequencies, rising; the last one is F.
+
+    Returns:
+        None for free exploration, else the index in `edges` of the targeted cause.
     """
     if not edges or rng.randrange(epsilon.denominator) < epsilon.numerator:
         return None

@@ -25,8 +25,17 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 
 
 def tallied(tally: Tally | None, agreeing: int, responses: int, questions: int = 1) -> Tally:
-    """With further questions of as many responses each, of which `agreeing` agree in all. A run asks for the
-    same number each time: then it is a sum of integers."""
+    """Add questions to a tally. With the same number of responses each time, this is a sum of integers.
+
+    Args:
+        tally: the tally so far, None for an empty one.
+        agreeing: responses that agree with the label, over all the new questions.
+        responses: responses per question.
+        questions: number of new questions.
+
+    Returns:
+        The new tally.
+    """
     if tally is None:
         return Tally(questions, agreeing, responses)
     if responses == tally.responses:
@@ -36,8 +45,15 @@ def tallied(tally: Tally | None, agreeing: int, responses: int, questions: int =
 
 
 def reaches(tally: Tally | None, settings: Settings) -> bool:
-    """The condition of Equation 7 on the votes: enough questions, and acc ≥ θ_up. In integers: it is asked of
-    every cause of every round."""
+    """The condition of Equation 7: enough questions, and acc_t(e) ≥ θ_up, computed in integers.
+
+    Args:
+        tally: the votes of the round's questions that aim at the cause, None without any.
+        settings: θ_up, the minimum number of questions, and whether states are updated at all.
+
+    Returns:
+        Whether an Active cause with these votes is promoted.
+    """
     if tally is None or not settings.state_updates or tally.questions < settings.promotion_questions:
         return False
     numerator, denominator = settings.theta_up.as_integer_ratio()
@@ -45,17 +61,32 @@ def reaches(tally: Tally | None, settings: Settings) -> bool:
 
 
 def provisional(state: State, frequency: int, tally: Tally | None, settings: Settings) -> tuple[State, int]:
-    """Equation 7: (Mastered, 0) for an Active cause whose votes reach θ_up, else as it was."""
+    """Equation 7: an Active cause whose votes reach θ_up becomes Mastered (its provisional state).
+
+    Args:
+        state: the committed state.
+        frequency: f, the committed frequency.
+        tally: the votes of the round's questions that aim at the cause.
+        settings: see `reaches`.
+
+    Returns:
+        ("mastered", 0) if promoted, else `state` and `frequency` unchanged.
+    """
     if state == "active" and reaches(tally, settings):
         return "mastered", 0
     return state, frequency
 
 
 def counted(state: State, frequency: int, failures: int) -> tuple[State, int]:
-    """Equation 8: the state and frequency after Δ new failures. An Active cause adds them; a Mastered one is
-    Active again with these alone.
+    """Equation 8: the state and frequency after Δ new failures, given at once or one at a time.
 
-    Δ may come at once or one at a time: the result is the same.
+    Args:
+        state: the provisional state.
+        frequency: f, the provisional frequency.
+        failures: Δ, the new failures of the cause.
+
+    Returns:
+        An Active cause adds Δ to f. A Mastered cause with Δ above 0 becomes Active again with f = Δ.
     """
     if failures == 0:
         return state, frequency

@@ -98,7 +98,7 @@ VARIANTS: tuple[Variant, ...] = (
         Variant(f"promotion-{n}", f"Promoted by {n} questions", "control", {"memory.promotion_questions": n})
         for n in ("3", "5")
     ),
-    Variant("placebo", "Causes named by lot", "control", {"roles.diagnostician.engine": "rules:placebo"}),
+    Variant("placebo", "Causes drawn at random", "control", {"roles.diagnostician.engine": "rules:placebo"}),
     Variant("true-labels", "True labels", "control", {"round.true_labels": "true"}),
     Variant("free-800", "Pure free, equal CPU time", "control", FREE | {"round.candidates": "800"}),
     *(

@@ -100,11 +100,11 @@ def best_round(accuracy_by_round: Mapping[int, float]) -> int:
 
 
 def colder(metrics: Mapping[str, float], conditions: Mapping[str, object] | None = None) -> dict[str, str]:
-    """What each colder draw of the untouched model is called, by its metric, the warmest first. An older log
+    """Labels of the base model's scores at lower temperatures, by metric, the highest first. An older log
     has one, and its temperature among the conditions."""
     heats = [found[1] for name in metrics if (found := _COLDER.fullmatch(name))]
     names = {f"mean_at_k_T{heat}": f"T = {heat}" for heat in sorted(heats, key=float, reverse=True)}
     if "mean_at_k_baseline" in metrics:
         heat = (conditions or {}).get("baseline_temperature")
-        names["mean_at_k_baseline"] = "colder" if heat is None else f"T = {heat}"
+        names["mean_at_k_baseline"] = "lower temperature" if heat is None else f"T = {heat}"
     return names

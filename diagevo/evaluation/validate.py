@@ -33,7 +33,7 @@ def validate(
     `mean_at_k` (mean over questions of the mean over samples), `greedy`, each with its standard error over
     questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. Also
     `mean_at_k_T0.5` and so on: the same samples drawn at the `baseline_temperatures`, because self-play
-    partly sharpens the distribution and a colder draw of the untouched model shows how much. Where questions
+    partly sharpens the distribution and the base model at a lower temperature shows how much. Where questions
     are of categories, each score is given for each of them too: `greedy/tail`.
     """
     prompts = [templates.solver(question.text) for question in questions]

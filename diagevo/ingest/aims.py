@@ -3,7 +3,7 @@ for a cause.
 
 A prompt aims at the Active cause that most of its last failures were assigned to (ties: the older cause), and
 is stitched to the Mastered one, where there is one. Its last failures are those of the last round in which
-it had any that were put down to a cause. So Equations 6 and 7 work for a data set that is read again: P_t(e)
+it had any that were assigned to a cause. So Equations 6 and 7 work for a data set that is read again: P_t(e)
 are the prompts that come back.
 """
 

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 from diagevo.config.models import IngestConfig
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
-from diagevo.ingest.attempts import Attempts
-from diagevo.ingest.attempts import groups as groups_of
 from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
-from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.rounds import LAST, Rounds, ingested
+from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import FailedRollout, GroupIngested
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
@@ -50,7 +49,8 @@ class Recorder:
         self.memory = memory
         self.settings = settings
         self.resumed = resumed
-        self.attempts = Attempts.of(memory)
+        attempts = Attempts.of(memory.log, memory.run_id)
+        self._last_attempt = attempts.last
         self.batches: dict[int, int] = {}
         """Batch of each step that is recorded: the round that it was first put into."""
         self._groups: Counter[int] = Counter()
@@ -59,8 +59,8 @@ class Recorder:
         """And in which attempt of the training."""
         self._void: dict[int, tuple[int, int]] = {}
         """Of steps that a resumed training has not come to again, the batch and attempt that they had."""
-        for batch, group in groups_of(memory, 0, 2**31 - 1):
-            if self.attempts.stands(group):
+        for batch, group in ingested(memory, 0, LAST):
+            if not attempts.void(group.step, group.attempt):
                 self.batches[group.step] = batch
                 self._groups[group.step] += 1
                 self._attempt[group.step] = group.attempt
@@ -114,11 +114,11 @@ class Recorder:
             batch, attempt = self._void[step]
         else:
             return []
-        found = (group for _, group in groups_of(self.memory, batch, batch))
+        found = (group for _, group in ingested(self.memory, batch, batch))
         return [group for group in found if (group.step, group.attempt) == (step, attempt)]
 
     def _append(self, events: Sequence[GroupIngested], batch: int) -> None:
-        step, attempt = events[0].step, self.attempts.last
+        step, attempt = events[0].step, self._last_attempt
         self.memory.ingested([replace(event, attempt=attempt) for event in events], batch)
         self._groups[step], self._attempt[step] = len(events), attempt
         self.batches[step] = batch
@@ -132,7 +132,7 @@ class Recorder:
             held = [one.round for one in state.began if state.batch(one.round) >= first]
             if held:
                 Rounds(self.memory).supersede(min(held), f"the training was resumed before step {step}")
-            self.attempts.began[self.attempts.last + 1] = step
+            self._last_attempt += 1
             for later in [number for number in self.batches if number >= step]:
                 self._void[later] = self.batches.pop(later), self._attempt[later]
             self.filled = Counter(self.batches.values())
@@ -153,9 +153,15 @@ def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bo
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
     """Whether a step has what it had, and more: it was read while it was written."""
-    return len(known) <= len(events) and all(
-        (old.question, old.rewards) == (new.question, new.rewards[: len(old.rewards)])
-        for old, new in zip(known, events, strict=False)
+    pairs = list(zip(known, events, strict=False))
+    more = len(known) < len(events) or any(len(old.rewards) < len(new.rewards) for old, new in pairs)
+    return (
+        more
+        and len(known) <= len(events)
+        and all(
+            (old.question, old.rewards) == (new.question, new.rewards[: len(old.rewards)])
+            for old, new in pairs
+        )
     )
 
 

@@ -13,7 +13,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.equations.filter import verdict_of_rewards, votes_of_rewards
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.ingest.aims import Aim, LastFailures
-from diagevo.ingest.attempts import Attempts, groups
+from diagevo.memory.audit.groups import Attempts
 from diagevo.memory.events import (
     CandidateScored,
     CauseState,
@@ -26,6 +26,14 @@ from diagevo.memory.memory import Memory
 
 LAST = 2**31 - 1
 """No round has a higher number."""
+
+
+def ingested(memory: Memory, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
+    """The groups of these batches, in order, with their batches: void ones too."""
+    for recorded in memory.log.read(memory.run_id, types=["GroupIngested"], rounds=(first, last)):
+        event = recorded.event
+        assert isinstance(event, GroupIngested)
+        yield recorded.round, event
 
 
 class Rounds:
@@ -45,12 +53,13 @@ class Rounds:
 
     @cached_property
     def _attempts(self) -> Attempts:
-        return Attempts.of(self.memory)
+        return Attempts.of(self.memory.log, self.memory.run_id)
 
     def _groups(self, first: int, last: int) -> Iterator[tuple[int, GroupIngested]]:
         """The groups of these batches that stand, in order, with their batches."""
-        found = groups(self.memory, first, last)
-        return ((batch, group) for batch, group in found if self._attempts.stands(group))
+        found = ingested(self.memory, first, last)
+        void = self._attempts.void
+        return ((batch, group) for batch, group in found if not void(group.step, group.attempt))
 
     def open_next(self) -> int | None:
         """Open the round that comes next with the groups that wait for it; None where none do, or a round is

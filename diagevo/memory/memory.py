@@ -201,7 +201,15 @@ class Memory:
         return self._embedding.change(embedder, embed, config=config, on_progress=on_progress)
 
     def vectors(self, texts: Sequence[str], embed: Embed) -> np.ndarray:
-        """(n, d) float32 vectors of the texts; those that SQL does not hold are embedded and kept."""
+        """Vectors of texts. Those that the database does not hold are embedded and stored.
+
+        Args:
+            texts: n texts.
+            embed: called with the texts that have no vector yet; returns an array (m, d).
+
+        Returns:
+            (n, d) float32, in the order of `texts`.
+        """
         return self._embedding.similarity.vectors(texts, embed)
 
     def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
@@ -216,7 +224,15 @@ class Memory:
         return self._embedding.similarity.nodes(vector, k)
 
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
-        """Pairs of nodes with cosine above theta, by falling similarity, then ids; the lower id first."""
+        """Pairs of nodes that may be one skill.
+
+        Args:
+            theta: the cosine that a pair must exceed.
+            embed: called with node labels that have no vector yet.
+
+        Returns:
+            (lower id, higher id, cosine) by falling cosine, then by ids.
+        """
         return self._embedding.similarity.node_pairs(theta, embed)
 
     def rebuild_index(self) -> int:
@@ -226,10 +242,18 @@ class Memory:
             return self._embedding.similarity.rebuild()
 
     def open_round(self, round: int, *, seed: int | None = None) -> Schedule:
-        """Open a round and give its schedule; an open round gives the same schedule again, and another seed
-        raises ConflictError.
+        """Open a round. A run without a configuration gets that of `diagevo.open`, or the paper's values.
 
-        A run without a configuration gets that of `diagevo.open`, or the paper's values.
+        Args:
+            round: the number after the last committed round, or that of the open round.
+            seed: the seed of the draws (default: the configuration's).
+
+        Returns:
+            The schedule of the round; for an open round the same schedule again.
+
+        Raises:
+            OutOfOrderError: another round is open, or `round` does not come next.
+            ConflictError: the round is open with another seed.
         """
         with self.atomic():
             state = self.state
@@ -280,7 +304,14 @@ class Memory:
         self._policies.said = None if policy in BUILT_IN else policy
 
     def as_of(self, round: int) -> MemoryState:
-        """The state right after the commit of a round; round 0 is the empty memory."""
+        """The state right after the commit of a round.
+
+        Args:
+            round: a committed round; 0 is the empty memory.
+
+        Raises:
+            NotFoundError: the round is not committed.
+        """
         if not 0 <= round <= self.state.round:
             raise NotFoundError(f"run {self.run_id} has no round {round}; {self.state.round} are committed")
         if round == 0:
@@ -299,7 +330,14 @@ class Memory:
         return projection.load(self.log, self.run_id, sequence=opened.sequence - 1), opened.event
 
     def commit(self) -> RoundCommitted:
-        """Close the open round: event, projections and snapshot in one transaction. → ε and p of the next."""
+        """Commit the open round: event, projections and snapshot in one transaction.
+
+        Returns:
+            The commit, with F and ε of the next round as exact texts such as "1/3".
+
+        Raises:
+            OutOfOrderError: no round is open, or it is not complete, for example with uncounted diagnoses.
+        """
         with self.atomic() as _, self.database.write() as connection:
             closed = self._run.opened()
             told = None if (policy := self.policy()) is None else epsilon_of(policy, self.state.known())
@@ -311,9 +349,18 @@ class Memory:
             return event
 
     def supersede(self, first: int, reason: str) -> RoundsSuperseded:
-        """Let rounds from `first` on count no more, the open one too: back to the memory that `first` was
-        opened with. They stay in the log, ids and numbers go on. What they played is played again by whoever
-        calls this (`ingest.rounds.Rounds.supersede`)."""
+        """Supersede the rounds from `first` on, an open one included.
+
+        The memory is again as it was when `first` was opened. The rounds stay in the log, and ids and round
+        numbers continue. The caller plays them again (`ingest.rounds.Rounds.supersede`).
+
+        Args:
+            first: the first round that no longer counts.
+            reason: why, for the log.
+
+        Raises:
+            NotFoundError: there is no such round, or it is superseded already.
+        """
         with self.atomic() as _, self.database.write() as connection:
             counted = [one.round for one in self.state.began]
             if first not in counted:
@@ -413,7 +460,15 @@ class Memory:
     def score(self, candidates: Sequence[CandidateScored]) -> list[CausePromoted]:
         """Record the votes of all candidates of the round, then the promotions that follow (Equations 6, 7).
 
-        The same candidates again give the same promotions; others raise OutOfOrderError.
+        Args:
+            candidates: all candidates of the round, in one call. The same again gives the same promotions.
+
+        Returns:
+            The promotions.
+
+        Raises:
+            OutOfOrderError: no round is open, other candidates of it were scored already, or a candidate's
+                counts, label or verdict do not follow from its votes.
         """
         with self.atomic():
             now_, opened = self._run.opened(), self._run.id_of("RoundOpened", "")
@@ -432,7 +487,15 @@ class Memory:
             return promoted
 
     def observe(self, failures: Sequence[FailureObserved]) -> None:
-        """Record failed optimization trajectories. The same again is fine."""
+        """Record failed optimization trajectories. The same again is fine.
+
+        Args:
+            failures: failures on kept questions of the open round.
+
+        Raises:
+            ConflictError: a failure is recorded already with other content.
+            OutOfOrderError: a failure does not fit the round, for example its question was not kept.
+        """
         with self.atomic():
             now_ = self._run.opened()
             for failure in failures:
@@ -454,7 +517,14 @@ class Memory:
         return 0 if diagnosis is None else diagnosis.asked
 
     def diagnosed(self, events: Sequence[FailureDiagnosed]) -> None:
-        """Record diagnoses, in any order, any time after the observation. The same again is fine."""
+        """Record diagnoses. The same again is fine.
+
+        Args:
+            events: diagnoses of observed failures, in any order and at any time after the observation.
+
+        Raises:
+            OutOfOrderError: a diagnosis does not fit its failure or the causes supplied.
+        """
         with self.atomic():
             now_ = self._run.opened()
             items: list[Item] = []
@@ -467,7 +537,7 @@ class Memory:
                 self._run.append(items)
 
     def unsettled(self) -> list[FailureDiagnosed]:
-        """Diagnosed failures not yet put down to a cause, by question number and sample."""
+        """Diagnosed failures not yet assigned to a cause, by question number and sample."""
         with self._run.lock:
             now_ = self._run.opened()
             return [now_.diagnoses[f] for f in sorted(unsettled(now_), key=by_question)]
@@ -475,10 +545,17 @@ class Memory:
     def settle(
         self, failure_id: str, *, judged: DuplicateJudged | None = None, assigned: NodeAssigned | None = None
     ) -> None:
-        """Put one diagnosed failure down to a cause: the facts and their consequences, in one transaction.
+        """Assign one diagnosed failure to a cause: facts and consequences, in one transaction.
 
-        A recurrence takes neither fact. A new cause takes `judged`, and `assigned` exactly where it is no
-        duplicate. The same again is fine.
+        The same again is fine.
+
+        Args:
+            failure_id: a diagnosed failure of the open round.
+            judged: for a new cause, whether it duplicates a stored one. None for a recurrence.
+            assigned: the node of a new cause that is no duplicate. None otherwise.
+
+        Raises:
+            OutOfOrderError: the failure has no diagnosis, or the facts do not fit it.
         """
         with self.atomic():
             now_ = self._run.opened()
@@ -499,8 +576,11 @@ class Memory:
             self._run.append(items)
 
     def judge_nodes(self, judged: NodePairJudged) -> None:
-        """Record whether two nodes are one skill, and merge them where they are: the lower id survives. The
-        same again is fine."""
+        """Record whether two nodes are one skill, and merge them if they are. The same again is fine.
+
+        Args:
+            judged: the judgement on the pair. The lower id survives a merge.
+        """
         with self.atomic():
             items = [Item(judged)]
             if judged.merge and not self.log.known(

@@ -21,7 +21,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.log.writer_lock import Lock, acquire
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.model import MemoryState, OpenRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class RunWriter:
         """The id that such an event has in `round` (None: the open one)."""
         return event_id(self.opened().number if round is None else round, type_, key)
 
-    def opened(self) -> Round:
+    def opened(self) -> OpenRound:
         """The open round. Raises OutOfOrderError where none is."""
         if self.state.open is None:
             raise OutOfOrderError(

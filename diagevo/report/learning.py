@@ -86,7 +86,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
                     lacking.add(metric)
             if material is materials[0]:
                 baseline += [
-                    {"accuracy": percent(metrics[metric]), "label": f"untouched model, {heat}"}
+                    {"accuracy": percent(metrics[metric]), "label": f"base model, {heat}"}
                     for metric, heat in colder(metrics, validation.conditions).items()
                 ]
     if not rows and lacking:

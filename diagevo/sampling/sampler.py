@@ -124,7 +124,7 @@ class Divisible(Sampler, Protocol):
 
 
 class Address(NamedTuple):
-    """A server of ours, as other processes ask it."""
+    """A server started by DiagEvo, as other processes ask it."""
 
     url: str
     """It stays the same while the server is there."""

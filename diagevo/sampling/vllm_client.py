@@ -1,4 +1,4 @@
-"""How vLLM servers of ours are asked, by the process that started them or by another one."""
+"""How vLLM servers started by DiagEvo are asked, by the process that started them or by another one."""
 
 import time
 import urllib.request
@@ -35,7 +35,7 @@ def is_healthy(url: str) -> bool:
 
 
 def sampler_of(server: Address, *, timeout: float, stop: StopFlag | None = None) -> OpenAISampler:
-    """What asks a server of ours, without a proxy in between."""
+    """What asks a server started by DiagEvo, without a proxy in between."""
     url, key, capacity = server
     service = Service(f"{url}/v1", key=key, timeout=timeout, retries=1, own=True)
     return OpenAISampler(service, SERVED_NAME, capacity=capacity, stop=stop)

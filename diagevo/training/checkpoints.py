@@ -17,11 +17,13 @@ from typing import Any
 
 from diagevo.errors import StoreError
 from diagevo.private import close_to_others, sync_names
+from diagevo.progress import StopFlag
 
 MANIFEST = "manifest.json"
 KEEP = 2  # checkpoints that stay in a work folder: the newest, and one before it
 _PREFIX = "checkpoint-"
 _STAGING = ".staging-"
+_BLOCK = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +80,20 @@ def publish(staging: Path, target: Path, notes: Mapping[str, Any]) -> None:
     sync_names(target.parent)
 
 
-def find(work: Path) -> Found:
-    """Look for the newest whole checkpoint. Broken ones are passed over, and each says why."""
+def find(work: Path, stop: StopFlag | None = None) -> Found:
+    """Look for the newest whole checkpoint. Broken ones are passed over, and each says why. Raises
+    StoppedSafely once `stop` is overdue: all files are read."""
     folders = sorted(_checkpoints(work), reverse=True)
     broken = [f"{folder.name} is incomplete" for folder in _staged(work)]
     for step, folder in folders:
-        fault = fault_of(folder)
+        fault = fault_of(folder, stop)
         if fault is None:
             return Found(Checkpoint(step, folder, _manifest(folder)["notes"]), tuple(broken))
         broken.append(f"{folder.name} is incomplete: {fault}")
     return Found(None, tuple(broken))
 
 
-def fault_of(folder: Path) -> str | None:
+def fault_of(folder: Path, stop: StopFlag | None = None) -> str | None:
     """What is wrong with a published folder: a file that is missing, cut short or changed. None: nothing."""
     try:
         entries: dict[str, dict[str, Any]] = _manifest(folder)["files"]
@@ -106,7 +109,7 @@ def fault_of(folder: Path) -> str | None:
         if (found := (folder / name).stat().st_size) != size:
             return f"{name} has {found} bytes, not {size}"
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        found_digests = pool.map(_digest, [folder / name for name in digests])
+        found_digests = pool.map(lambda name: digest_of(folder / name, stop), digests)
     for name, digest in zip(digests, found_digests, strict=True):
         if digests[name] != digest:
             return f"{name} has changed"
@@ -168,9 +171,15 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def digest_of(path: Path, stop: StopFlag | None = None) -> str:
+    """SHA-256 of a file, in hex. Of tens of gigabytes that takes longer than a stop may: `stop` is heard."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            if stop is not None:
+                stop.check_overdue()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _digest_and_flush(path: Path) -> str:

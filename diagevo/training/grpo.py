@@ -2,12 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, MissingDependencyError, extra
+from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, extra
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -19,15 +19,22 @@ from diagevo.training.plan import PhasePlan, plan_phase
 from diagevo.training.saving import Saving
 
 
-def play_phase(phase: Phase, reward: Reward, on_step: OnStep, stop: StopFlag) -> TrainingSummary:
+def play_phase(
+    phase: Phase,
+    reward: Reward,
+    on_step: OnStep,
+    stop: StopFlag,
+    finished: Callable[[int], None] = lambda step: None,
+) -> TrainingSummary:
     """Play a phase, or as one of its ranks this rank's part of it. `reward` is what `phase.reward` names.
 
     `on_step` is called on rank 0 once a step, before that step's checkpoint is saved. A StoppedSafely that it
     raises is raised here, on every rank, once the step's checkpoint is saved; anything else at once. Once
-    `stop` is overdue the step under way is broken off, those before it saved, and is played again. Raises
-    ConfigError for rows that cannot be trained on, MissingDependencyError for a folder that is no model,
-    StoreError where a checkpoint cannot be written, WrongTrainingError where what the phase measures says
-    that its reference or its sampler has other weights than it must have.
+    `stop` is overdue on a rank, all break off the step that is under way and save those before it; it is
+    played again. `finished` is told of each step on every rank, before it is saved. Raises ConfigError for
+    rows that cannot be trained on, MissingDependencyError for a folder that is no model, StoreError where a
+    checkpoint cannot be written, WrongTrainingError where what the phase measures says that its reference or
+    its sampler has other weights than it must have.
     """
     settings, training, hardware, work = phase.settings, phase.training, phase.hardware, phase.work
     check_model_folder(phase.start)
@@ -56,7 +63,7 @@ def play_phase(phase: Phase, reward: Reward, on_step: OnStep, stop: StopFlag) ->
     }
     found: list[Any] = [None]
     if processes.is_main_process:
-        found = [_checkpoint_to_resume(work, notes)]
+        found = [_checkpoint_to_resume(work, notes, stop)]
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
@@ -67,22 +74,29 @@ def play_phase(phase: Phase, reward: Reward, on_step: OnStep, stop: StopFlag) ->
         stop_where_wrong(found, training)
         return found
 
-    with Saving(work, notes) as saving:
-        trainer = _build_trainer(
-            phase,
-            plan,
-            reward=reward,
-            on_step=on_step,
-            saving=saving,
-            check=check,
-            stop=stop,
-            saved=resumed_from or 0,
-        )
-        _keep_reports(trainer, phase.logs)
-        checkpoint = None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
-        trainer.train(resume_from_checkpoint=checkpoint)
-    if trainer.stopped is not None:
-        raise trainer.stopped
+    try:
+        with Saving(work, notes) as saving:
+            trainer = _build_trainer(
+                phase,
+                plan,
+                reward=reward,
+                on_step=on_step,
+                finished=finished,
+                saving=saving,
+                check=check,
+                stop=stop,
+                saved=resumed_from or 0,
+            )
+            _keep_reports(trainer, phase.logs)
+            checkpoint = (
+                None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
+            )
+            trainer.train(resume_from_checkpoint=checkpoint)
+            if trainer.stopped is not None:
+                raise trainer.stopped
+    except StoppedSafely:
+        processes.wait_for_everyone()  # where one rank ends, others are ended: the checkpoint counts by now
+        raise
     with checkpoints.writing("the weights of the phase", phase.output.parent):
         _write_output(trainer, phase.output, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
@@ -253,9 +267,9 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
             )
 
 
-def _checkpoint_to_resume(work: Path, notes: dict[str, Any]) -> int | None:
+def _checkpoint_to_resume(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
-    found = checkpoints.find(work)
+    found = checkpoints.find(work, stop)
     checkpoint = found.checkpoint
     private_folder(work)
     checkpoints.discard_after(work, found.step)

@@ -36,9 +36,10 @@ def launch_phase(
     """As `grpo.play_phase`, in `hardware.processes` ranks whose output goes to the phase's logs.
 
     `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
-    server that the ranks ask. Once `stop` is overdue the ranks end in the midst of a step if the steps before
-    it are saved, else after it. Raises what a rank raised where that is an error of diagevo's, ServiceError
-    with the rank and its log where it died or hung, NodeLostError where its node is gone.
+    server that the ranks ask. Once `stop` is overdue the ranks are ended where each step that they finished
+    is saved, else told to save the last one and to end. Raises what a rank raised where that is an error of
+    diagevo's, ServiceError with the rank and its log where it died or hung, NodeLostError where its node is
+    gone.
     """
     hardware, spec_file, key = phase.hardware, phase.logs / NAME, secrets.token_bytes(32)
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware, stop) as placed:
@@ -136,8 +137,10 @@ class _Supervision:
         self._keep_up = keep_up
         self._work = phase.work
         self._stop = stop
-        self._step = 0
-        """The newest that was reported: of those before it, all are finished."""
+        self._finished: int | None = None
+        """The newest step that these ranks have finished."""
+        self._told: set[Connection] = set()
+        """That a stop is overdue."""
         self._rank_of: dict[Connection, int] = {}
         self._place: dict[int, str] = {}
         self._errors: dict[int, DiagEvoError | str] = {}
@@ -148,8 +151,8 @@ class _Supervision:
         while True:
             self._listen(0.2)
             self._keep_up()
-            if self._step <= 1 or checkpoint_folder(self._work, self._step - 1).is_dir():
-                self._stop.check_overdue()
+            if self._stop.overdue:
+                self._break_off()
             if self._errors:
                 self._fail()
             statuses = [process.status() for process in self._processes]
@@ -165,6 +168,15 @@ class _Supervision:
                 return self._summary
             if time.monotonic() - self._heard_at > _SILENT * self._hardware.rank_timeout:
                 self._report_silent([rank for rank, status in enumerate(statuses) if status is None])
+
+    def _break_off(self) -> None:
+        """Raise StoppedSafely where no finished step is lost by it, else let the ranks save the last one."""
+        if self._finished is None or checkpoint_folder(self._work, self._finished).is_dir():
+            self._stop.check()
+        for connection in self._rank_of.keys() - self._told:
+            self._told.add(connection)
+            with suppress(OSError):  # The rank is gone: its status tells.
+                connection.send(("overdue",))
 
     def _listen_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -184,14 +196,15 @@ class _Supervision:
             case ("at", text):
                 self._place[self._rank_of[connection]] = text
             case ("step", step, rollouts, rewards):
-                self._step = step
                 try:
                     self._on_step(step, rollouts, rewards)
                     answer = None
                 except StoppedSafely as stop:
                     answer = stop  # The ranks save the step before they stop.
                 with suppress(OSError):  # The rank is gone: its status tells.
-                    connection.send(answer)
+                    connection.send(("answer", answer))
+            case ("finished", step):
+                self._finished = step
             case ("done", summary):
                 self._summary = summary
             case ("error", error):

@@ -3,9 +3,14 @@
 Messages of a rank, each a tuple that begins with its name:
   ("hello", rank)                       the rank is up
   ("at", text)                          what it does now; the last one names a rank that hangs
-  ("step", step, rollouts, rewards)     from rank 0 alone; it waits for the answer: None, or a StoppedSafely
+  ("step", step, rollouts, rewards)     from rank 0 alone; it waits for the answer
+  ("finished", step)                    from rank 0 alone: the step's weights are there
   ("done", summary)                     from rank 0 alone
   ("error", error)                      it ends after this; an error of ours, or another's text
+
+Messages to a rank:
+  ("answer", answer)                    to the step: None, or a StoppedSafely that ends the phase after it
+  ("overdue",)                          the step under way is to be broken off, with those before it saved
 """
 
 import os

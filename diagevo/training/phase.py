@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError
+from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Prompt
 from diagevo.training.measures import PhaseMeasures
 
@@ -51,19 +52,20 @@ OnStep = Callable[[int, list[Rollout], list[float]], None]
 class RewardSpec:
     """A reward by name, so that every rank can build its own: `factory` is "package.module:function".
 
-    The function is called with `arguments` (JSON values) as keywords and returns a `Reward`.
+    The function is called with `arguments` (JSON values) as keywords, and the flag that what it does may hear
+    as `stop`, and returns a `Reward`.
     """
 
     factory: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
-    def build(self) -> Reward:
+    def build(self, stop: StopFlag) -> Reward:
         module, _, name = self.factory.partition(":")
         try:
             function = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as error:
             raise ConfigError(f"there is no reward {self.factory!r} ({error}).") from error
-        return function(**self.arguments)
+        return function(**self.arguments, stop=stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

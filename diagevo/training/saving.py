@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from diagevo.errors import StoppedSafely
 from diagevo.training import checkpoints
 
 
@@ -27,7 +28,7 @@ class Saving:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         self._pool.shutdown()
-        if kind is None:  # else what went wrong first is told
+        if kind is None or issubclass(kind, StoppedSafely):  # else what went wrong first is told
             self.wait()
 
     def publish(self, staging: Path, step: int) -> None:

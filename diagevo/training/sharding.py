@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy, get_module_children_bottom_up
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
@@ -31,15 +32,19 @@ def shard_layers(model: Any, accelerator: Any) -> None:
 
 @contextmanager
 def whole(model: Any) -> Iterator[None]:
-    """Within the context the first forward pass gathers the weights, and they stay: 2 bytes each.
+    """Within the context the weights are gathered: 2 bytes each.
 
-    Gathering a layer a token would cost more than the token, and ranks would have to draw equally many.
+    Gathering a layer a token would cost more than the token, and ranks would have to draw equally many. A
+    pass over one token gathers them at the beginning, so that a rank may break off in any pass after it.
     """
     parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
     resharding = [part for part in parts if _reshards(part)]
     for part in resharding:
         part.set_reshard_after_forward(False, recurse=False)
     try:
+        if parts:
+            with torch.no_grad():
+                model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=model.device), use_cache=False)
         yield
     finally:
         for part in resharding:

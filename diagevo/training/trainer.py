@@ -21,12 +21,13 @@ Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list, gather_object
+from accelerate.utils import broadcast_object_list, gather_object, set_seed
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
 from transformers.training_args import TrainingArguments
@@ -64,23 +65,28 @@ class PhaseTrainer(GRPOTrainer):
         plan: PhasePlan,
         reward: Reward,
         on_step: OnStep,
+        finished: Callable[[int], None],
         saving: Saving,
         check: Callable[[list[dict[str, Any]]], PhaseMeasures],
         stop: StopFlag,
         saved: int,
         **trl: Any,
     ) -> None:
-        """`check` gets the metrics of all steps so far after each, and raises where they end the phase.
+        """`finished` is told of each step once its weights are there. `check` gets the metrics of all steps
+        so far after each, and raises where they end the phase.
         `saved`: the step of the newest checkpoint."""
         self._phase = phase
         self._plan = plan
         self._reward = reward
         self._on_step = on_step
+        self.finished = finished
         self._saving = saving
         self._stop = stop
         self._saved = saved
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
+        self._counted: tuple[int, float] = (0, 0.0)
+        """Tokens and operations up to the step before."""
         self._staging: Path | None = None
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
@@ -107,23 +113,46 @@ class PhaseTrainer(GRPOTrainer):
         return DataLoader(steps, batch_size=1, collate_fn=lambda items: items[0])
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
-        if generation_batch["index"] == 0:
-            self._rows = generation_batch["rows"]
-            batch = self._scored()
-            self._leave_out_padding(batch)
-            self._micro = split(batch, generation_batch["count"])
-        return self._micro[generation_batch["index"]]
-
-    def _scored(self) -> dict[str, Any]:
-        """A step's rollouts. Broken off here it has changed no weight; the step before is saved first."""
+        """Of a micro-batch. A step that is broken off has changed no weight, so that the state after the step
+        before is saved. What is random begins anew with each step.
+        """
         try:
-            batch = self._generate_and_score_completions(self._rows)
-            self._stop.check_overdue()
+            if generation_batch["index"] == 0:
+                set_seed(self._seed_of_step())
+                self._counted = self.state.num_input_tokens_seen, self.current_flos
+                self._rows = generation_batch["rows"]
+                batch = self._generate_and_score_completions(self._rows)
+                self._leave_out_padding(batch)
+                self._micro = split(batch, generation_batch["count"])
+            self._stop_together()
         except StoppedSafely:
             if self._saved < self.state.global_step:
+                self.state.num_input_tokens_seen, self.current_flos = self._counted
                 self._save_checkpoint(self.model, None)
             raise
-        return batch
+        return self._micro[generation_batch["index"]]
+
+    def _seed_of_step(self) -> int:
+        name = f"{self._phase.seed}/{self.state.global_step + 1}/{self.accelerator.process_index}"
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest())
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """For what a rank does without the others, and may break off: all ranks go on after it, or none."""
+        try:
+            yield
+        except StoppedSafely:
+            self._stop.set_overdue()
+        self._stop_together()
+
+    def _stop_together(self) -> None:
+        """At a place that all ranks reach. Raises StoppedSafely on all where a stop is overdue on one: a rank
+        that ended alone would leave the others waiting for it, and nothing could be saved.
+        """
+        overdue = torch.tensor(float(self._stop.overdue), device=self.accelerator.device)
+        if self._gathered(overdue).sum() > 0:
+            self._stop.set_overdue()
+            self._stop.check()
 
     def _leave_out_padding(self, batch: dict[str, Any]) -> None:
         step = self.state.global_step + 1
@@ -138,7 +167,7 @@ class PhaseTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, Any, Any]:  # fmt: skip
         """As TRL's, but what is cut into chunks (the reference's pass) is cut by length.
 
-        Before each chunk is the place to break a step off.
+        Before each chunk a step may be broken off.
         """
         if batch_size is None:
             return super()._get_per_token_logps_and_entropies(
@@ -154,7 +183,7 @@ class PhaseTrainer(GRPOTrainer):
         logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
         order = parts["completion_mask"].sum(1).argsort(descending=True, stable=True)
         for rows in order.split(batch_size):
-            self._stop.check_overdue()
+            self._stop_together()
             part = trim(select(parts, rows))
             found, _, _ = super()._get_per_token_logps_and_entropies(model, *sequences(part), **options)
             logps[rows, : found.size(1)] = found.to(logps.dtype)
@@ -163,12 +192,7 @@ class PhaseTrainer(GRPOTrainer):
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
-        """Of a micro-batch on this rank, so that a step's sum, in the mean over the ranks, is its loss.
-
-        An update is broken off here, where the step before has been saved.
-        """
-        if self._saved == self.state.global_step:
-            self._stop.check_overdue()
+        """Of a micro-batch on this rank, so that a step's sum, in the mean over the ranks, is its loss."""
         logps, entropies, routing = self._get_per_token_logps_and_entropies(
             model, *sequences(inputs), compute_entropy=True, compute_aux_loss=self.aux_loss_enabled
         )
@@ -261,6 +285,7 @@ class PhaseTrainer(GRPOTrainer):
         keys = [[self._key(self._rows[place]) for place in places] for places in groups.values()]
         options: Any = self.args
         with (
+            self._alone(),
             unwrap_model_for_generation(
                 self.model_wrapped,
                 self.accelerator,
@@ -297,7 +322,8 @@ class PhaseTrainer(GRPOTrainer):
                 for r, g, text, end, pad in zip(row_id, sample, texts, ends, padding, strict=True)
                 if not pad
             ]
-            measures = self._reward.measure(rollouts)
+            with self._alone():
+                measures = self._reward.measure(rollouts)
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
             self._measure([r for r, _ in everyone], rewards)
@@ -376,5 +402,6 @@ class _SavesAndStops(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
+        self._trainer.finished(state.global_step)
         if self._trainer.stopped is not None:
             control.should_save = control.should_training_stop = True

@@ -4,7 +4,9 @@
 """
 
 import os
+import queue
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from datetime import timedelta
@@ -40,6 +42,30 @@ class _Watched:
         return rewards
 
 
+class _Told:
+    """What the launcher says: its answer to a step, and at any time that a stop is overdue."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.stop = StopFlag()
+        self._answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, args=[connection], daemon=True).start()
+
+    def answer(self) -> Exception | None:
+        """To the step that was reported: None, or what is to be raised."""
+        return self._answers.get()
+
+    def _listen(self, connection: Connection) -> None:
+        try:
+            while True:
+                match connection.recv():
+                    case ("answer", answer):
+                        self._answers.put(answer)
+                    case ("overdue",):
+                        self.stop.set_overdue()
+        except (EOFError, OSError) as gone:
+            self._answers.put(gone)
+
+
 def _play(phase: Phase, connection: Connection) -> None:
     import torch
     from accelerate import PartialState
@@ -59,13 +85,19 @@ def _play(phase: Phase, connection: Connection) -> None:
             hint="Start as many as hardware.processes says.",
         )
 
+    told = _Told(connection)
+
     def on_step(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
         connection.send(("step", step, rollouts, rewards))
-        if (stop := connection.recv()) is not None:
+        if (stop := told.answer()) is not None:
             raise stop
 
-    reward = _Watched(phase.reward.build(), connection)
-    summary = play_phase(phase, reward, on_step, StopFlag())
+    def finished(step: int) -> None:
+        if state.is_main_process:
+            connection.send(("finished", step))
+
+    reward = _Watched(phase.reward.build(told.stop), connection)
+    summary = play_phase(phase, reward, on_step, told.stop, finished)
     if state.is_main_process:
         connection.send(("done", summary))
     state.destroy_process_group()

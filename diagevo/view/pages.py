@@ -85,7 +85,7 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
             Series("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
             Series("greedy", [before.get("greedy"), *(line.greedy for line in lines)]),
             *(
-                Series(f"untouched, {heat}", [before[metric]] * (len(rounds) + 1))
+                Series(f"base model, {heat}", [before[metric]] * (len(rounds) + 1))
                 for metric, heat in colder(before).items()
             ),
         ],

@@ -1,4 +1,4 @@
-"""What a solver learned, beside what the untouched model has anyway, and what free exploration wrote."""
+"""What a solver learned, beside what the base model has anyway, and what free exploration wrote."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,8 +13,8 @@ MEAN, GREEDY = "mean_at_k", "greedy"
 
 
 def score_rows(history: History) -> list[dict[str, Any]]:
-    """The scores after each round, by their names; of the untouched model also what it has when it is drawn
-    colder."""
+    """The scores after each round, by their names; for the base model also those at lower
+    temperatures."""
     found = measured(history, candidates=False)
     return [
         row
@@ -25,10 +25,10 @@ def score_rows(history: History) -> list[dict[str, Any]]:
 
 
 def _rows(number: int, found: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    yield {"solver": f"after round {number}" if number else "untouched"} | dict(found)
+    yield {"solver": f"after round {number}" if number else "base model"} | dict(found)
     for metric, heat in colder(found).items():
         of_it = {name: value for name, value in found.items() if name.partition("/")[0] == metric}
-        yield {"solver": f"untouched, {heat}"} | {
+        yield {"solver": f"base model, {heat}"} | {
             name.replace(metric, MEAN): value for name, value in of_it.items()
         }
 

@@ -16,6 +16,8 @@ from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.equivalence import QUESTION, AnswerChecker, agree
 from diagevo.answers.terms import parse
 from diagevo.answers.values import same_value
+from diagevo.errors import StoppedSafely
+from diagevo.progress import StopFlag
 from tests.answers.answer_pairs import DIFFERENT, SAME
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "equivalence_cases.jsonl"
@@ -319,3 +321,17 @@ def test_agree_needs_no_checker():
     assert agree("5 cm", "5")
     assert not agree("5 cm", "5 m")
     assert not agree("", "")
+
+
+def test_an_overdue_stop_begins_no_other_comparison_and_loses_no_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop = StopFlag()
+    monkeypatch.setattr(equivalence, "decide", lambda a, b: None)  # a worker is asked about each pair
+    with AnswerChecker(workers=2, stop=stop) as fresh:
+        assert fresh.agree(r"(x+1)^2", "x^2+2x+1")
+        stop.set_overdue()
+        assert fresh.agree(r"(x+1)^2", "x^2+2x+1"), "known"
+        for asked in ([["(x+2)^2", "x^2+4x+4"]], [["(x+2)^2", "x^2+4x+4"], ["(x+3)^2", "x^2+6x+9"]]):
+            with pytest.raises(StoppedSafely):
+                fresh.group(asked)

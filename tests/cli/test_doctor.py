@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from diagevo import checks
+from diagevo import doctor
 from diagevo.config.models import HardwareConfig
 from tests.cli.program import invoke
 from tests.sampling.hostile_proxy import proxied
@@ -131,8 +131,8 @@ ABSENT = "flash_attention_2 is configured; neither flash-attn nor kernels is ins
 def test_all_three_attentions_are_known(
     monkeypatch: pytest.MonkeyPatch, attention: Any, installed: str, state: str, found: str
 ) -> None:
-    monkeypatch.setattr(checks, "_installed", lambda name: "1.0" if name in installed.split() else None)
-    check = checks._attention(HardwareConfig(device="cuda", attention=attention))
+    monkeypatch.setattr(doctor, "_installed", lambda name: "1.0" if name in installed.split() else None)
+    check = doctor._attention(HardwareConfig(device="cuda", attention=attention))
     assert (check.state, check.found) == (state, found)
 
 

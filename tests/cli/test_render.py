@@ -124,7 +124,7 @@ def test_an_ending_that_no_format_has_is_refused_unless_a_format_is_named(tmp_pa
     file = tmp_path / "rows.xlsx"
     refused = CliRunner().invoke(app, ["list", "-o", str(file)])
     assert isinstance(refused.exception, ConfigError)
-    assert refused.exception.message == f"--output {file}: .xlsx is the ending of no format"
+    assert refused.exception.message == f"--output {file}: .xlsx is not the suffix of a format"
     assert (
         refused.exception.hint
         == "one of .json, .jsonl, .csv, .parquet, .md, .txt; or say which: --format table"

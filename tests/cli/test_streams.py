@@ -1,4 +1,4 @@
-"""An output that lacks letters, is full or is closed is no bug of ours."""
+"""An output that lacks letters, is full or is closed is no internal error."""
 
 import subprocess
 from pathlib import Path
@@ -33,7 +33,7 @@ def test_a_letter_that_the_output_lacks_is_told_by_its_number(tmp_path: Path, en
 def test_a_full_disk_is_told_and_is_no_bug(tmp_path: Path, redirection: str) -> None:
     done = _shell(redirection, tmp_path)
     assert done.returncode == 2
-    assert b"bug of ours" not in done.stderr + done.stdout
+    assert b"internal error" not in done.stderr + done.stdout
     assert b"Exception ignored" not in done.stderr
 
 

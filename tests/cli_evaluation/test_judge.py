@@ -88,7 +88,7 @@ def test_a_failing_judge_exits_6_and_loses_neither_answers_nor_verdicts(
     with Server(flaky) as judge:
         failed = evaluate(ask, solver, judge, data, "--batch", "1")
         assert failed.exit_code == 6
-        assert "what was answered is kept" in failed.stderr
+        assert "answers so far are kept" in failed.stderr
         assert len(solver.requests) == 4
         up = True
         assert metrics(evaluate(ask, solver, judge, data, "--batch", "1"))["score"] == 0.5

@@ -207,7 +207,7 @@ def test_a_failing_model_exits_6_and_what_it_answered_is_kept(ask: Ask, folder: 
         failed = run_all(ask, server, folder, "gsm8k")
         assert failed.exit_code == 6, failed.output
         assert json.loads(failed.stdout)["error"]["kind"] == "service"
-        assert "what was answered is kept" in failed.stderr
+        assert "answers so far are kept" in failed.stderr
         assert [line["answered"] for line in rows(ask("eval", "show", "--json"))] == ["1/2"]
         down = False
         [line] = rows(run_all(ask, server, folder, "gsm8k"))

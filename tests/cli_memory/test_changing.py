@@ -43,7 +43,7 @@ def test_runs_diff_exits_1_where_asked(change: Ask) -> None:
     assert (same.exit_code, "equal, as far as both go" in same.stdout) == (0, True)
     longer = change("runs", "diff", "played..b", "--exit-code")
     assert longer.exit_code == 1
-    assert "played goes on where b ends" in longer.stdout
+    assert "played continues where b ends" in longer.stdout
     assert change("runs", "diff", "2..3", "--run", "played", "--exit-code").exit_code == 1
 
 
@@ -64,11 +64,11 @@ def test_a_fork_that_names_another_method_takes_its_values() -> None:
 def test_a_diff_of_runs_lists_only_what_is_not_alike(change: Ask) -> None:
     change("runs", "fork", "--round", "3", "--name", "b")
     out = change("runs", "diff", "played@3..b@3").stdout
-    assert "4 shared alike, 0 shared with other timing" in out
+    assert "4 identical, 0 shared with different timing" in out
     assert len(out.splitlines()) == 8  # three of the comparison, a blank one, then a head and a line a round
     assert len(json.loads(change("runs", "diff", "played@3..b@3", "--json").stdout)["data"]["shared"]) == 4
     longer = change("runs", "diff", "played..b").stdout
-    assert "4 shared alike, 0 shared with other timing up to round 3, 0 only in played" in longer
+    assert "4 identical, 0 shared with different timing up to round 3, 0 only in played" in longer
     assert len(longer.splitlines()) == 9
 
 

@@ -80,7 +80,7 @@ def test_a_statement_comes_from_a_file_or_from_stdin(ask: Ask, played_home: Path
         (("--file", "nowhere.sql"), "cannot read nowhere.sql"),
         (("--file", "."), "cannot read ."),
         (("--file", "latin.sql"), "latin.sql is not UTF-8 text"),
-        (("--file", "/dev/zero"), "/dev/zero is longer than a statement"),
+        (("--file", "/dev/zero"), "/dev/zero is too long for a statement"),
         (("--file", "empty.sql"), "the database refuses it"),
         (("SELECT 1", "--file", "empty.sql"), "give one of them"),
         (("-", "--views"), "give one of them"),

@@ -118,7 +118,7 @@ def test_a_type_that_comes_after_the_first_group_is_refused(
 ) -> None:
     monkeypatch.setattr(writer, "GROUP", 10)
     call = Call(format="parquet", output=tmp_path / "p")
-    with pytest.raises(ConfigError, match="the rows do not fit one type a column") as refused:
+    with pytest.raises(ConfigError, match="a column has values of several types") as refused:
         print_rows(call, COLUMNS, ({"n": n if n < 15 else "late", "text": n} for n in range(20)))
     assert refused.value.hint == "csv and jsonl take any value"
 

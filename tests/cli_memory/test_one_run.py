@@ -18,7 +18,7 @@ from tests.cli_memory.conftest import Ask
 def test_two_names_are_refused_and_none_of_them_is_taken_silently(ask: Ask, words: str, named: str) -> None:
     result = ask(*words.split(), "--run", "other")
     assert (result.exit_code, result.stdout) == (2, "")
-    said = f"error: {named} and --run other were given\nhint: name the run in one of these ways\n"
+    said = f"error: {named} and --run other were given\nhint: name the run only once\n"
     assert result.stderr == said
 
 

@@ -196,12 +196,12 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
     ("arguments", "code", "said"),
     [
         (["memory", "why", "c9"], 3, "there is no cause c9"),
-        (["memory", "why", "column"], 2, "fits 4 descriptions"),
+        (["memory", "why", "column"], 2, "matches 4 descriptions"),
         (["memory", "why", "c1", "--event", "born"], 2, "there is no turn born"),
         (["memory", "replay", "--round", "9"], 3, "round 9 of run played is not committed"),
         (["memory", "show", "--run", "other"], 3, "there is no run other"),
         (["memory", "log", "--type", "Nothing"], 2, "there is no event Nothing"),
-        (["runs", "diff", "3"], 2, "does not name two points"),
+        (["runs", "diff", "3"], 2, "does not name two rounds"),
         (
             ["runs", "diff", "3..1"],
             2,
@@ -214,7 +214,11 @@ def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
         ),
         (["runs", "diff", "played..2"], 2, "2 is a round, played is not"),
         (["memory", "query", "DELETE FROM cause"], 2, "the database refuses it"),
-        (["memory", "show", "--tree", "--format", "csv"], 2, "this is text, not rows: there is no csv of it"),
+        (
+            ["memory", "show", "--tree", "--format", "csv"],
+            2,
+            "this is text, not rows: it cannot be printed as csv",
+        ),
         (["memory", "what-if"], 2, "nothing is changed"),
         (["memory", "what-if", "--k", "0"], 2, "k is 0: it must be above 0"),
         (["memory", "what-if", "--tau", "often"], 2, "tau is often: it must be at least 1"),

@@ -14,7 +14,7 @@ from diagevo.diagnosis.maintain import maintain
 from diagevo.errors import NodeLostError, ServiceError, StoppedSafely
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.model import Round
+from diagevo.memory.state.model import OpenRound
 from tests.diagnosis.rounds import (
     DIMENSION,
     Question,
@@ -31,7 +31,7 @@ from tests.diagnosis.test_maintain import by_text, run
 SETTINGS = DiagnosisConfig()
 
 
-def current_round(memory: Memory) -> Round:
+def current_round(memory: Memory) -> OpenRound:
     assert memory.state.open is not None
     return memory.state.open
 

@@ -54,7 +54,7 @@ def test_the_temperature_baselines_draw_the_same_samples_colder() -> None:
 def test_an_older_log_has_its_one_colder_draw_without_the_temperature_in_its_name() -> None:
     older = {"mean_at_k": 0.5, "mean_at_k_baseline": 0.62, "mean_at_k_baseline_se": 0.02}
     assert colder(older, {"baseline_temperature": 0.77}) == {"mean_at_k_baseline": "T = 0.77"}
-    assert colder(older) == {"mean_at_k_baseline": "colder"}
+    assert colder(older) == {"mean_at_k_baseline": "lower temperature"}
 
 
 def test_scores_are_given_by_category_where_questions_are_of_some() -> None:

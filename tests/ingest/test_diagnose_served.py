@@ -112,6 +112,44 @@ def test_what_a_killed_diagnosis_was_told_is_not_asked_again(home: Path) -> None
     assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
 
 
+def step_two(home: Path, *responses: str) -> None:
+    """Write step 2 into the file, behind step 1: a group that is always the same, and one of these, of which
+    the first passes."""
+    file = home / "own.jsonl"
+    lines = [line for line in file.read_text().splitlines() if json.loads(line)["step"] == 1]
+    for prompt, told in (("question 8", ("yes", "no", "never")), ("question 9", responses)):
+        for place, response in enumerate(told):
+            row = {"step": 2, "prompt": prompt, "response": response, "reward": int(place == 0)}
+            lines.append(json.dumps(row))
+    file.write_text("\n".join(lines) + "\n")
+
+
+def test_a_resumed_training_is_diagnosed_again_and_what_was_answered_before_is_not_asked(home: Path) -> None:
+    """Step 2 is written again, so that round 2 is played again as round 3: of its four failures the two that
+    are new are asked about."""
+
+    def ingest(*more: str) -> Any:
+        words = ("ingest", "jsonl", home / "own.jsonl", "--run", "own", *more)
+        return invoke(*words, env={"DIAGEVO_HOME": str(home)})
+
+    step_two(home, "right", "wrong", "false")
+    assert ingest().exit_code == 0
+    with Server(lambda request, before: Answer(SLIP)) as server:
+        assert diagnose(home, server).returncode == 0
+        assert len(server.requests) == 12 + 4
+        step_two(home, "correct", "bad", "worse")
+        refused = ingest()
+        assert refused.exit_code == 5, refused.output
+        assert "the same training, resumed from a checkpoint: --resumed" in refused.stderr
+        assert (again := ingest("--resumed")).exit_code == 0, again.output
+        done = diagnose(home, server)
+        assert done.returncode == 0, done.stderr
+        assert (len(server.requests), most_asked(server)) == (12 + 4 + 2, 1)
+    assert events(home, "RoundsSuperseded") == 1
+    assert events(home, "FailureDiagnosed") == 12 + 4 + 4
+    assert invoke("memory", "verify", "--deep", env={"DIAGEVO_HOME": str(home)}).exit_code == 0
+
+
 def test_what_waits_between_extraction_and_its_node_is_counted_and_may_be_capped(home: Path) -> None:
     """Twelve times a new cause: after twelve calls nothing is undiagnosed, and all twelve are unsettled."""
     with Server(lambda request, before: Answer(NEW)) as server:
@@ -184,7 +222,7 @@ def test_replies_with_wrong_fields_end_it_after_three_failures_and_the_mended_se
         assert (mended.returncode, len(server.requests)) == (0, 12), mended.stderr
     [row] = json.loads(mended.stdout)["data"]
     assert (row["round"], row["undiagnosed"]) == (1, 0)
-    assert "came from stored ones" not in mended.stderr
+    assert "came from the store" not in mended.stderr
 
 
 def test_ten_in_a_row_end_it_later_too_and_are_asked_again(home: Path) -> None:
@@ -229,7 +267,7 @@ def test_an_unreadable_reply_of_another_run_is_never_used(home: Path) -> None:
         assert len(server.requests) == 12
         done = diagnose(home, server, "--set", "diagnosis.retries=0", "--run", "other")
         assert (done.returncode, len(server.requests)) == (0, 16), done.stderr
-    assert "8 replies came from stored ones, 4 from the service" in done.stderr
+    assert "8 replies came from the store, 4 from the service" in done.stderr
 
 
 def test_two_options_name_the_server_once(home: Path) -> None:
@@ -290,7 +328,7 @@ def test_again_supersedes_and_asks_the_better_server(home: Path) -> None:
         before = len(server.requests)
         third = diagnose(home, server, "--again", "--round", "2", "--json")
         assert (third.returncode, len(server.requests)) == (0, before), third.stderr
-        assert "12 replies came from stored ones, 0 from the service" in third.stderr
+        assert "12 replies came from the store, 0 from the service" in third.stderr
         assert json.loads(third.stdout)["data"][0]["round"] == 3
         gone = diagnose(home, server, "--again", "--round", "1")
         assert gone.returncode == 3

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -15,6 +16,7 @@ from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.ingest.weights import weights
+from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.retention import moved
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.events import CandidateScored, CausePromoted, FailureObserved, GroupIngested
@@ -228,3 +230,23 @@ def test_a_training_may_be_resumed_before_its_round_is_opened_and_again(memory: 
     resume(memory, step(2, c="--+"))
     assert memory.state.superseded == ()
     assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 1), (2, 3)]
+
+
+def test_a_step_with_the_same_rewards_for_other_responses_is_a_resumed_trainings(memory: Memory) -> None:
+    """Nothing of it has grown."""
+    record(memory, step(1, a="+-"))
+    written_again = step(1, a="+-")
+    [rollout, *rest] = written_again.rollouts
+    other = replace(rollout, response=f"{rollout.response}, said otherwise")
+    report = resume(memory, replace(written_again, rollouts=[other, *rest]))
+    assert report.new_steps == 1
+    assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 2)]
+
+
+def test_a_step_that_was_missing_is_no_beginning_of_the_attempt_that_it_comes_in(memory: Memory) -> None:
+    """Step 1 comes when the training has long been resumed before step 3: step 2 still stands."""
+    record(memory, step(2, a="+-"), step(3, a="++"))
+    resume(memory, step(3, a="--"))
+    record(memory, step(1, a="-+"))
+    assert set(Recorder(memory, SETTINGS).batches) == {1, 2, 3}
+    assert first_stranger(memory.log, memory.state) is None

@@ -12,7 +12,7 @@ from diagevo.memory.events import Cause, Embedder, Node
 from diagevo.memory.events.decode import UNREADABLE
 from diagevo.memory.log.tables import SnapshotRow, table
 from diagevo.memory.state import projection
-from diagevo.memory.state.model import Began, MemoryState, Round
+from diagevo.memory.state.model import Began, MemoryState, OpenRound
 from tests.memory.play import first_round, opened
 
 
@@ -50,7 +50,7 @@ def test_everything_in_a_state_comes_back_in_its_order() -> None:
 
 def test_an_open_round_comes_back_too() -> None:
     state = _state()
-    state.open = Round(4, Fraction(1, 3), 7, 41, state.causes.copy(), state.nodes.copy())
+    state.open = OpenRound(4, Fraction(1, 3), 7, 41, state.causes.copy(), state.nodes.copy())
     state.open.merging["n1.n3"] = None
     assert projection.from_bytes(projection.to_bytes(state)) == state
 

@@ -31,7 +31,7 @@ from diagevo.memory.log.log import Log, now
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.memory.state.schedule import Draw
 
 DIGEST = "0123456789abcdef" * 4
@@ -50,7 +50,7 @@ class Playing:
         self, run_id: str, per_round: int, causes: int, text: Callable[[str], str] = lambda _: DIGEST
     ) -> None:
         self.state = MemoryState(run_id)
-        self.closed: Round | None = None
+        self.closed: OpenRound | None = None
         self._questions = max(4, per_round // 8)
         self._causes = causes
         self._text = text

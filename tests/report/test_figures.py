@@ -86,7 +86,7 @@ def test_a_caption_names_every_run_that_is_drawn_and_no_other(material: Material
 def test_performance_has_the_greedy_line_and_the_colder_baseline(material: Material) -> None:
     rows = drawn("performance", material).rows
     series = {row["series"] for row in rows}
-    assert series == {"mean@8, T = 1", "greedy", "untouched model, T = 0.77"}
+    assert series == {"mean@8, T = 1", "greedy", "base model, T = 0.77"}
     third = next(r for r in rows if r["series"] == "mean@8, T = 1" and r["round"] == 2)
     assert (third["accuracy"], third["low"], third["high"]) == (70.0, 68.0, 72.0)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diagevo.config.models import Config
+from diagevo.loop.run import Until, train
 from diagevo.progress import RoundSummary, StopFlag, Unobserved
-from diagevo.run import Until, train
 from tests.once import once
 
 SMALL = {

@@ -10,12 +10,12 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
+from diagevo.loop.players import Solver, Written
+from diagevo.loop.roles import Roles
+from diagevo.loop.run import Until
 from diagevo.memory import events
 from diagevo.memory.history import open_history
 from diagevo.memory.state.schedule import Draw
-from diagevo.players import Solver, Written
-from diagevo.roles import Roles
-from diagevo.run import Until
 from diagevo.sampling.sampler import Completion
 from tests.run.small import SMALL, play, small_config
 

@@ -101,7 +101,7 @@ def test_the_best_by_validation_is_kept_and_of_equals_the_earlier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accuracy = iter([0.9, 0.4, 0.6, 0.6])  # of the start and of rounds 1 to 3
-    monkeypatch.setattr("diagevo.run.validate", lambda *_, **__: dict.fromkeys(METRICS, next(accuracy)))
+    monkeypatch.setattr("diagevo.loop.run.validate", lambda *_, **__: dict.fromkeys(METRICS, next(accuracy)))
     few = {"max_steps": 1, "batch_questions": 2}
     small = {"keep_checkpoints": 1, "candidates": 24}
     play(tmp_path, small_config(round=small, challenger_grpo=few, solver_grpo=few), rounds=3)

@@ -10,9 +10,9 @@ import pytest
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
+from diagevo.loop.players import Challenger, Solver
+from diagevo.loop.roles import Roles
 from diagevo.memory.history import open_history
-from diagevo.players import Challenger, Solver
-from diagevo.roles import Roles
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config
@@ -90,7 +90,7 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
     hardware: dict[str, Any], gpu: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
-    monkeypatch.setattr("diagevo.players.play_phase", lambda *_: "here")
+    monkeypatch.setattr("diagevo.loop.players.play_phase", lambda *_: "here")
     monkeypatch.setattr("diagevo.training.launch.launch_phase", lambda *_: "processes of its own")
     config = small_config(hardware=hardware)
     with AnswerChecker() as checker:
@@ -113,7 +113,7 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
         return SimpleNamespace(close=lambda: None)
 
     monkeypatch.setattr(Roles, "open_sampler", holds)
-    monkeypatch.setattr("diagevo.players.play_or_launch", lambda *_, **__: "played")
+    monkeypatch.setattr("diagevo.loop.players.play_or_launch", lambda *_, **__: "played")
     config = small_config(hardware={"device": "cpu", "serve": serve, "processes": processes})
     with AnswerChecker() as checker:
         roles = Roles(config, tmp_path)

@@ -14,6 +14,7 @@ from diagevo.answers.equivalence import agree, extract_boxed
 from diagevo.arithmetic import PREMISE, PROMPTS, WEIGHTS, answer, is_held_out
 from diagevo.arithmetic.families import GROUPS, family
 from diagevo.errors import ConfigError, WrongTrainingError
+from diagevo.loop.run import Run, _check_prompts
 from diagevo.memory.audit.runs import run_story
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.events.records import Recorded
@@ -21,7 +22,6 @@ from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
 from diagevo.progress import RoundSummary
-from diagevo.run import Run, _check_prompts
 from diagevo.selfplay.questions import FIELDS, parse_question
 from tests.cli.program import invoke
 from tests.once import once
@@ -269,7 +269,7 @@ def test_the_run_is_measured_before_and_after_each_round(history: History, watch
     assert [summary.round for summary in watcher.rounds] == [1, 2]
 
 
-def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploration_wrote(
+def test_a_run_is_shown_beside_the_base_model_and_with_what_free_exploration_wrote(
     history: History, watcher: Watcher, tmp_path: Path
 ) -> None:
     free = [c for c in of(history, events.CandidateScored) if c.mode == "free" and c.verdict != "invalid"]
@@ -278,9 +278,9 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     shown = invoke("runs", "show", "--db", str(history.database.file)).stdout.splitlines()
     rows = [" ".join(line.split()) for line in shown]
     cells = [f"{before.metrics[f'{m}{g}']:.3f}" for m in ("mean_at_k", "greedy") for g in ("", *KINDS)]
-    assert f"untouched {' '.join(cells)}" in rows
+    assert f"base model {' '.join(cells)}" in rows
     colder = [f"{before.metrics[f'mean_at_k_T0.5{g}']:.3f}" for g in ("", *KINDS)]
-    assert f"untouched, T = 0.5 {' '.join(colder)} – – – –" in rows
+    assert f"base model, T = 0.5 {' '.join(colder)} – – – –" in rows
     [(most, count)] = written.most_common(1)
     [row] = [row for row in rows if row.startswith(f"{most} ")]
     assert sum(map(int, row.split()[1:])) == count
@@ -289,7 +289,7 @@ def test_a_run_is_shown_beside_the_untouched_model_and_with_what_free_exploratio
     given = invoke("view", "--export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
     assert given.exit_code == 0, given.output
     page = (tmp_path / "pages" / history.run_id / "index.html").read_text()
-    assert "<td>untouched, T = 0.5</td>" in page
+    assert "<td>base model, T = 0.5</td>" in page
     assert f"<td>{most}</td>" in page
     assert PREMISE in page
 
@@ -301,7 +301,7 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     class NothingRetainedAfter(Watcher):
         def round_finished(self, round: int, summary: RoundSummary) -> None:
             super().round_finished(round, summary)
-            monkeypatch.setattr("diagevo.round.Round.keep_learnable", lambda round: [])
+            monkeypatch.setattr("diagevo.loop.round.Round.keep_learnable", lambda round: [])
 
     monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason
     config = small_config(round={"keep_checkpoints": 1, "candidates": 24}, challenger_grpo={"max_steps": 1})

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from diagevo.errors import NodeLostError, StoppedSafely
+from diagevo.loop.stages import Outcome, Stages
 from diagevo.memory.events import StageAbandoned
 from diagevo.progress import StopFlag, Unobserved
-from diagevo.stages import Outcome, Stages
 from tests.memory import play
 
 

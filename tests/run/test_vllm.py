@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from diagevo.arithmetic import WEIGHTS, held_out
+from diagevo.loop.roles import Roles
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import open_history
 from diagevo.progress import StageProgress
-from diagevo.roles import Roles
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
+from diagevo.loop.players import Written, load_written, save_written
 from diagevo.memory.state.schedule import Draw
-from diagevo.players import Written, load_written, save_written
 
 
 @pytest.mark.parametrize("ends", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\r", "\r\n", "\n"])

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from diagevo.checks import _endpoint
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, EmbedderRole
 from diagevo.diagnosis.embedder import OpenAIEmbedder
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+from diagevo.doctor import _endpoint
 from diagevo.errors import ServiceError
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.sampling.openai_sampler import OpenAISampler

@@ -34,18 +34,29 @@ ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": f"{i}+{i * i}?"}]) for
 SETTINGS = GRPOConfig(max_steps=9, batch_questions=2, group=3, micro_batch=4, learning_rate=1e-3)
 SAMPLING = SamplingConfig(max_new_tokens=12, max_prompt_tokens=32)
 SEED = 5
+SLOW = "slow"
 
 
 class LetterReward:
     """Counts a letter (measured a rank) less the mean count of the step (over all ranks)."""
 
     def __init__(
-        self, letter: str = "e", kill: int | None = None, hang: int | None = None, work: str = ""
+        self,
+        letter: str = "e",
+        kill: int | None = None,
+        hang: int | None = None,
+        slow: Sequence[int] = (),
+        work: str = "",
+        stop: StopFlag | None = None,
     ) -> None:
-        """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`."""
+        """`kill`, `hang`: the rank that does so at step 2, once step 1 is saved in `work`. `slow`: a step and
+        the rank that does not end it before `stop` is overdue; it says in `work` that it has begun.
+        """
         self.letter = letter
         self.kill = kill
         self.hang = hang
+        self.slow = slow
+        self.stop = stop
         self.work = Path(work)
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
@@ -56,6 +67,13 @@ class LetterReward:
             os.kill(os.getpid(), signal.SIGKILL)
         if second and self.hang == rank:
             time.sleep(600)
+        if rollouts and list(self.slow) == [rollouts[0].step, rank]:
+            assert self.stop is not None
+            (self.work / SLOW).touch()
+            deadline = time.monotonic() + 60
+            while not self.stop.overdue:
+                assert time.monotonic() < deadline, "nobody says that a stop is overdue"
+                time.sleep(0.01)
         return [rollout.text.count(self.letter) for rollout in rollouts]
 
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]:

@@ -2,7 +2,8 @@
 
 `main` is one rank, with START and FOLDER as arguments, in torchrun's environment. With SHARDED set it
 plays under FSDP as `accelerate/fsdp.yaml` says; without, the same phase under DDP. KILL is the step after
-which it kills itself, STALE another model's folder that it samples with, LONG how many tokens it may draw.
+which it kills itself, STALE another model's folder that it samples with, LONG how many tokens it may draw,
+STOP a step in which rank 1 is to stop, in the midst of its tenth token; no checkpoint is due before.
 """
 
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import HardwareConfig
+from diagevo.progress import StopFlag
 from diagevo.training.phase import TrainingSummary
 from diagevo.training.worker import _let_ranks_load_each_others_files
 from tests.sampling.tiny_model import VOCABULARY
@@ -108,6 +110,32 @@ def _sample_with(folder: str) -> None:
     trainer.draw = lambda model, *rest: right(other, *rest)
 
 
+def _stop_in(step: int, stop: StopFlag) -> None:
+    """In the midst of a forward pass of `draw`: before its second layer."""
+    from diagevo.training import trainer
+
+    right, calls = trainer.draw, []
+
+    def stopping(model: Any, *rest: Any) -> Any:
+        calls.append(model)
+        if len(calls) != step or os.environ["RANK"] != "1":
+            return right(model, *rest)
+        passes: list[int] = []
+
+        def counted(*_: Any) -> None:
+            passes.append(1)
+            if len(passes) == 10:
+                stop.set_overdue()
+
+        hook = model.model.layers[0].register_forward_hook(counted)
+        try:
+            return right(model, *rest)
+        finally:
+            hook.remove()
+
+    trainer.draw = stopping
+
+
 def play(start: Path, folder: Path) -> TrainingSummary:
     import torch
     from accelerate import PartialState
@@ -139,6 +167,10 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     if stale := os.environ.get("STALE"):
         _sample_with(stale)
     killed_at = int(os.environ.get("KILL", "0"))
+    stop, settings = StopFlag(), phase.SETTINGS
+    if stopped_in := int(os.environ.get("STOP", "0")):
+        settings = settings.model_copy(update={"save_steps": 9})
+        _stop_in(stopped_in, stop)
 
     def on_step(step: int, rollouts: Any, rewards: Any) -> None:
         if step == 1:
@@ -153,7 +185,8 @@ def play(start: Path, folder: Path) -> TrainingSummary:
     hardware = HardwareConfig(device="cpu", processes=2, threads=1)
     longest = int(os.environ.get("LONG", phase.SAMPLING.max_new_tokens))
     sampling = phase.SAMPLING.model_copy(update={"max_new_tokens": longest})
-    summary = phase.trained(start, folder, on_step=on_step, hardware=hardware, sampling=sampling)
+    changes = {"hardware": hardware, "sampling": sampling, "settings": settings}
+    summary = phase.trained(start, folder, on_step=on_step, stop=stop, **changes)
     if os.environ["RANK"] == "0":
         counted, *sizes = max(updates[0], key=lambda update: update[0].most)
         print("UPDATE", counted.most, *sizes, flush=True)

@@ -1,7 +1,10 @@
+import hashlib
 from pathlib import Path
 
 import pytest
 
+from diagevo.errors import StoppedSafely
+from diagevo.progress import StopFlag
 from diagevo.training import checkpoints
 
 FILES = {"model.safetensors": b"w" * 100, "optimizer.pt": b"o" * 50, "rng_state.pth": b"r", "sub/x.bin": b"s"}
@@ -77,3 +80,22 @@ def test_publishing_replaces_a_folder_as_a_whole(tmp_path: Path) -> None:
     assert found.notes == {"again": True}
     assert not (target / "stale").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-1"]
+
+
+def test_reading_a_large_file_through_hears_an_overdue_stop(tmp_path: Path) -> None:
+    """The first block is read, and then the stop is overdue."""
+    file, stop = tmp_path / "weights", StopFlag()
+    file.write_bytes(b"5" * 3_000_000)
+    assert checkpoints.digest_of(file, stop) == hashlib.sha256(b"5" * 3_000_000).hexdigest()
+    stop.set_overdue()
+    with pytest.raises(StoppedSafely):
+        checkpoints.digest_of(file, stop)
+
+
+def test_looking_for_a_checkpoint_hears_an_overdue_stop(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    stop = StopFlag()
+    stop.set_overdue()
+    with pytest.raises(StoppedSafely):
+        checkpoints.find(tmp_path, stop)
+    assert checkpoints.find(tmp_path).step == 1, "nothing was discarded"

@@ -4,6 +4,7 @@ Most are forked; tests/run/test_processes.py starts them as the program does.
 """
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ import pytest
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
-from diagevo.progress import StopFlag
+from diagevo.progress import StopFlag, handling_stops
 from diagevo.training import checkpoints
 from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.phase import RewardSpec, Rollout
@@ -86,20 +87,50 @@ def test_an_overdue_stop_ends_ranks_in_the_midst_of_a_step_and_costs_that_step(
 
 
 @pytest.mark.usefixtures("forked")
-def test_ranks_end_a_step_first_where_the_one_before_it_is_not_saved(
-    tiny_model: Path, tmp_path: Path
+@pytest.mark.parametrize("slow", [[3, 0], [2, 1]])
+def test_ctrl_c_in_a_long_step_saves_the_steps_before_it_and_plays_it_again(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: list[int]
 ) -> None:
-    stop = StopFlag()
+    """No checkpoint is due before it, and it ends only once its slow rank hears of the stop."""
+    monkeypatch.setattr("diagevo.progress.PATIENCE", 1.0)
+    whole, broken, stop = tmp_path / "whole", tmp_path / "broken", StopFlag()
+    undisturbed, _ = launch(tiny_model, whole, two(), save_steps=4)
+    interrupted: list[float] = []
 
-    def on_step(step: int) -> None:
-        if step == 2:
-            stop.set()
-            stop.set()
-            stop.check()
+    def interrupt() -> None:
+        if not interrupted and (broken / "work" / phase.SLOW).exists():
+            interrupted.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
 
-    with pytest.raises(StoppedSafely):
-        launch(tiny_model, tmp_path, two(), on_step=on_step, stop=stop, save_steps=9)
-    assert phase.last_saved(tmp_path / "work") == 2
+    with handling_stops(lambda *_: stop.set()), pytest.raises(StoppedSafely) as stopped:
+        launch(tiny_model, broken, two(), keep_up=interrupt, stop=stop, save_steps=4, slow=slow)
+    assert (stopped.value.hint or "").endswith("diagevo train --resume")
+    assert 1.0 <= time.monotonic() - interrupted[0] < 15.0, "the patience and the save"
+    assert phase.last_saved(broken / "work") == slow[0] - 1
+    resumed, reports = launch(tiny_model, broken, two(), save_steps=4)
+    assert (resumed.steps, resumed.resumed_from, min(reports)) == (3, slow[0] - 1, slow[0])
+    for file in ("model.safetensors", "config.json"):
+        assert (broken / "final" / file).read_bytes() == (whole / "final" / file).read_bytes()
+    assert [measured(entry) for entry in resumed.log] == [measured(entry) for entry in undisturbed.log]
+
+
+def measured(entry: Mapping[str, float]) -> dict[str, float]:
+    """What the trainer logs of a step, but for how long it took."""
+    return {name: value for name, value in entry.items() if "time" not in name}
+
+
+def test_a_stop_that_one_rank_is_told_of_first_costs_no_checkpoint(
+    forked: list[ForkedRank], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher waits for no other once one rank has said that it ends."""
+    monkeypatch.setattr("diagevo.training.launch._ANSWER", 0.0)
+
+    def stop(step: int) -> None:
+        raise StoppedSafely(f"stopped after step {step}")
+
+    with pytest.raises(StoppedSafely, match="stopped after step 1"):
+        launch(tiny_model, tmp_path, two(), on_step=stop)
+    assert checkpoints.find(tmp_path / "work").step == 1
 
 
 @pytest.mark.usefixtures("forked")
@@ -190,7 +221,7 @@ def test_a_reward_that_cannot_be_built_is_an_error_of_the_configuration(
 ) -> None:
     spec = RewardSpec("tests.training.phase:NoReward")
     with pytest.raises(ConfigError, match=r"no reward 'tests\.training\.phase:NoReward'"):
-        spec.build()
+        spec.build(StopFlag())
 
 
 def test_what_a_phase_is_launched_with_is_for_its_user_alone(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def built(start: Path, work: Path, micro_batch: int = 2, **settings: Any) -> Any
         plan,
         reward=phase.LetterReward(),
         on_step=lambda step, rollouts, rewards: None,
+        finished=lambda step: None,
         saving=Saving(work, {}),
         check=lambda steps: None,
         stop=StopFlag(),

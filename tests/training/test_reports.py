@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import MissingDependencyError
-from diagevo.roles import Roles
+from diagevo.loop.roles import Roles
 from tests.run.small import small_config
 from tests.training import phase
 
@@ -39,7 +39,7 @@ def test_each_step_is_in_tensorboards_file_beside_the_work_folder(
 def test_a_reporter_that_is_not_installed_is_named_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diagevo.roles.find_spec", lambda name: None)
+    monkeypatch.setattr("diagevo.loop.roles.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match="report_to names trackio") as caught:
         Roles(small_config(hardware={"report_to": ["trackio"]}), tmp_path)
     assert caught.value.hint == "run: pip install trackio"

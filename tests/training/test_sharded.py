@@ -152,6 +152,19 @@ def test_a_sharded_phase_that_was_killed_goes_on_bit_for_bit(played: Played, tmp
     assert apart(tmp_path / "killed", played.folder) == 0.0
 
 
+def test_a_sharded_phase_whose_ranks_stop_while_they_draw_goes_on_bit_for_bit(
+    played: Played, tmp_path: Path
+) -> None:
+    """Rank 1 breaks off between two layers, and step 2, which no checkpoint was due for, is saved."""
+    how = _as_the_file_says() | {"LONG": LONG}
+    with pytest.raises(subprocess.CalledProcessError) as stopped:
+        play(played.start, tmp_path / "stopped", **how, STOP="3")
+    assert "StoppedSafely" in stopped.value.stderr
+    assert phase.last_saved(tmp_path / "stopped/work") == 2
+    play(played.start, tmp_path / "stopped", **how, STOP="4")  # which it does not have
+    assert apart(tmp_path / "stopped", played.folder) == 0.0
+
+
 def test_a_file_of_accelerate_that_would_empty_the_reference_is_refused(
     monkeypatch: pytest.MonkeyPatch, tiny_model: Path, tmp_path: Path
 ) -> None:

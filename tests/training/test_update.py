@@ -119,6 +119,7 @@ def played(
             plan,
             reward=phase.LetterReward(),
             on_step=lambda step, rollouts, values: rewards.append(values),
+            finished=lambda step: None,
             saving=saving,
             check=lambda steps: None,
             stop=StopFlag(),

@@ -217,7 +217,7 @@ def _effect(story: "CauseStory") -> list[Line]:
         return [Line("effect", text)]
     p = f"p{t}({story.cause_id}) = {percent(effect.probability)}"
     if effect.epsilon_without is None:
-        return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded of its policy, {p}")]
+        return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} as recorded from its policy, {p}")]
     if effect.epsilon == effect.epsilon_without:
         return [Line("effect", f"ε{t} {number(effect.epsilon, 2)} with it and without it, {p}")]
     digits = 2

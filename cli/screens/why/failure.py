@@ -59,7 +59,7 @@ def marked(story: "FailureStory") -> str:
 
 
 def how_counted(story: "FailureStory") -> str:
-    """Why a failure was put down to its cause."""
+    """Why a failure was assigned to its cause."""
     if story.outcome == "recurrence":
         if story.mode == "stitched":
             asked = f"the question was stitched ({story.target} + {story.stitched})"

@@ -28,6 +28,15 @@ class Attempts:
             if group.attempt > 1:
                 self._began.setdefault(group.attempt, (group.step, payload.position))
 
+    @classmethod
+    def of(cls, log: Log, run_id: str) -> "Attempts":
+        """As the log has them."""
+        return cls(log.payloads(run_id, [GROUP]))
+
+    @property
+    def last(self) -> int:
+        return max(self._began, default=1)
+
     def void(self, step: int, attempt: int, before: int | None = None) -> bool:
         """Whether a later attempt began at this step or before, by position `before`."""
         return any(
@@ -65,7 +74,12 @@ def stranger(read: Read, state: MemoryState) -> tuple[int, str] | None:
 
 
 def strangers(
-    ingested: Iterable[Payload], told: Iterable[Payload], number: int, attempts: Attempts, *, counts: bool
+    ingested: Iterable[Payload],
+    told: Iterable[Payload],
+    number: int,
+    attempts: Attempts,
+    *,
+    counts: bool,
 ) -> Iterator[tuple[int, str]]:
     """Of round `number`, from the groups of its batch and its own events, in order. One that does not count
     any more was made of the groups that stood then."""

@@ -32,7 +32,7 @@ class StepRate:
 
 @dataclass(frozen=True, slots=True)
 class CauseRate:
-    """The failures that are put down to a cause, and the groups in which they are."""
+    """The failures that are assigned to a cause, and the groups in which they are."""
 
     cause_id: str
     description: str
@@ -62,7 +62,7 @@ def pass_rates(history: History) -> PassRates | None:
         return None
     state = history.state(history.end)
     counted = state.counted(range(1, state.last_opened + 1))  # the round of each batch
-    attempts = Attempts(history.log.payloads(history.run_id, ["GroupIngested"]))
+    attempts = Attempts.of(history.log, history.run_id)
     steps: dict[tuple[int, int], list[GroupIngested]] = {}
     groups: dict[str, CandidateScored] = {}
     failures = 0

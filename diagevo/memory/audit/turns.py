@@ -65,7 +65,7 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True)
 class _Failures:
-    """Failures of one round that were put down to the cause."""
+    """Failures of one round that were assigned to the cause."""
 
     round: int
     position: int

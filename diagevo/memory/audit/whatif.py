@@ -1,7 +1,7 @@
 """Counterfactual replay over recorded observations: what would k, θ_up or a dropped cause have changed?
 
 Equations 1 and 6 to 8 of the paper are applied again to what was recorded: the votes of the questions that
-aimed at a cause, and the failures put down to it. Up to and including the first commit that comes out
+aimed at a cause, and the failures assigned to it. Up to and including the first commit that comes out
 differently the answer is *exact*: until then the same schedules drew the same questions. Every later row is
 *open-loop*: the recorded questions and failures are held fixed, though from there on the run would have
 drawn others. What would change the solver's training data (`retention.py`) needs a rerun.

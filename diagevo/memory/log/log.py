@@ -101,11 +101,20 @@ class Log:
         *,
         connection: Connection | None = None,
     ) -> Appended:
-        """Append `events` after sequence `expected` of the run, all or none.
+        """Append events to a run, all or none. Recorded events keep their position, so a repeat is harmless.
 
-        An event whose id is recorded already with the same content keeps its old position; with other
-        content the append raises ConflictError. StaleWriterError where the run has moved past `expected`,
-        unless everything is recorded already.
+        Args:
+            run_id: the run.
+            expected: sequence of the last event that the writer has seen.
+            events: what to append.
+            connection: a transaction to join (default: one of its own).
+
+        Returns:
+            The position of each event, whether it is new, and the head after it.
+
+        Raises:
+            ConflictError: an id is recorded already with other content.
+            StaleWriterError: the run has moved past `expected`, unless everything is recorded already.
         """
         with nullcontext(connection) if connection is not None else self.database.write() as joined:
             return self._append(joined, run_id, expected, events)

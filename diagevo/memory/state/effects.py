@@ -27,7 +27,7 @@ from diagevo.memory.events import (
 )
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide
-from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.memory.state.scoring import refuse_unfounded
 
 
@@ -37,7 +37,7 @@ def require(condition: bool, message: str) -> None:
         raise InconsistentError(message)
 
 
-def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
+def scored(state: MemoryState, now: OpenRound, fact: Fact[CandidateScored]) -> None:
     event = fact.event
     question_id, cause_id, verdict = event.question_id, event.cause_id, event.verdict
     if now.promoted or now.failures or "solver" in now.stages:
@@ -64,7 +64,7 @@ def scored(state: MemoryState, now: Round, fact: Fact[CandidateScored]) -> None:
         now.tallies[cause_id] = tallied(now.tallies.get(cause_id), event.first, event.responses)
 
 
-def promoted(state: MemoryState, now: Round, fact: Fact[CausePromoted]) -> None:
+def promoted(state: MemoryState, now: OpenRound, fact: Fact[CausePromoted]) -> None:
     event = fact.event
     expected = decide.promotion(state, event.cause_id)
     require(expected is not None, f"the votes do not promote {event.cause_id}")
@@ -80,7 +80,7 @@ def promoted(state: MemoryState, now: Round, fact: Fact[CausePromoted]) -> None:
     now.promoted.add(event.cause_id)
 
 
-def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> None:
+def observed(state: MemoryState, now: OpenRound, fact: Fact[FailureObserved]) -> None:
     event = fact.event
     failure_id, question_id = event.failure_id, event.question_id
     candidate = now.candidates[question_id]
@@ -101,7 +101,7 @@ def observed(state: MemoryState, now: Round, fact: Fact[FailureObserved]) -> Non
     now.failures[failure_id] = event
 
 
-def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> None:
+def diagnosed(state: MemoryState, now: OpenRound, fact: Fact[FailureDiagnosed]) -> None:
     event = fact.event
     failure_id, cause_id, verdict = event.failure_id, event.cause_id, event.verdict
     observation = now.failures[failure_id]
@@ -130,7 +130,7 @@ def diagnosed(state: MemoryState, now: Round, fact: Fact[FailureDiagnosed]) -> N
     now.diagnoses[failure_id] = event
 
 
-def _pending(now: Round, failure_id: str, verdict: str) -> FailureDiagnosed:
+def _pending(now: OpenRound, failure_id: str, verdict: str) -> FailureDiagnosed:
     """The diagnosis of a failure that is about to be settled."""
     if now.expected is not None:
         raise InconsistentError(f"the reactivation of {now.expected[0]} must come first")
@@ -145,14 +145,14 @@ def _pending(now: Round, failure_id: str, verdict: str) -> FailureDiagnosed:
     return diagnosis
 
 
-def _settled(now: Round, failure_id: str) -> None:
+def _settled(now: OpenRound, failure_id: str) -> None:
     """The failure is counted, and what was judged of it is needed no more."""
     now.settled.add(failure_id)
     now.judged.pop(failure_id, None)
     now.assigned.pop(failure_id, None)
 
 
-def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
+def judged(state: MemoryState, now: OpenRound, fact: Fact[DuplicateJudged]) -> None:
     event = fact.event
     failure_id, duplicate, cause_id = event.failure_id, event.duplicate, event.cause_id
     _pending(now, failure_id, "new_cause")
@@ -163,7 +163,7 @@ def judged(state: MemoryState, now: Round, fact: Fact[DuplicateJudged]) -> None:
     now.judged[failure_id] = event
 
 
-def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
+def assigned(state: MemoryState, now: OpenRound, fact: Fact[NodeAssigned]) -> None:
     event = fact.event
     _pending(now, event.failure_id, "new_cause")
     require(not now.judged[event.failure_id].duplicate, "a duplicate needs no node")
@@ -174,14 +174,14 @@ def assigned(state: MemoryState, now: Round, fact: Fact[NodeAssigned]) -> None:
     now.assigned[event.failure_id] = event
 
 
-def node_created(state: MemoryState, now: Round, fact: Fact[NodeCreated]) -> None:
+def node_created(state: MemoryState, now: OpenRound, fact: Fact[NodeCreated]) -> None:
     event = fact.event
     require(event.node_id == f"n{state.next_node}", f"n{state.next_node} comes next")
     state.nodes[event.node_id] = Node(event.node_id, event.label, ())
     state.next_node += 1
 
 
-def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> None:
+def cause_created(state: MemoryState, now: OpenRound, fact: Fact[CauseCreated]) -> None:
     event = fact.event
     diagnosis = _pending(now, event.failure_id, "new_cause")
     assigned = now.assigned[event.failure_id]
@@ -208,7 +208,7 @@ def cause_created(state: MemoryState, now: Round, fact: Fact[CauseCreated]) -> N
     _settled(now, event.failure_id)
 
 
-def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
+def matched(state: MemoryState, now: OpenRound, fact: Fact[CauseMatched]) -> None:
     event = fact.event
     failure_id, cause_id = event.failure_id, event.cause_id
     named: str | None
@@ -231,7 +231,7 @@ def matched(state: MemoryState, now: Round, fact: Fact[CauseMatched]) -> None:
     _settled(now, failure_id)
 
 
-def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) -> None:
+def reactivated(state: MemoryState, now: OpenRound, fact: Fact[CauseReactivated]) -> None:
     event = fact.event
     cause = state.causes[event.cause_id]
     require(
@@ -245,7 +245,7 @@ def reactivated(state: MemoryState, now: Round, fact: Fact[CauseReactivated]) ->
     now.reactivated.add(event.cause_id)
 
 
-def pair_judged(state: MemoryState, now: Round, fact: Fact[NodePairJudged]) -> None:
+def pair_judged(state: MemoryState, now: OpenRound, fact: Fact[NodePairJudged]) -> None:
     event = fact.event
     a, b = state.pair(*event.nodes)
     require(a != b, "a node cannot be merged with itself")
@@ -257,7 +257,7 @@ def pair_judged(state: MemoryState, now: Round, fact: Fact[NodePairJudged]) -> N
         state.refused[f"{a}.{b}"] = state.fingerprint(a, b)
 
 
-def merged(state: MemoryState, now: Round, fact: Fact[NodesMerged]) -> None:
+def merged(state: MemoryState, now: OpenRound, fact: Fact[NodesMerged]) -> None:
     event = fact.event
     survivor, absorbed = state.nodes[event.survivor], state.nodes[event.absorbed]
     require(survivor.number < absorbed.number, "the lower id survives")
@@ -274,8 +274,8 @@ def merged(state: MemoryState, now: Round, fact: Fact[NodesMerged]) -> None:
     state.absorbed[event.absorbed] = (event.survivor, absorbed.label)
 
 
-def unsettled(now: Round) -> list[str]:
-    """Failures that were diagnosed and not yet put down to a cause, in the order of their diagnosis."""
+def unsettled(now: OpenRound) -> list[str]:
+    """Failures that were diagnosed and not yet assigned to a cause, in the order of their diagnosis."""
     return [
         failure_id
         for failure_id, diagnosis in now.diagnoses.items()

@@ -28,7 +28,7 @@ from diagevo.memory.events.decode import Fact
 from diagevo.memory.state import decide, effects
 from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.effects import require, unsettled
-from diagevo.memory.state.model import Began, MemoryState, Round, Stage
+from diagevo.memory.state.model import Began, MemoryState, OpenRound, Stage
 from diagevo.memory.state.scoring import judging, refuse_ungrouped
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
@@ -147,7 +147,7 @@ def _opened(state: MemoryState, fact: Fact[RoundOpened]) -> None:
     )
     state.epsilon = told
     state.began = (*state.began, Began(fact.round, state.memory, len(state.votes)))
-    state.open = Round(
+    state.open = OpenRound(
         fact.round,
         state.epsilon,
         event.seed,
@@ -195,7 +195,7 @@ def _between(state: MemoryState) -> None:
         raise InconsistentError(f"round {state.open.number} is open")
 
 
-def _stage_started(state: MemoryState, now: Round, fact: Fact[StageStarted]) -> None:
+def _stage_started(state: MemoryState, now: OpenRound, fact: Fact[StageStarted]) -> None:
     event = fact.event
     before = now.stages.get(event.stage)
     require(
@@ -212,25 +212,25 @@ def _stage_started(state: MemoryState, now: Round, fact: Fact[StageStarted]) -> 
     now.stages[event.stage] = Stage("running", event.attempt)
 
 
-def _running(now: Round, event: StageCompleted | StageAbandoned | PhaseMeasured) -> Stage:
+def _running(now: OpenRound, event: StageCompleted | StageAbandoned | PhaseMeasured) -> Stage:
     stage = now.stages.get(event.stage)
     if stage is None or stage.status != "running" or stage.attempt != event.attempt:
         raise InconsistentError(f"attempt {event.attempt} of stage {event.stage} is not running")
     return stage
 
 
-def _stage_completed(state: MemoryState, now: Round, fact: Fact[StageCompleted]) -> None:
+def _stage_completed(state: MemoryState, now: OpenRound, fact: Fact[StageCompleted]) -> None:
     event = fact.event
     _running(now, event)
     now.stages[event.stage] = Stage("completed", event.attempt, tuple(event.artifacts))
 
 
-def _phase_measured(state: MemoryState, now: Round, fact: Fact[PhaseMeasured]) -> None:
+def _phase_measured(state: MemoryState, now: OpenRound, fact: Fact[PhaseMeasured]) -> None:
     """Of the attempt under way; it changes nothing."""
     _running(now, fact.event)
 
 
-def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned]) -> None:
+def _stage_abandoned(state: MemoryState, now: OpenRound, fact: Fact[StageAbandoned]) -> None:
     event = fact.event
     _running(now, event)
     now.stages[event.stage] = Stage("abandoned", event.attempt)
@@ -241,7 +241,7 @@ def _stage_abandoned(state: MemoryState, now: Round, fact: Fact[StageAbandoned])
         now.diagnoses.pop(failure_id, None)
 
 
-def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> None:
+def _committed(state: MemoryState, now: OpenRound, fact: Fact[RoundCommitted]) -> None:
     event = fact.event
     require(now.expected is None, f"the reactivation of {now.expected and now.expected[0]} is missing")
     require(not now.merging, "a merge that was decided is missing")
@@ -265,7 +265,7 @@ def _committed(state: MemoryState, now: Round, fact: Fact[RoundCommitted]) -> No
     state.open = None
 
 
-IN_ROUND: dict[str, Callable[[MemoryState, Round, Fact[Any]], None]] = handlers(
+IN_ROUND: dict[str, Callable[[MemoryState, OpenRound, Fact[Any]], None]] = handlers(
     _stage_started,
     _stage_completed,
     _stage_abandoned,

@@ -63,7 +63,7 @@ class Began(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Round:
+class OpenRound:
     """The round under way: its events, by what they are about. Everything here is forgotten at its commit;
     the log keeps it."""
 
@@ -94,9 +94,9 @@ class Round:
     """What must come next: the reactivation of this cause, by this failure."""
     judging: Judging = field(default_factory=lambda: judging({}))
 
-    def copy(self) -> "Round":
-        copied = Round(*(getattr(self, f.name) for f in fields(Round)))
-        for f in fields(Round):
+    def copy(self) -> "OpenRound":
+        copied = OpenRound(*(getattr(self, f.name) for f in fields(OpenRound)))
+        for f in fields(OpenRound):
             value = getattr(self, f.name)
             if isinstance(value, dict | set):
                 setattr(copied, f.name, value.copy())
@@ -131,7 +131,7 @@ class MemoryState:
     """Node pairs that were judged to be two, with a fingerprint of their contents."""
     next_cause: int = 1
     next_node: int = 1
-    open: Round | None = None
+    open: OpenRound | None = None
     votes: tuple[dict[str, Tally], ...] = ()
     """Under a policy of one's own, P_t(e) of every committed round: it may ask for them."""
     policy: str | None = None

@@ -8,10 +8,10 @@ from diagevo.memory.events import (
     NodeAssigned,
     number_of,
 )
-from diagevo.memory.state.model import KnownCause, Round, Stage
+from diagevo.memory.state.model import KnownCause, OpenRound, Stage
 
 
-def stage_status(now: Round, stage: str) -> Stage:
+def stage_status(now: OpenRound, stage: str) -> Stage:
     """Of a stage; an abandoned one is not started."""
     found = now.stages.get(stage, Stage("not_started", 0))
     return Stage("not_started", found.attempt) if found.status == "abandoned" else found
@@ -22,7 +22,7 @@ def by_question(failure_id: str) -> tuple[int, ...]:
     return tuple(number_of(part) for part in failure_id.split("."))
 
 
-def undiagnosed(now: Round, again: bool) -> list[FailureObserved]:
+def undiagnosed(now: OpenRound, again: bool) -> list[FailureObserved]:
     waiting = [
         f
         for f in now.failures
@@ -31,7 +31,7 @@ def undiagnosed(now: Round, again: bool) -> list[FailureObserved]:
     return [now.failures[f] for f in sorted(waiting, key=by_question)]
 
 
-def refuse_other(now: Round, failure: FailureObserved) -> None:
+def refuse_other(now: OpenRound, failure: FailureObserved) -> None:
     """Raises ConflictError where the failure has another valid observation."""
     if now.failures.get(failure.failure_id, failure) != failure:
         raise ConflictError(
@@ -40,7 +40,7 @@ def refuse_other(now: Round, failure: FailureObserved) -> None:
         )
 
 
-def supplied(now: Round, question_id: str) -> tuple[KnownCause, ...]:
+def supplied(now: OpenRound, question_id: str) -> tuple[KnownCause, ...]:
     """The causes that the question's writer was given, in their state as committed in the round before."""
     candidate = now.candidates.get(question_id)
     if candidate is None:
@@ -50,7 +50,7 @@ def supplied(now: Round, question_id: str) -> tuple[KnownCause, ...]:
 
 
 def check_settlement(
-    now: Round, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
+    now: OpenRound, failure_id: str, judged: DuplicateJudged | None, assigned: NodeAssigned | None
 ) -> FailureDiagnosed:
     """The diagnosis that these facts settle. Raises OutOfOrderError where they cannot."""
     diagnosis = now.diagnoses.get(failure_id)

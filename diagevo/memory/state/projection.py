@@ -14,7 +14,7 @@ from diagevo.memory.events.decode import UNREADABLE, Fact
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
 from diagevo.memory.state.fold import fold
-from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.model import MemoryState, OpenRound
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)
@@ -89,7 +89,7 @@ def _snapshot(log: Log, run_id: str, round: int | None, sequence: int | None) ->
     return state if state.hash(state.reference_round, state.reference_failures) == row.state_hash else None
 
 
-def write(connection: Connection, state: MemoryState, closed: Round, committed_at: str) -> None:
+def write(connection: Connection, state: MemoryState, closed: OpenRound, committed_at: str) -> None:
     """Projection rows and snapshot of a commit that `state` has just made; `closed` is its round."""
     write_memory(connection, state)
     for projection in (HISTORY, ROUND, SNAPSHOT):
@@ -154,7 +154,7 @@ def history_rows(state: MemoryState) -> list[dict[str, Any]]:
     ]
 
 
-def round_row(state: MemoryState, closed: Round, committed_at: str) -> dict[str, Any]:
+def round_row(state: MemoryState, closed: OpenRound, committed_at: str) -> dict[str, Any]:
     active = len(state.active())
     return {
         "run_id": state.run_id,

@@ -7,7 +7,7 @@ from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.log.log import Log
 from diagevo.memory.state.fold import advance
-from diagevo.memory.state.model import MemoryState, Round
+from diagevo.memory.state.model import MemoryState, OpenRound
 
 B = TypeVar("B")
 
@@ -20,7 +20,7 @@ class Moment(NamedTuple, Generic[B]):
     """What the caller keeps of the memory right before the event."""
     after: MemoryState
     """The memory right after it; the same object throughout."""
-    closed: Round | None
+    closed: OpenRound | None
     """The round that it committed."""
 
 

@@ -30,7 +30,7 @@ from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.transfer.bundle_check import Contents
 from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, Stranger, Writer
 from diagevo.memory.transfer.bundle_texts import rows_of
-from diagevo.memory.transfer.copying import Copy, Written, keep_heads
+from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import private_file, private_folder
 
 BATCH = 500
@@ -75,14 +75,14 @@ def export_bundle(history: History, as_of: AsOf, file: Path) -> Exported:
             part.unlink()
     rows = out.rows
     return Exported(
-        file,
-        history.run_id,
-        rows["event"],
-        as_of.round,
-        head,
-        rows["artifact"],
-        rows["reply"],
-        rows["vector"],
+        file=file,
+        run_id=history.run_id,
+        events=rows["event"],
+        round=as_of.round,
+        head=head,
+        texts=rows["artifact"],
+        replies=rows["reply"],
+        vectors=rows["vector"],
     )
 
 
@@ -105,7 +105,7 @@ def _write(history: History, as_of: AsOf, out: Writer) -> str:
     return head
 
 
-def check_bundle(file: Path) -> Written:
+def check_bundle(file: Path) -> CopiedRun:
     """Verify a bundle as `import_bundle` does, by taking it into a database that is thrown away. Raises as it
     does."""
     with (
@@ -121,7 +121,7 @@ def check_bundle(file: Path) -> Written:
 
 def import_bundle(
     file: Path, database: Database, name: str | None = None, *, root: Path | None = None
-) -> Written:
+) -> CopiedRun:
     """Read a bundle into a new run (`name`, or its own). Verified on the way: all of it is taken or nothing.
 
     Its tables against those that a bundle has; every event against its hash, its predecessor and the fold,
@@ -140,7 +140,7 @@ def import_bundle(
     return written
 
 
-def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> Written:
+def _take(bundle: Stranger, database: Database, run_id: str, place: Path) -> CopiedRun:
     """All rows, in one transaction. `place`: the folder of the new run."""
     with closing(Contents(bundle)) as contents, database.write() as connection:
         copy = Copy(connection, Log(database), run_id, place)

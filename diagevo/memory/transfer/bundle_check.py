@@ -13,7 +13,14 @@ from diagevo.memory.events import RunConfigured
 from diagevo.memory.events.decode import read
 from diagevo.memory.events.named import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
-from diagevo.memory.transfer.bundle_file import EXPORT_AGAIN, EventRow, ReplyRow, Stranger, TextRow, VectorRow
+from diagevo.memory.transfer.bundle_file import (
+    EXPORT_AGAIN,
+    BundledEvent,
+    BundledReply,
+    BundledVector,
+    Stranger,
+    TextRow,
+)
 from diagevo.memory.transfer.bundle_texts import embedded, model_of, requests
 
 Values = dict[str, Any]
@@ -42,7 +49,7 @@ class Contents:
         """The events, up to the end that the bundle names. What each says is judged by whoever takes it
         (`copying`)."""
         head, number = GENESIS, 0
-        row: EventRow
+        row: BundledEvent
         for number, row in enumerate(self._bundle.rows("event"), start=1):
             recorded = Recorded(**msgspec.structs.asdict(row))
             if recorded.run_id != self.run_id:
@@ -104,7 +111,7 @@ class Contents:
 
     def replies(self) -> Iterator[Values]:
         """The replies, each one that an event names."""
-        row: ReplyRow
+        row: BundledReply
         for number, row in enumerate(self._bundle.rows("reply"), start=1):
             if "\n".join(("reply", row.model, row.request, row.text)) not in self._named:
                 raise self._bundle.refusal("reply", number, "is a reply that no event names")
@@ -113,7 +120,7 @@ class Contents:
     def vectors(self) -> Iterator[Values]:
         """The vectors, each of a model of the run and of a text that an event names, of its length and
         finite."""
-        row: VectorRow
+        row: BundledVector
         for number, row in enumerate(self._bundle.rows("vector"), start=1):
             if row.model not in self._models or f"vector\n{row.text_hash}" not in self._named:
                 raise self._bundle.refusal("vector", number, "is a vector that no event asks for")

@@ -39,11 +39,11 @@ Long = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class BundledRow(msgspec.Struct, frozen=True, gc=False):
     """Base of the rows: the columns of a table, in their order, with values that a database takes."""
 
 
-class BundledRun(Row, frozen=True, gc=False):
+class BundledRun(BundledRow, frozen=True, gc=False):
     run_id: str
     sequence: Long
     hash: Sha256
@@ -51,7 +51,7 @@ class BundledRun(Row, frozen=True, gc=False):
     imported: str | None
 
 
-class EventRow(Row, frozen=True, gc=False):
+class BundledEvent(BundledRow, frozen=True, gc=False):
     position: Long
     event_id: str
     run_id: str
@@ -67,13 +67,13 @@ class EventRow(Row, frozen=True, gc=False):
     hash: Sha256
 
 
-class TextRow(Row, frozen=True, gc=False):
+class TextRow(BundledRow, frozen=True, gc=False):
     digest: Sha256
     content: bytes
     """UTF-8."""
 
 
-class ReplyRow(Row, frozen=True, gc=False):
+class BundledReply(BundledRow, frozen=True, gc=False):
     model: str
     request: Sha256
     text: Sha256
@@ -81,18 +81,18 @@ class ReplyRow(Row, frozen=True, gc=False):
     output_tokens: Count
 
 
-class VectorRow(Row, frozen=True, gc=False):
+class BundledVector(BundledRow, frozen=True, gc=False):
     model: str
     text_hash: Sha256
     vector: bytes
 
 
-TABLES: dict[str, type[Row]] = {
+TABLES: dict[str, type[BundledRow]] = {
     "run": BundledRun,
-    "event": EventRow,
+    "event": BundledEvent,
     "artifact": TextRow,
-    "reply": ReplyRow,
-    "vector": VectorRow,
+    "reply": BundledReply,
+    "vector": BundledVector,
 }
 
 

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 
 from diagevo.errors import ConfigError, ConflictError, DiagEvoError, StoreError
 from diagevo.memory.events import Event
-from diagevo.memory.events.decode import Fact, decoded
+from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
 from diagevo.memory.log.log import LOG, RUN, Log, now
@@ -35,7 +35,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class CopiedRun:
     """What was written: the new run's head, and the chain heads of its commits and its end."""
 
     run_id: str
@@ -71,42 +71,40 @@ class Copy:
         written, InconsistentError where it does not follow; `called`: what they come from."""
         try:
             for recorded in source:
-                if why := self._fault(recorded):
-                    raise StoreError(
-                        f"event {self.state.sequence + 1} of {called} is not what was written: {why}",
-                        hint=hint,
-                    )
-                self._write(recorded)
+                try:
+                    event = self._checked(recorded)
+                except (DiagEvoError, ValueError, RecursionError) as error:
+                    where, why = f"event {self.state.sequence + 1} of {called}", str(error).splitlines()[0]
+                    raise StoreError(f"{where} is not what was written: {why}", hint=hint) from error
+                self._write(recorded, event)
             self._flush()
         except IntegrityError as error:
             raise StoreError(f"an event of {called} is there twice", hint=hint) from error
 
-    def _fault(self, recorded: Recorded) -> str | None:
+    def _checked(self, recorded: Recorded) -> Event:
+        """What the next event says. Raises ValueError or DiagEvoError where it is not what was written."""
         texts = [value for value in msgspec.structs.astuple(recorded) if isinstance(value, str)]
         if any("\0" in text for text in texts) or _NUL.search(recorded.payload):
-            return "it holds a NUL, which no database keeps"
+            raise ValueError("it holds a NUL, which no database keeps")
         if recorded.hash != recorded.computed_hash:
-            return "its hash is another one's"
+            raise ValueError("its hash is another one's")
         if recorded.previous_hash != self.hash or recorded.sequence != self.state.sequence + 1:
-            return "it does not follow the event before it"
-        try:
-            event = recorded.event
-            if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
-                return "its time has no zone"
-        except (DiagEvoError, ValueError, RecursionError) as error:
-            return str(error).splitlines()[0]
+            raise ValueError("it does not follow the event before it")
+        event = recorded.event
+        if datetime.fromisoformat(recorded.recorded_at).tzinfo is None:
+            raise ValueError("its time has no zone")
         if recorded.event_id != event_id(recorded.round, recorded.type, event.key()):
-            return "its id is another event's"
+            raise ValueError("its id is another event's")
         if recorded.cause_id != getattr(event, "cause_id", None):
-            return "its cause is not its payload's"
+            raise ValueError("its cause is not its payload's")
         if recorded.causation_id is not None and not self._known(recorded.causation_id):
-            return "what it follows from is not in its round"
+            raise ValueError("what it follows from is not in its round")
         self._ids.add(recorded.event_id)
         if recorded.type == "CausePromoted":
             self._promotions.add(recorded.event_id)
         elif recorded.type in ("RoundCommitted", "RoundsSuperseded"):
             self._ids.clear()
-        return None
+        return event
 
     def _known(self, id_: str) -> bool:
         return id_ in self._ids or id_ in self._promotions
@@ -123,9 +121,9 @@ class Copy:
             hash="",
             **given,
         )
-        self._write(msgspec.structs.replace(own, hash=own.computed_hash))
+        self._write(msgspec.structs.replace(own, hash=own.computed_hash), event)
 
-    def _write(self, recorded: Recorded) -> None:
+    def _write(self, recorded: Recorded, event: Event) -> None:
         self.position += 1
         r = msgspec.structs.replace(recorded, position=self.position, run_id=self.run_id)
         for message in self._kept.meet(r):
@@ -135,7 +133,6 @@ class Copy:
         if len(self._rows) >= BATCH:
             self._flush()
         closed = self.state.open
-        event = decoded(r.type, r.schema_version, r.payload)
         advance(self.state, Fact(r.type, r.round, r.event_id, r.sequence, r.position, event))
         self._end = heads.of(r)
         if r.type == "RoundCommitted" and closed is not None:
@@ -149,7 +146,7 @@ class Copy:
             self.connection.execute(INSERT, self._rows)
             self._rows.clear()
 
-    def finish(self, imported: str | None = None) -> Written:
+    def finish(self, imported: str | None = None) -> CopiedRun:
         """Move the heads. After the transaction, `keep_heads` puts them outside the database. Raises
         ConflictError where the run's folder has chain heads of another history.
 
@@ -165,7 +162,7 @@ class Copy:
             self.log.create_run(self.connection, self.run_id, self.state.sequence, self.hash, imported)
         if self._end is not None and self._end not in self.heads[-1:]:
             self.heads.append(self._end)
-        return Written(
+        return CopiedRun(
             self.run_id, self.state.sequence, self.state.round, self.position, self.hash, tuple(self.heads)
         )
 
@@ -177,7 +174,7 @@ def _other_history(run_id: str, message: str) -> ConflictError:
     )
 
 
-def keep_heads(folder: Path, written: Written) -> None:
+def keep_heads(folder: Path, written: CopiedRun) -> None:
     """The chain heads of a new run, in its folder, but for those that are there."""
     there = {head.sequence for head in heads.read(folder / heads.NAME).heads}
     for head in written.heads:

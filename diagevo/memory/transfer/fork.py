@@ -18,7 +18,7 @@ from diagevo.memory.log.tables import brought
 from diagevo.memory.log.vectors import VECTOR
 from diagevo.memory.places import check_name, check_place, runs_folder
 from diagevo.memory.policy import ROLE, models_of
-from diagevo.memory.transfer.copying import Copy, Written, keep_heads
+from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import private_folder
 
 WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engine"})
@@ -29,7 +29,7 @@ WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engi
 class Forked:
     """The new run, and what of the old one's files it has."""
 
-    written: Written
+    written: CopiedRun
     origin: Origin
     changed: tuple[str, ...]
     """Keys of the configuration that are not the old run's."""

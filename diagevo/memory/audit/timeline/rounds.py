@@ -110,7 +110,7 @@ class Observed:
     scores: dict[str, Tally] = field(default_factory=dict[str, Tally])
     """P_t(e) of each cause aimed at."""
     failures: Counter[str] = field(default_factory=Counter[str])
-    """Δ: failures put down to each cause, the one that created it included."""
+    """Δ: failures assigned to each cause, the one that created it included."""
     created: list[str] = field(default_factory=list[str])
     votes: Counter[VoteKind] = field(default_factory=Counter[VoteKind])
     committed: RoundCommitted | None = None
@@ -168,7 +168,7 @@ def observations(history: History, as_of: AsOf) -> list[Observed]:
 
 
 def _matched(history: History, now: Observed, created: Collection[str]) -> Counter[str]:
-    """Δ of a round. Raises DamagedError where a failure is put down to a cause that nothing created."""
+    """Δ of a round. Raises DamagedError where a failure is assigned to a cause that nothing created."""
     query = (
         select(EVENT.c.cause_id, func.count())
         .where(EVENT.c.run_id == history.run_id, EVENT.c.type == "CauseMatched", EVENT.c.round == now.round)

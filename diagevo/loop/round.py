@@ -19,11 +19,7 @@ from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
 from diagevo.errors import WrongTrainingError
-from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
-from diagevo.memory.memory import Memory
-from diagevo.memory.state.configured import filter_in
-from diagevo.memory.state.schedule import Schedule
-from diagevo.players import (
+from diagevo.loop.players import (
     Challenger,
     Lesson,
     OnProgress,
@@ -35,9 +31,13 @@ from diagevo.players import (
     plays_here,
     save_written,
 )
+from diagevo.loop.stages import Outcome, Stages
+from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
+from diagevo.memory.memory import Memory
+from diagevo.memory.state.configured import filter_in
+from diagevo.memory.state.schedule import Schedule
 from diagevo.private import private_folder
 from diagevo.progress import Observer, StageProgress, StopFlag
-from diagevo.stages import Outcome, Stages
 from diagevo.training.measures import PhaseMeasures, warnings
 from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
 

@@ -19,9 +19,10 @@ from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled, ungrouped
+from diagevo.loop.players import ChallengerReward, PhaseContext, World
 from diagevo.memory.memory import Memory
-from diagevo.players import ChallengerReward, PhaseContext, World
 from diagevo.progress import StopFlag
+from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
 from diagevo.sampling.sampler import Address, Resumable, Sampler, Served
 from diagevo.selfplay.questions import PromptTemplates
@@ -58,8 +59,8 @@ class Roles:
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
         _need_reporters(config.hardware.report_to)
         self.world = _arithmetic_world() if config.world == "arithmetic" else None
-        self.challenger = _model_folder(config.roles.challenger)
-        self.solver = _model_folder(config.roles.solver)
+        self.challenger = _model_folder(config.roles.challenger, self.stop)
+        self.solver = _model_folder(config.roles.solver, self.stop)
         self.prompts = _prompt_folder(config.prompts)
         self.templates = PromptTemplates.load(self.prompts, boxed=config.round.boxed_answers)
         self.validation = validation_of(config)
@@ -89,7 +90,7 @@ class Roles:
             "servers": sampler.servers if isinstance(sampler, Served) else None,
             "round_": round_,
         }
-        return RewardSpec("diagevo.roles:challenger_reward", arguments)
+        return RewardSpec("diagevo.loop.roles:challenger_reward", arguments)
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician
@@ -161,18 +162,22 @@ class Roles:
 
 
 def challenger_reward(
-    config: Mapping[str, Any], solver: str, servers: Sequence[tuple[str, str, int]] | None, round_: int
+    config: Mapping[str, Any],
+    solver: str,
+    servers: Sequence[tuple[str, str, int]] | None,
+    round_: int,
+    stop: StopFlag,
 ) -> ChallengerReward:
     """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
     # On a cluster this process has its place already: what it loads, it loads there.
     hardware = {**config["hardware"], "cluster": "local"}
-    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path())
-    phase = roles.phase(AnswerChecker())
+    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path(), stop=stop)
+    phase = roles.phase(AnswerChecker(stop=stop))
     if servers is None:
         return ChallengerReward(phase, phase.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers]), round_)
+    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers], stop=stop), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:
@@ -189,7 +194,7 @@ def _arithmetic_world() -> World:
     return truth
 
 
-def _model_folder(role: PolicyRole) -> Path:
+def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
     """The folder of a role's starting weights; a hub id is looked up in the local cache, then on the hub."""
     if role.model == BUILTIN:
         from diagevo.arithmetic import WEIGHTS
@@ -199,14 +204,8 @@ def _model_folder(role: PolicyRole) -> Path:
     if folder.exists() or role.model.count("/") != 1:
         return check_model_folder(folder)
     with extra("train", f"{role.model}, which is not a folder here but looks like a hub id,"):
-        from huggingface_hub import snapshot_download
-    try:
-        return check_model_folder(Path(snapshot_download(role.model, revision=role.revision)))
-    except (OSError, ValueError) as error:
-        raise MissingDependencyError(
-            f"{role.model} is not a model folder here, and it could not be fetched from the hub: {error}",
-            hint="name a folder written by save_pretrained, or download the model first",
-        ) from error
+        import huggingface_hub  # noqa: F401  (told here where it is missing)
+    return check_model_folder(folder_of(role.model, role.revision, stop))
 
 
 def prompt_digests(config: Config) -> dict[str, str]:

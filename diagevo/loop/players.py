@@ -41,7 +41,6 @@ from diagevo.training.phase import (
 
 OnProgress = Callable[[int, int], None]
 """Told how many prompts are answered, of how many."""
-_COMPARED = 64  # questions whose answers are grouped between two looks at the flag
 
 
 class OpenSampler(Protocol):
@@ -319,7 +318,7 @@ class Solver:
                     TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
                     for lesson in lessons
                 ),
-                reward=RewardSpec("diagevo.players:solver_reward", {"labels": labels}),
+                reward=RewardSpec("diagevo.loop.players:solver_reward", {"labels": labels}),
                 settings=config.solver_grpo,
                 sampling=config.sampling,
                 hardware=config.hardware,
@@ -352,9 +351,9 @@ class SolverReward:
         return solver_rewards(measures)
 
 
-def solver_reward(labels: Mapping[str, str]) -> SolverReward:
+def solver_reward(labels: Mapping[str, str], stop: StopFlag) -> SolverReward:
     """The solver's reward in a process of its own."""
-    return SolverReward(labels, AnswerChecker())
+    return SolverReward(labels, AnswerChecker(stop=stop))
 
 
 def vote(
@@ -365,11 +364,7 @@ def vote(
         [phase.templates.solver(q) for q in questions], n=n, params=phase.params, seed=seed
     )
     answers = [[extract_boxed(c.text) for c in group] for group in responses]
-    votes: list[Votes] = []
-    for start in range(0, len(answers), _COMPARED):
-        phase.stop.check_overdue()
-        votes += phase.checker.group(answers[start : start + _COMPARED])
-    return votes, responses
+    return phase.checker.group(answers), responses
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:

@@ -20,17 +20,17 @@ from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
+from diagevo.loop.roles import Roles
+from diagevo.loop.round import Round, RunContext, round_folder
+from diagevo.loop.stages import check_artifact, sha256_of
 from diagevo.memory.audit.timeline.measured import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing
-from diagevo.roles import Roles
-from diagevo.round import Round, RunContext, round_folder
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
-from diagevo.stages import check_artifact, sha256_of
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def train(
                 f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
-        with AnswerChecker() as checker, _stopping_after(max_seconds, stop):
+        with AnswerChecker(stop=stop) as checker, _stopping_after(max_seconds, stop):
             phase = roles.phase(checker)
             context = RunContext(
                 phase,
@@ -124,12 +124,14 @@ class Run:
 
     def configure(self) -> None:
         """Record what the run is made of."""
-        config = self.phase.config
+        config, stop = self.phase.config, self.context.stop
         models = {
             "challenger": events.Model(
-                name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger)
+                name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger, stop)
             ),
-            "solver": events.Model(name=config.roles.solver.model, revision=sha256_of(self.roles.solver)),
+            "solver": events.Model(
+                name=config.roles.solver.model, revision=sha256_of(self.roles.solver, stop)
+            ),
             "diagnostician": events.Model(
                 name=self.context.diagnostician.name, revision=self.context.diagnostician.revision
             ),
@@ -184,7 +186,7 @@ class Run:
             return self.roles.challenger if role == "challenger" else self.roles.solver
         number, artifact = left[-1]
         if artifact.sha256 not in self._whole:
-            check_artifact(self.folder, artifact, role, number)
+            check_artifact(self.folder, artifact, role, number, self.context.stop)
             self._whole.add(artifact.sha256)
         return check_model_folder(self.folder / artifact.path)
 

@@ -17,6 +17,7 @@ from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.placement import nodes_told, on_gpus, rank_bundles
 from diagevo.config.serving import serving
 from diagevo.errors import DiagEvoError
+from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.location import shown
@@ -25,7 +26,6 @@ from diagevo.memory.log.migrate import prepare
 from diagevo.memory.places import runs_folder
 from diagevo.private import open_to_others
 from diagevo.redaction import key_from
-from diagevo.roles import BENCHMARK, validation_of
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.training.disk import disk_bytes, gigabytes
 from diagevo.training.fitting import advice, shapes_of

@@ -12,7 +12,7 @@ from diagevo.errors import NodeLostError, StoreError
 from diagevo.memory.events import Artifact
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
-from diagevo.training.checkpoints import find
+from diagevo.training.checkpoints import digest_of, find
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 
@@ -29,21 +29,20 @@ class Outcome:
     reward: float | None = None
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: Path, stop: StopFlag) -> str:
     """SHA-256 of a file; of a folder, over the names and digests of its files in sorted order."""
-    if path.is_dir():
-        digest = hashlib.sha256()
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            digest.update(f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\n".encode())
-        return digest.hexdigest()
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    if not path.is_dir():
+        return digest_of(path, stop)
+    digest = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        digest.update(f"{file.relative_to(path).as_posix()}\0{digest_of(file, stop)}\n".encode())
+    return digest.hexdigest()
 
 
-def check_artifact(run: Path, artifact: Artifact, stage: str, number: int) -> None:
+def check_artifact(run: Path, artifact: Artifact, stage: str, number: int, stop: StopFlag) -> None:
     """Raises StoreError where what a completed stage left is gone or has changed."""
     path = run / artifact.path
-    if path.exists() and sha256_of(path) == artifact.sha256:
+    if path.exists() and sha256_of(path, stop) == artifact.sha256:
         return
     problem = "has changed" if path.exists() else "is gone"
     anew = f"fork the run: diagevo runs fork --round {number - 1}" if number > 1 else "start another run"
@@ -115,7 +114,7 @@ class Stages:
         outcome, started = self._outlasted(name, work, total, checkpoints)
         seconds = time.monotonic() - started
         artifacts = [
-            Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file))
+            Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file, self.stop))
             for file in outcome.files
         ]
         with self.memory.atomic():
@@ -163,7 +162,7 @@ class Stages:
             self.memory.abandon_stage(name, after_step=0, seconds=ran, reason=reason)
             self.observer.message(f"round {self.round}: {name} was interrupted and is repeated")
             return
-        found = find(checkpoints)
+        found = find(checkpoints, self.stop)
         self.memory.abandon_stage(name, after_step=found.step, seconds=ran, reason=reason)
         for fault in found.broken:
             self.observer.message(f"round {self.round}: skipped: {checkpoints}/{fault}")
@@ -205,4 +204,4 @@ class Stages:
 
     def _check(self, name: str, artifacts: tuple[Artifact, ...]) -> None:
         for artifact in artifacts:
-            check_artifact(self.folder, artifact, name, self.round)
+            check_artifact(self.folder, artifact, name, self.round, self.stop)
