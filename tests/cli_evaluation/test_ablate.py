@@ -147,7 +147,7 @@ def test_a_killed_ablation_leaves_its_run_to_the_process_that_trains_and_goes_on
     [trains] = map(int, Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split())
     os.kill(trains, signal.SIGSTOP)
     first.kill()
-    assert "another process plays it" in ask("ablate", "run", "--only", "0").stderr
+    assert "another process is playing it" in ask("ablate", "run", "--only", "0").stderr
     os.kill(trains, signal.SIGKILL)
     with open(log) as gone:
         fcntl.flock(gone, fcntl.LOCK_EX)

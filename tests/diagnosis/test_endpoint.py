@@ -164,16 +164,14 @@ def test_a_crowded_service_answers_every_question_in_the_end(memory: Memory, mon
     hundredth as long as it does."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.005)
     monkeypatch.setattr("openai._base_client.MAX_RETRY_DELAY", 0.08)
-    lock, serving = threading.Lock(), [0]
+    places = threading.Semaphore(2)
 
     def behave(request: dict, before: int) -> Answer:
-        with lock:
-            serving[0] += 1
-            crowded = serving[0] > 2
+        if not places.acquire(blocking=False):
+            return Answer("too many", status=429)
         time.sleep(0.02)
-        with lock:
-            serving[0] -= 1
-        return Answer("too many", status=429) if crowded else Answer(SLIP)
+        places.release()
+        return Answer(SLIP)
 
     with Server(behave) as server:
         asked = diagnostician(server, memory, retries=RETRIES, workers=8)

@@ -191,7 +191,7 @@ def test_an_audit_runs_no_code_that_a_database_names(url: str, tmp_path: Path, s
 
 def test_the_commands_say_whose_word_epsilon_is(url: str, tmp_path: Path, source: Path) -> None:
     env = {"DIAGEVO_HOME": str(tmp_path), "COLUMNS": "200"}
-    assert "ε₅ = 1/4, as recorded of schedule.policy" in invoke("memory", "schedule", env=env).stdout
+    assert "ε₅ = 1/4, as recorded of schedule.policy" in invoke("memory", "replay", env=env).stdout
     assert "check: equal to the commit" in invoke("memory", "replay", "--check", env=env).stdout
 
 

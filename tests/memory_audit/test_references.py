@@ -36,7 +36,7 @@ def test_an_ambiguous_piece_lists_the_candidates(history: History) -> None:
 
 
 def test_the_kind_may_settle_what_is_meant(history: History) -> None:
-    with pytest.raises(ConfigError, match="fits 2 descriptions"):
+    with pytest.raises(ConfigError, match="matches 2 descriptions"):
         resolve(history, "column", history.end, "node")
     assert resolve(history, "column ar", history.end, "node") == Reference("node", "n1")
 

@@ -52,15 +52,15 @@ def flip(file: Path) -> None:
         (
             {"checkpoint-2/optimizer.pt": cut},
             [
-                "checkpoint-2 is not whole: optimizer.pt has ",
+                "checkpoint-2 is incomplete: optimizer.pt has ",
                 "solver was interrupted and resumes after step 1",
             ],
         ),
         (
             {"checkpoint-2/rng_state.pth": Path.unlink, "checkpoint-1/model.safetensors": flip},
             [
-                "checkpoint-2 is not whole: rng_state.pth is missing",
-                "checkpoint-1 is not whole: model.safetensors has changed",
+                "checkpoint-2 is incomplete: rng_state.pth is missing",
+                "checkpoint-1 is incomplete: model.safetensors has changed",
                 "solver was interrupted and begins again",
             ],
         ),

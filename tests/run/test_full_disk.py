@@ -33,7 +33,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
     assert error["kind"] == "store"
     assert "the checkpoint of step" in error["message"]
     assert f"cannot be written to {disk.home}/a/rounds/001/challenger-work, where" in error["message"]
-    assert error["hint"].startswith("make room; ")
+    assert error["hint"].startswith("free some space; ")
     disk.clear()
 
     appending = Moment("votes", "stage_started", lambda p: disk.fill(p, 0))
@@ -43,7 +43,7 @@ def test_a_full_disk_ends_the_run_with_its_cause_and_given_room_it_goes_on(
     assert "challenger was interrupted and begins again" in told.messages()
     assert told.steps("challenger") == [1, 2]
     assert f"the stage votes cannot write {disk.home}/a" in told.error()["message"]  # the answers so far
-    assert told.error()["hint"].startswith("make room, ")
+    assert told.error()["hint"].startswith("free some space or ")
     disk.clear()
 
     told = played(disk.home, RESUMED, holder=disk.holder)

@@ -141,7 +141,7 @@ def test_a_server_that_keeps_dying_is_given_up_by_those_who_keep_it_up_and_those
         with pytest.raises(ServiceError, match=r"has not answered for 0\.5 s"):
             client.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
         client.close()
-        with pytest.raises(ServiceError, match=r"SIGKILL.* not started again"):
+        with pytest.raises(ServiceError, match=r"SIGKILL.* not restarted"):
             server.keep_up()
 
 

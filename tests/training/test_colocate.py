@@ -41,5 +41,5 @@ def test_its_weights_follow_the_policy_and_the_phase_ends_itself_where_they_do_n
     def nothing(self: Any) -> None: ...
 
     monkeypatch.setattr(VLLMGeneration, "sync_weights", nothing)
-    with pytest.raises(WrongTrainingError, match="the sampler's log-probabilities are"):
+    with pytest.raises(WrongTrainingError, match="the log-prob gap between sampler and trainer is"):
         played(start, tmp_path / "b")

@@ -147,7 +147,7 @@ def test_a_rank_alone_that_hangs_ends_the_run_too(tiny_model: Path, tmp_path: Pa
     alone = HardwareConfig(device="cpu", processes=1, threads=1, rank_timeout=3.0)
     with pytest.raises(ServiceError) as caught:
         launch(tiny_model, tmp_path, alone, hang=0)
-    assert "anything for 12 s: rank 0 was measuring the rollouts of step 2. Its log:" in caught.value.message
+    assert "responded for 12 s: rank 0 was measuring the rollouts of step 2. Its log:" in caught.value.message
     assert caught.value.message.endswith("rank-0.log")
     assert "diagevo train --resume" in (caught.value.hint or "")
 

@@ -108,7 +108,7 @@ def test_a_sampler_with_other_weights_ends_a_phase_of_several_ranks(
     stale = make_tiny_model(tmp_path / "stale", seed=1)
     with pytest.raises(subprocess.CalledProcessError) as caught:
         play(tiny_model, tmp_path / "played", **how, STALE=str(stale))
-    assert "WrongTrainingError: the sampler's log-probabilities are" in caught.value.stderr
+    assert "WrongTrainingError: the log-prob gap between sampler and trainer is" in caught.value.stderr
     assert not (tmp_path / "played/final").exists()
 
 
