@@ -21,7 +21,6 @@ from diagevo.report.scores import RunResult
 from diagevo.report.selection import time_table
 from diagevo.report.table_text import cells
 from diagevo.report.tables import OF_PLANS, ReportTable, TableName, results, table
-from diagevo.view.export import export
 from diagevo.view.page import Cell, Drawn, Grid
 
 if TYPE_CHECKING:
@@ -139,6 +138,8 @@ def build(
 
     Raises what `view.export` does.
     """
+    from diagevo.view.export import export  # with jinja2, which a list of what could be drawn does not need
+
     tables = tables or {}
     figures = {entry: draw(entry.name, materials, embedder, arms) for entry in FIGURES}
     drawn = [_figure(entry, result) for entry, result in figures.items()]

@@ -206,7 +206,8 @@ def test_readers_that_look_all_the_time_refuse_no_writer(in_sqlite: Store) -> No
             over.set()
             for thread in threads:
                 thread.join()
-    assert set(looks) == {None, f"diagevo {os.getpid()} on {os.uname().nodename}"[:63]}
+    unnamed = "a process without a name"  # the moment between the lock and the name in its file
+    assert set(looks) - {unnamed} == {None, f"diagevo {os.getpid()} on {os.uname().nodename}"[:63]}
 
 
 @pytest.fixture
