@@ -13,7 +13,8 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
   same for the reference's pass;
 - `_generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, has_tool_images)`: the loop
   of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
-  after a restart; with vLLM, TRL's own;
+  after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) hears a
+  stop before each of its steps;
 - `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
   is whole, beside the next step (saving.py);
 - `_issue_warnings_after_load(load_result)`: tied weights are not missing.
@@ -265,9 +266,10 @@ class PhaseTrainer(GRPOTrainer):
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], Any]:
         if self.use_vllm:
-            return super()._generate_single_turn(
-                prompt_ids, images, multimodal_fields, num_generations, has_tool_images
-            )
+            with self._alone(), _heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
+                return super()._generate_single_turn(
+                    prompt_ids, images, multimodal_fields, num_generations, has_tool_images
+                )
         decoding = Decoding(
             temperature=self.temperature,
             top_p=self.top_p,
@@ -383,6 +385,22 @@ class PhaseTrainer(GRPOTrainer):
             self._saved = step
         finally:
             self._staging = None
+
+
+@contextmanager
+def _heard_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
+    """Raises StoppedSafely before the engine's next step once a stop is overdue."""
+    step = engine.step
+
+    def heard() -> Any:
+        stop.check_overdue()
+        return step()
+
+    engine.step = heard
+    try:
+        yield
+    finally:
+        engine.step = step
 
 
 class _SavesAndStops(TrainerCallback):
