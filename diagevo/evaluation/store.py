@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import func, insert, select, update
@@ -13,6 +12,7 @@ from sqlalchemy import func, insert, select, update
 from diagevo.errors import ConfigError, DamagedError, NotFoundError
 from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
 from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import now
 from diagevo.memory.log.tables import table
 from diagevo.texts import utf8
 
@@ -119,7 +119,7 @@ class EvaluationStore:
                     "model": model,
                     "conditions": canonical(conditions),
                     "questions": questions,
-                    "began_at": _now(),
+                    "began_at": now(),
                 }
                 connection.execute(insert(EVALUATION), row)
         return key
@@ -174,7 +174,7 @@ class EvaluationStore:
             connection.execute(
                 update(EVALUATION)
                 .where(EVALUATION.c.evaluation_id == key)
-                .values(metrics=canonical(metrics), finished_at=_now())
+                .values(metrics=canonical(metrics), finished_at=now())
             )
 
     def list(self, run_id: str | None = None) -> list[Evaluation]:
@@ -219,7 +219,3 @@ def _evaluation_of(row: Any) -> Evaluation:
         began_at=row.began_at,
         finished_at=row.finished_at,
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
