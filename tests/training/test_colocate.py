@@ -1,5 +1,6 @@
 """vLLM inside the trainer, on the CPU: it samples with the weights that the step before left."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,9 @@ def test_its_weights_follow_the_policy_and_the_phase_ends_itself_where_they_do_n
 def test_an_overdue_stop_is_heard_within_a_generation_and_the_step_before_is_saved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from vllm.v1.engine.llm_engine import LLMEngine
-
+    engine: Any = import_module("vllm.v1.engine.llm_engine").LLMEngine
     start = make_wide_model(tmp_path / "start")
-    stop, reported, engine_steps, step = StopFlag(), list[int](), list[int](), LLMEngine.step
+    stop, reported, engine_steps, step = StopFlag(), list[int](), list[int](), engine.step
 
     def stopping(self: Any) -> Any:
         if reported == [1]:
@@ -68,7 +68,7 @@ def test_an_overdue_stop_is_heard_within_a_generation_and_the_step_before_is_sav
         "on_step": lambda step, rollouts, rewards: reported.append(step),
     }
     with monkeypatch.context() as patched:
-        patched.setattr(LLMEngine, "step", stopping)
+        patched.setattr(engine, "step", stopping)
         with pytest.raises(StoppedSafely):
             phase.trained(start, tmp_path, stop=stop, **changes)
     assert engine_steps == [0]  # of the twelve tokens of a completion
