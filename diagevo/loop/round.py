@@ -2,6 +2,8 @@
 
 Every verb is a stage that is played once to its end. A round that was interrupted is played again from its
 opening: what is complete is read back, what was under way is voided and done again.
+
+Long, but one file: it is one class, and each stage that `play` names is a method of a few lines.
 """
 
 import shutil

@@ -19,6 +19,8 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
   is whole, beside the next step (saving.py);
 - `_issue_warnings_after_load(load_result)`: tied weights are not missing.
 Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
+
+Long, but one file: it is one class of hooks that share a step, and this list is read beside them.
 """
 
 import hashlib

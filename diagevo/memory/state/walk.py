@@ -1,4 +1,7 @@
-"""A run, event by event from the first: the one way to whatever its past held, believing no snapshot."""
+"""A run folded event by event from the first, believing no snapshot.
+
+Replay, verify, rebuild and the recheck read it. A cause's story reads its events by their index.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, TypeVar
