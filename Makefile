@@ -70,7 +70,7 @@ rollouts:
 
 # The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
 AUDIT_PYTHON ?= python3.13
-AUDITED := tests/config tests/memory tests/memory_audit tests/contracts tests/cli_memory
+AUDITED := tests/config tests/memory tests/contracts tests/cli/memory
 
 .venv-audit/.ready: pyproject.toml
 	.venv-audit/bin/python -m pip --version >/dev/null 2>&1 || $(AUDIT_PYTHON) -m venv --clear .venv-audit

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from benchmarks.rows import Row
-from tests.memory_audit.long_run import LongRun
+from tests.memory.audit.long_run import LongRun
 
 EVENTS = 100_000
 """A minute or two; a million takes half an hour: `python -m benchmarks.bench_audit 1000000`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.rows import Row, cpu_and_peak
-from tests.memory_audit.long_run import LongRun
+from tests.memory.audit.long_run import LongRun
 
 PROGRAM = [sys.executable, "-c", "from diagevo.cli.main import app; app()"]
 BARE = "python -c pass"

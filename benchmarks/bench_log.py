@@ -32,7 +32,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.state.projection import load
-from tests.memory_audit.long_run import DIGEST, LongRun, played_events
+from tests.memory.audit.long_run import DIGEST, LongRun, played_events
 
 BATCH = 500
 EVENTS = 10_000

@@ -25,7 +25,7 @@ from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
-from diagevo.shown import count as counted
+from diagevo.text.numbers import count as counted
 from tests.contracts.databases import PostgresStores
 
 SECONDS = 5.0

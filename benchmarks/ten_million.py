@@ -19,7 +19,7 @@ import psycopg
 
 from benchmarks.bench_commands import PROGRAM
 from tests.contracts.databases import PostgresStores
-from tests.memory_audit.long_run import LongRun
+from tests.memory.audit.long_run import LongRun
 
 COMMANDS = ("runs list", "memory show", "memory why c1", "memory schedule", "memory log -n 3")
 REPEAT = 5

@@ -19,8 +19,8 @@ from typer._click.exceptions import NoArgsIsHelpError  # typer gives this one no
 
 from diagevo.errors import ConfigError, DiagEvoError, StoppedSafely
 from diagevo.private import private
-from diagevo.redaction import masked
-from diagevo.texts import json_text, storable, visible
+from diagevo.text.escaping import json_text, storable, visible
+from diagevo.text.redaction import masked
 
 from . import listing
 from .call import Call

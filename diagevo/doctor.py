@@ -25,8 +25,8 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import prepare
 from diagevo.memory.places import runs_folder
 from diagevo.private import open_to_others
-from diagevo.redaction import key_from
 from diagevo.sampling.model_folder import check_model_folder
+from diagevo.text.redaction import key_from
 from diagevo.training.disk import disk_bytes, gigabytes
 from diagevo.training.fitting import advice, shapes_of
 from diagevo.training.footprint import ROOM, loads

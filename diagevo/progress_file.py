@@ -9,8 +9,8 @@ from typing import Any
 
 from diagevo.private import private
 from diagevo.progress import Observer, RoundSummary, StageProgress
-from diagevo.redaction import masked
-from diagevo.texts import json_text
+from diagevo.text.escaping import json_text
+from diagevo.text.redaction import masked
 
 PROGRESS = "progress.json"
 SECONDS = 0.5

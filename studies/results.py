@@ -26,7 +26,7 @@ PLANNED = 5 * len(VARIANTS) + 12
 def collect(plan: Plan, url: str) -> list[dict[str, Any]]:
     """Every run of a plan that has begun: its scores by round, and what a replay is known by."""
     from diagevo.evaluation.ablation import states
-    from diagevo.memory.audit.timeline.measured import measured
+    from diagevo.memory.audit.timeline.measurements import measured
     from diagevo.memory.history import open_history
     from diagevo.memory.log.database import Database
 
@@ -65,7 +65,7 @@ def course(history: "History") -> dict[str, dict[str, Any]]:
     mode, failures, promotions and reactivations, F and the next ε after the commit, and how many of the
     valid free questions are of the head."""
     from diagevo.arithmetic.families import GROUPS
-    from diagevo.memory.audit.timeline.measured import measured
+    from diagevo.memory.audit.timeline.measurements import measured
     from diagevo.memory.events import CandidateScored, CausePromoted, CauseReactivated
     from diagevo.memory.history import expect
     from diagevo.view.scores import free_questions

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from diagevo import errors
 from diagevo.config.sources import dotted, keys
 from tests.cli.program import clean_environment, leaves, load
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

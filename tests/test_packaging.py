@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import clean_environment
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 ROOT = Path(__file__).parents[1]
 ROOMS = {"diagevo": ROOT / "diagevo", "diagevo.cli": ROOT / "cli", "diagevo._migrations": ROOT / "migrations"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.program import STARTED, clean_environment
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

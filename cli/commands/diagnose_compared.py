@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from diagevo.shown import percent
+from diagevo.text.numbers import percent
 
 from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of

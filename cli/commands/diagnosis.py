@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

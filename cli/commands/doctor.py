@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from diagevo.redaction import redacted
+from diagevo.text.redaction import redacted
 
 from .. import options
 from ..call import Call

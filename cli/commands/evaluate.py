@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError
-from diagevo.shown import count
-from diagevo.texts import json_text, visible
+from diagevo.text.escaping import json_text, visible
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

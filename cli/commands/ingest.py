@@ -11,7 +11,7 @@ import typer
 from diagevo.errors import ConfigError, HeldError, NotFoundError, StoreError
 from diagevo.ingest.formats import Format, read
 from diagevo.progress import StopFlag
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

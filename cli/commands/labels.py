@@ -10,7 +10,7 @@ import typer
 
 from diagevo.errors import ConfigError
 from diagevo.progress import StopFlag
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

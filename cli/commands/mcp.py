@@ -176,9 +176,9 @@ class Tools:
     ) -> dict[str, Any]:
         """The recorded rounds under another k, θ_up or without causes: F, z, ε; each says whether it is exact
         or open-loop."""
-        from diagevo.exact import fraction
         from diagevo.memory.audit.timeline.rounds import observations
         from diagevo.memory.audit.whatif import Changes, what_if
+        from diagevo.text.fractions import fraction
 
         with self._asked(None) as (history, as_of):
             try:
@@ -222,8 +222,8 @@ class Tools:
         rows: Annotated[int, Field(ge=1, le=ROWS, description="Rows at most.")] = 50,
     ) -> dict[str, Any]:
         """Read-only SQL over the views of the log, bounded in rows, the length of a cell, and seconds."""
-        from diagevo.memory.audit.answer import AGENT
         from diagevo.memory.audit.query import query
+        from diagevo.memory.audit.query_result import AGENT
 
         with (
             self._asked(None) as (history, as_of),

@@ -227,11 +227,11 @@ def why(
     from dataclasses import replace
 
     from diagevo.memory.audit.blame import blame
+    from diagevo.memory.audit.cause_story import TURNS
     from diagevo.memory.audit.failures import failure_story
     from diagevo.memory.audit.nodes import why_node
     from diagevo.memory.audit.questions import question_story
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.turns import TURNS
     from diagevo.memory.audit.why import chosen, why_cause
 
     from ..render import layout as screen

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError
-from diagevo.exact import LARGEST, fraction
+from diagevo.text.fractions import LARGEST, fraction
 
 from .. import options
 from ..call import Call

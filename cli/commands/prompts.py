@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagevo.shown import number
+from diagevo.text.numbers import number
 
 from ..call import Call
 from ..opening import where

@@ -8,8 +8,8 @@ import typer
 from msgspec.structs import asdict
 
 from diagevo.errors import ConfigError
-from diagevo.shown import count, number
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
+from diagevo.text.numbers import count, number
 
 from .. import completion, options
 from ..call import Call
@@ -202,7 +202,7 @@ def _shared(story: "RunStory") -> str:
 
 def _settings(line: "RunLine", configuration: "RunConfigured") -> str:
     """What another trainer's rollouts are read and diagnosed with: no profile trained them."""
-    from diagevo.memory.state.configured import configured
+    from diagevo.memory.state.stored_config import configured
 
     read = configured(configuration.config)
     pass_at = configuration.config.get("ingest", {}).get("pass_at", 0.5)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from diagevo.errors import ConfigError, NotFoundError
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call

@@ -155,9 +155,9 @@ def model(
 
 def endpoint(name: str, base_url: str, key_env: str, stop: "StopFlag | None" = None) -> "Sampler":
     """A model behind an OpenAI-compatible endpoint. The key comes from the environment alone."""
-    from diagevo.redaction import holds_secret, is_variable
     from diagevo.sampling.openai_sampler import OpenAISampler
     from diagevo.sampling.service import Service
+    from diagevo.text.redaction import holds_secret, is_variable
 
     if not is_variable(key_env):
         raise ConfigError(

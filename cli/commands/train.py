@@ -145,7 +145,7 @@ def _only_reaching(call: Call) -> bool:
     """Whether `--set` names nothing but what a run from outside must be told again."""
     if not call.settings:
         return True
-    from diagevo.config.outside import REACHING
+    from diagevo.config.imported import REACHING
     from diagevo.config.sources import from_settings
 
     return from_settings(call.settings).values.keys() <= set(REACHING)

@@ -1,7 +1,7 @@
 """Where everything is printed: JSON documents, finished text, messages, and the way out for rows.
 
 Data goes to stdout, everything else to stderr. Text of models and users is never read as markup, and its
-control characters are shown, not obeyed (`diagevo.texts`). Without a terminal there is no ANSI and no
+control characters are shown, not obeyed (`diagevo.text.escaping`). Without a terminal there is no ANSI and no
 carriage return.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from diagevo.errors import ConfigError
-from diagevo.redaction import masked
-from diagevo.texts import json_text, visible
+from diagevo.text.escaping import json_text, visible
+from diagevo.text.redaction import masked
 
 from ..call import Call
 from .layout import folded, width

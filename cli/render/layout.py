@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TextIO
 
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 ROWS = (4, 2)
 """Rows that a text of a story may take, where more than a screen would be told otherwise."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
-from diagevo.texts import csv_text, json_text
+from diagevo.text.escaping import csv_text, json_text
 
 from ..call import Call
 from .console import Out, dump, envelope, opened, plain, say, sink, stdout

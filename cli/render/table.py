@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.shown import number
-from diagevo.texts import json_text, markdown_text, visible
+from diagevo.text.escaping import json_text, markdown_text, visible
+from diagevo.text.numbers import number
 
 from .console import plain
 from .layout import broken, folded, unbroken

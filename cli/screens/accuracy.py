@@ -4,7 +4,7 @@ what results rest on, wherever some are shown."""
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 from ..render.result import Rows
 from ..render.table import Column

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diagevo.shown import count, number
+from diagevo.text.numbers import count, number
 
 from ..render.layout import Line, lay, listed
 from ..render.rows import row_of

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, StageProgress, Unobserved
-from diagevo.shown import fraction, number
-from diagevo.texts import json_text
+from diagevo.text.escaping import json_text
+from diagevo.text.numbers import fraction, number
 
 from ..call import Call
 from ..render import console as render

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from diagevo.errors import ConfigError
-from diagevo.redaction import redacted
-from diagevo.shown import count
+from diagevo.text.numbers import count
+from diagevo.text.redaction import redacted
 
 from ..call import Call
 from ..render.console import Out, sink, visible

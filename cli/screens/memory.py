@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.shown import count, number
+from diagevo.text.numbers import count, number
 
 from ..render.console import visible
 from ..render.layout import sub, wrapped

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from ..render.console import plain
 from ..render.result import Result, Rows

@@ -37,9 +37,9 @@ from types import TracebackType
 from typing import TypeVar
 
 from diagevo.answers.algebra import AlgebraPool, Ended
+from diagevo.answers.cache import brief
 from diagevo.answers.comparison import decide, expressions
 from diagevo.answers.extraction import extract_boxed, extract_choice
-from diagevo.answers.remembered import brief
 from diagevo.answers.votes import Votes, count
 from diagevo.progress import StopFlag
 

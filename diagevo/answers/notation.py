@@ -2,7 +2,7 @@ r"""One spelling for an answer: LaTeX and Unicode variants, spacing, wrappers, c
 
 import re
 
-from diagevo.answers.remembered import remembered
+from diagevo.answers.cache import remembered
 
 MAX_ANSWER = 1_000
 """Longest answer, in characters, that is read as mathematics; longer ones agree only if spelled alike."""

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from diagevo.answers.cache import remembered
 from diagevo.answers.extraction import boxed_answer
 from diagevo.answers.notation import MAX_ANSWER, MAX_NESTING, nesting, normalise, strip_wrappers
-from diagevo.answers.remembered import remembered
 from diagevo.answers.units import is_unit, is_word, split_unit
 from diagevo.answers.values import closed
 

@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from diagevo.answers.remembered import remembered
+from diagevo.answers.cache import remembered
 
 Term = tuple[Any, ...]
 

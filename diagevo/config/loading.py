@@ -27,7 +27,7 @@ from diagevo.config.sources import (
     keys,
 )
 from diagevo.errors import ConfigError
-from diagevo.redaction import holds_secret, masked, redacted
+from diagevo.text.redaction import holds_secret, masked, redacted
 
 LOCAL_FILE = "diagevo.yaml"
 

@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from diagevo.equations.policy import BUILT_IN
-from diagevo.exact import fraction
+from diagevo.text.fractions import fraction
 
 
 def _to_fraction(value: Any) -> Any:

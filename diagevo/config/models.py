@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Section
-from diagevo.redaction import holds_secret, is_variable
+from diagevo.text.redaction import holds_secret, is_variable
 
 
 def _each(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from diagevo.config.loading import of_profile, profile_text, value_at
 from diagevo.config.models import Config
 from diagevo.config.sources import keys
-from diagevo.redaction import redacted
+from diagevo.text.redaction import redacted
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]*[A-Za-z0-9]|[0-9]+/[0-9]+")
 _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off"})

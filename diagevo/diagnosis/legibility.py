@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from diagevo.diagnosis.diagnostician import Unread
 from diagevo.errors import ServiceError
 from diagevo.memory.events import FailureDiagnosed
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 PROBED = 3
 """Failures asked about before any reply was read."""

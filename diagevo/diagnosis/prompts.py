@@ -23,7 +23,7 @@ from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.selfplay.templates import fill, load_templates
-from diagevo.texts import REPLACEMENT, one_line, storable
+from diagevo.text.escaping import REPLACEMENT, one_line, storable
 
 Decision = Literal["extract", "duplicate", "assign", "merge"]
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from diagevo.diagnosis.diagnostician import DuplicateJudgement, Extraction, NodeAssignment, PairJudgement
-from diagevo.texts import one_line, utf8
+from diagevo.text.escaping import one_line, utf8
 
 FEWEST_WORDS, MOST_WORDS = 10, 20
 LONGEST_PHRASE = 1000

@@ -37,7 +37,7 @@ from diagevo.memory.log.log import Log
 from diagevo.memory.places import check_name
 from diagevo.private import private, private_folder
 from diagevo.progress import handling_stops
-from diagevo.redaction import holds_secret, masked
+from diagevo.text.redaction import holds_secret, masked
 
 Table = Literal["ablation", "fixed", "k", "tau", "labels", "main", "control"]
 """`labels`: the first line of Figure 3c, which is in no table. `main`: a row of the main table. `control`:

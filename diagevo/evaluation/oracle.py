@@ -24,7 +24,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import table
 from diagevo.sampling.sampler import Sampler, SamplingParams
 from diagevo.selfplay.questions import PromptTemplates
-from diagevo.texts import csv_text
+from diagevo.text.escaping import csv_text
 
 ORACLE = table(OracleRow)
 COLUMNS = ("run_id", "round", "question_id", "question", "proposed", "votes", "answer", "note")

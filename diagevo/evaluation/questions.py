@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from diagevo.evaluation.rows import Hub, Row
-from diagevo.texts import utf8
+from diagevo.text.escaping import utf8
 
 Group = Literal["mathematics", "general", "validation"]
 Kind = Literal["answer", "vote", "choice", "text"]

@@ -14,7 +14,7 @@ from diagevo.evaluation.tables import EvaluationResultRow, EvaluationRow
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import now
 from diagevo.memory.log.tables import table
-from diagevo.texts import utf8
+from diagevo.text.escaping import utf8
 
 EVALUATION = table(EvaluationRow)
 RESULT = table(EvaluationResultRow)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
 from diagevo.memory.audit.runs import round_lines
-from diagevo.memory.audit.timeline.measured import Measured, measured
+from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.history import History
 
 Tracker = Literal["trackio", "wandb", "mlflow"]

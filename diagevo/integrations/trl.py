@@ -36,7 +36,7 @@ from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Draw, Schedule
-from diagevo.redaction import masked
+from diagevo.text.redaction import masked
 
 COLUMN = "diagevo_draw"
 """The column that carries a prompt's draw from the data set to the reward function."""

@@ -36,8 +36,8 @@ from diagevo.loop.players import (
 from diagevo.loop.stages import Outcome, Stages
 from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.configured import filter_in
 from diagevo.memory.state.schedule import Schedule
+from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
 from diagevo.progress import Observer, StageProgress, StopFlag
 from diagevo.training.measures import PhaseMeasures, warnings

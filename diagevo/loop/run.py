@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.answers.equivalence import AnswerChecker
+from diagevo.config.imported import said_again
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
-from diagevo.config.outside import said_again
 from diagevo.config.sources import KeyPath
 from diagevo.diagnosis.embedder import identity
 from diagevo.equations.schedule import z
@@ -23,7 +23,7 @@ from diagevo.evaluation.validate import validate
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
-from diagevo.memory.audit.timeline.measured import measured
+from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory

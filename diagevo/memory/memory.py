@@ -59,7 +59,7 @@ from diagevo.memory.policy import Policies, models_of
 from diagevo.memory.state import decide, projection
 from diagevo.memory.state.effects import unsettled
 from diagevo.memory.state.model import KnownCause, MemoryState, Stage
-from diagevo.memory.state.opened import (
+from diagevo.memory.state.open_round import (
     by_question,
     check_settlement,
     refuse_other,

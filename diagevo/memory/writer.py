@@ -14,7 +14,7 @@ from diagevo.errors import InconsistentError, OutOfOrderError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import Pending, UnstorableText, event_id, storable_event, wrapped
-from diagevo.memory.log import heads, outside
+from diagevo.memory.log import heads, heads_check
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -72,7 +72,7 @@ class RunWriter:
                 lost.release()
                 return
             self._reload_if_behind()
-            outside.complete(self.log, self.run_id, self.folder)
+            heads_check.complete(self.log, self.run_id, self.folder)
 
     @contextmanager
     def atomic(self) -> Generator[None]:

@@ -11,7 +11,7 @@ from diagevo.evaluation.protocol import estimate
 from diagevo.report.figure import Figure, Missing, Rows, data, no_rounds, percent, sized, x_round
 from diagevo.report.material import Candidate, Material, Promotion
 from diagevo.report.style import GREY, STATES, altair
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 LINE, LINES = 92, 4
 

@@ -11,7 +11,7 @@ from diagevo.report.figure import Figure
 from diagevo.report.style import themed
 from diagevo.report.table_text import FORMATS
 from diagevo.report.tables import ReportTable
-from diagevo.texts import csv_text, json_text, visible
+from diagevo.text.escaping import csv_text, json_text, visible
 
 VEGA_LITE = "6.4"
 SUFFIXES = {"md": "md", "csv": "csv", "latex": "tex"}

@@ -13,14 +13,14 @@ from diagevo.arithmetic import WRITES
 from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.audit.timeline.measured import Measured, measured
+from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import CauseHistoryRow, table
-from diagevo.memory.state.configured import Configured
+from diagevo.memory.state.stored_config import Configured
 
 HISTORY = table(CauseHistoryRow)
 

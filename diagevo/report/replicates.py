@@ -6,10 +6,10 @@ from itertools import combinations
 from typing import Any
 
 from diagevo.config.sources import dotted, keys
-from diagevo.exact import fraction
 from diagevo.memory.audit.retention import by_round
 from diagevo.memory.history import Configuration, History
 from diagevo.report.scores import RunResult
+from diagevo.text.fractions import fraction
 
 ELSEWHERE = frozenset(
     {

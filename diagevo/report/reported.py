@@ -9,7 +9,7 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.ablation import variant
 from diagevo.report.scores import GROUPS, NINE, RunResult
 from diagevo.report.tables import TITLES, Cell, ReportTable, cell, main_columns
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 MARK = "†"
 WORDS = ("solver", "method", "source")

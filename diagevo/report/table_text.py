@@ -7,7 +7,7 @@ from typing import Literal
 
 from diagevo.report.scores import NINE
 from diagevo.report.tables import Cell, ReportTable
-from diagevo.texts import csv_text, markdown_text, visible
+from diagevo.text.escaping import csv_text, markdown_text, visible
 
 TableFormat = Literal["md", "csv", "latex"]
 

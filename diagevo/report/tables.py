@@ -10,11 +10,11 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.exact import fraction
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.memory.history import History, expect
 from diagevo.report.replicates import family, method, told_apart
 from diagevo.report.scores import GROUPS, RunResult, by_protocol, judges
+from diagevo.text.fractions import fraction
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
 TITLES: Mapping[TableName, str] = {

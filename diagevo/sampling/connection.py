@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from diagevo.redaction import brief
+from diagevo.text.redaction import brief
 
 _packages = [of.__module__.partition(".")[0] for of in DefaultAsyncHttpxClient.__mro__]
 httpx: Any = import_module(next(name for name in _packages if name.startswith("httpx")))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from diagevo.progress import StopFlag
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.service import Service
-from diagevo.texts import storable
+from diagevo.text.escaping import storable
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

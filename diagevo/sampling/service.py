@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from diagevo.errors import AGAIN, ConfigError, DiagEvoError, RefusedError, ServiceError
-from diagevo.redaction import brief, key_from, remember, unkeyed
-from diagevo.texts import storable
+from diagevo.text.escaping import storable
+from diagevo.text.redaction import brief, key_from, remember, unkeyed
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI

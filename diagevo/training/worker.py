@@ -16,7 +16,7 @@ from typing import Any
 
 from diagevo.errors import ConfigError, DiagEvoError
 from diagevo.progress import StopFlag
-from diagevo.redaction import masked
+from diagevo.text.redaction import masked
 from diagevo.training.grpo import play_phase, uses_cpu
 from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.phase import Phase, Reward, Rollout

@@ -10,7 +10,7 @@ from diagevo.memory.history import History
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Head, Log
 from diagevo.memory.places import runs_folder
-from diagevo.view.checked import Checks
+from diagevo.view.integrity import Checks
 
 TEXT = 200_000
 """Characters of a model's text on a page; the rest is said, and is in the log."""

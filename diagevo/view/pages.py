@@ -7,8 +7,8 @@ from diagevo.memory.audit.matrix import count_causes, matrix
 from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
 from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
-from diagevo.view.checked import VERIFIED
 from diagevo.view.findings import sentences
+from diagevo.view.integrity import VERIFIED
 from diagevo.view.page import Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 

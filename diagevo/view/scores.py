@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from diagevo.evaluation.protocol import colder
-from diagevo.memory.audit.timeline.measured import measured
+from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History, expect
 

@@ -15,9 +15,9 @@ from jinja2.runtime import Context
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.timeline.rounds import observations
 from diagevo.memory.log.log import Head
-from diagevo.shown import count, fraction, number, percent
-from diagevo.texts import visible
-from diagevo.view import compared, pages, played, sliders, stories
+from diagevo.text.escaping import visible
+from diagevo.text.numbers import count, fraction, number, percent
+from diagevo.view import compared, pages, round_pages, sliders, stories
 from diagevo.view.charts import STYLES
 from diagevo.view.page import TEXT, Page, Site
 
@@ -33,12 +33,12 @@ ROUTES: tuple[tuple[str, Builder], ...] = (
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
     (rf"{RUN}/nodes/(?P<node>n\d+)", stories.node),
-    (rf"{RUN}/rounds/{NUMBER}{PART}", played.round_),
+    (rf"{RUN}/rounds/{NUMBER}{PART}", round_pages.round_),
     (rf"{RUN}/questions/(?P<question>r\d+\.q\d+)", stories.question),
     (rf"{RUN}/failures/(?P<failure>r\d+\.q\d+\.a\d+)", stories.failure),
     (rf"{RUN}/what-if", compared.what_if_page),
     (rf"{RUN}/against/(?P<other>[A-Za-z0-9][A-Za-z0-9._-]{{0,99}})", compared.runs_page),
-    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", played.log),
+    (rf"{RUN}/log(?:/(?P<kind>[A-Za-z]+))?{PART}", round_pages.log),
     (rf"{RUN}/verify", pages.verified),
 )
 

@@ -12,7 +12,7 @@ from typing import Any
 from diagevo.equations.policy import BUILT_IN
 from diagevo.memory.audit.timeline.rounds import Observed
 from diagevo.memory.audit.whatif import Answer, Changes, what_ifs
-from diagevo.texts import json_text
+from diagevo.text.escaping import json_text
 
 STOPS, ANSWERS = 200, 2_000
 """Stops of the θ slider at most, and answers by stop and round; of more breakpoints, evenly chosen ones. Each

@@ -18,7 +18,7 @@ from typing import Any
 from diagevo.evaluation.store import EVALUATION
 from diagevo.memory.log.artifacts import Artifacts, Reply
 from diagevo.memory.log.database import Database
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 RUN = "played"
 PAGE_SIZE = 512

@@ -6,7 +6,7 @@ import diagevo
 from diagevo.evaluation.store import Answered, EvaluationStore
 from diagevo.memory.events import CheckpointEvaluated, Embedder, Model, RunConfigured
 from diagevo.memory.log.database import Database
-from tests.memory_audit.played import CONFIG, Player
+from tests.memory.audit.played import CONFIG, Player
 
 WORD = "Mississippi"
 """Stands in every text: by it a reader must recognise what was written."""

@@ -25,7 +25,7 @@ from lxml import html
 from markdown_it import MarkdownIt
 from typer.main import get_command
 
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 from tests.attack.hostile import KINDS, WORD, play
 from tests.cli.program import invoke, leaves, load
 from tests.contracts.databases import Store
@@ -75,7 +75,7 @@ ELSEWHERE = {
         "runs fork",
         "eval labels",
     ),
-    "read below, and tests/report/test_trackers.py: figures and no text of a run": ("runs export",),
+    "read below, and tests/integrations/test_trackers.py: figures and no text of a run": ("runs export",),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }
 

@@ -13,7 +13,7 @@ import pytest
 import diagevo
 from diagevo.memory.events import Embedder, Model, RunConfigured
 from tests.cli.program import invoke, run
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 
 @pytest.fixture

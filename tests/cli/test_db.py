@@ -11,7 +11,7 @@ import pytest
 from diagevo.memory.log import migrate
 from diagevo.memory.log.migrate import HEAD
 from tests.cli.program import invoke
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 
 def _ask(file: str, sql: str) -> list[tuple]:

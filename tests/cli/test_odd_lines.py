@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.program import command, invoke, leaves
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 COMMANDS = leaves(command())
 LINES = 24

@@ -10,7 +10,7 @@ import pytest
 from diagevo.memory.log.database import Database
 from diagevo.private import private, private_file, private_folder
 from tests.cli.program import invoke
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 
 @pytest.fixture

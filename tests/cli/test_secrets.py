@@ -15,7 +15,7 @@ from diagevo.evaluation.ablation import make_plan
 from diagevo.memory.events import Embedder, RunConfigured, records
 from tests.cli.program import invoke
 from tests.cli.test_program import _failing
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 WORD = "Tr0ub4dor"
 TOKEN = f"hf_{WORD}{WORD}"

@@ -14,7 +14,7 @@ import diagevo
 from diagevo.config.loading import of_profile
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 TINY = (
     "--set=round={candidates: 24, challenger_votes: 2}",

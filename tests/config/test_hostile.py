@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from diagevo.config.loading import resolve
 from diagevo.config.yaml_text import read
 from diagevo.errors import ConfigError
-from diagevo.exact import fraction
+from diagevo.text.fractions import fraction
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 

@@ -11,7 +11,7 @@ from diagevo.memory.log.artifacts import Reply
 from diagevo.memory.log.database import Database
 from diagevo.memory.state import projection
 from tests.contracts.databases import Store
-from tests.memory_audit.played import Player
+from tests.memory.audit.played import Player
 
 EVERY_KIND = "\0 \x01 \x07 \x1b[31m \r\n \x7f \x9b \u202e \u200b \ufeff \ufffe \uffff \ud800 \udfff '%s{0}"
 KEPT = EVERY_KIND.replace("\0", "\ufffd").replace("\ud800", "\ufffd").replace("\udfff", "\ufffd")

@@ -24,7 +24,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.migrate import upgrade
 from tests.contracts.databases import PostgresStores
-from tests.memory_audit.long_run import LongRun
+from tests.memory.audit.long_run import LongRun
 
 EVENT = pending("a", 1, StageStarted(stage="solver", attempt=1))
 CHANGES = ["DELETE FROM event", "UPDATE event SET round = 2", "TRUNCATE event"]

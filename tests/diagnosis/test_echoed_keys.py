@@ -19,10 +19,10 @@ from diagevo.errors import DiagEvoError, ServiceError
 from diagevo.evaluation.judge import Case, Judge
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
-from diagevo.redaction import key_from
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.service import Service
+from diagevo.text.redaction import key_from
 from tests.contracts.databases import SQLiteStores
 
 KEY = "opensesame-and-more-4711"

@@ -5,7 +5,7 @@ import pytest
 from diagevo.answers.votes import Votes
 from diagevo.config.models import FilterConfig
 from diagevo.equations import filter as equation
-from diagevo.memory.state.configured import filter_in
+from diagevo.memory.state.stored_config import filter_in
 
 PAPER = FilterConfig()
 

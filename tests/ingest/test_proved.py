@@ -17,7 +17,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from tests.contracts.databases import Store
 from tests.ingest.conftest import SETTINGS, step
-from tests.memory_audit.forging import Rows, forge_events
+from tests.memory.audit.forging import Rows, forge_events
 
 OTHER = "5" * 64
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.events import Call, Digest, DuplicateJudged, named
+from diagevo.memory.events import Call, Digest, DuplicateJudged, named_texts
 from diagevo.memory.events.decode import read
 from diagevo.memory.events.records import payload_of
 
@@ -27,7 +27,7 @@ EXAMPLES = [(e["type"], e["version"], e["payload"]) for e in map(json.loads, FRO
 
 @pytest.mark.parametrize(("type_", "version", "payload"), EXAMPLES, ids=lambda value: str(value)[:24])
 def test_each_text_of_each_version_of_an_event_is_found(type_: str, version: int, payload: str) -> None:
-    found = dict(named.named_texts(read(type_, version, payload)))
+    found = dict(named_texts.named_texts(read(type_, version, payload)))
     assert list(found) == NAMED.get(type_, [])
     assert all(f'"{digest}"' in payload for digest in found.values())
 
@@ -75,4 +75,4 @@ def test_a_consumer_learns_of_a_wrong_digest_before_anything_is_recorded(digest:
 )
 def test_a_text_in_a_place_that_is_not_looked_at_is_an_error_at_once(kind: Any) -> None:
     with pytest.raises(TypeError, match="would not be found"):
-        named._naming(kind)
+        named_texts._naming(kind)

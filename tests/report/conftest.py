@@ -1,4 +1,4 @@
-"""The run that most report tests draw: four rounds played by hand (tests/memory_audit), test data."""
+"""The run that most report tests draw: four rounds played by hand (tests/memory/audit), test data."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from diagevo.memory.events import CheckpointEvaluated
 from diagevo.memory.history import History, open_history
 from diagevo.memory.opening import open_memory
 from diagevo.report.material import Material, gather
-from tests.memory_audit import played
+from tests.memory.audit import played
 
 ACCURACY = {0: 0.5, 1: 0.6, 2: 0.7, 3: 0.7, 4: 0.65}
 """Mean accuracy by round, made up: the best rounds are 2 and 3, so that the earlier must be chosen."""

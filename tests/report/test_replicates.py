@@ -14,8 +14,8 @@ from diagevo.memory.transfer.fork import fork
 from diagevo.report.scores import RunResult
 from diagevo.report.table_text import FORMATS, markdown
 from diagevo.report.tables import ReportTable, results, table
-from tests.memory_audit.played import CONFIG
-from tests.memory_audit.random_play import play_on, play_randomly
+from tests.memory.audit.played import CONFIG
+from tests.memory.audit.random_play import play_on, play_randomly
 
 GREEDY = {"a": 0.9, "b": 0.7, "k1": 0.5, "again": 0.9, "onward": 0.3, "reseeded": 0.1}
 HARDWARE = {"hardware": {"device": "cuda"}, "diagnosis": {"workers": 3}}

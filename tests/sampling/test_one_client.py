@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from diagevo.redaction import masked
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.service import Service
+from diagevo.text.redaction import masked
 from tests.diagnosis.server import Answer, Server
 
 ROOT = Path(__file__).parents[2]

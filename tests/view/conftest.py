@@ -15,7 +15,7 @@ from diagevo.view.export import export
 from diagevo.view.server import application
 from diagevo.view.serving import served as as_served
 from tests.attack import hostile
-from tests.memory_audit.played import play
+from tests.memory.audit.played import play
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

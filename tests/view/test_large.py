@@ -16,8 +16,8 @@ from diagevo.view.export import export
 from diagevo.view.page import ROWS, TEXT, Site
 from diagevo.view.site import View
 from diagevo.view.stories import STEPS, side_by_side
-from tests.memory_audit.long_run import LongRun
-from tests.memory_audit.played import CONFIG, Player
+from tests.memory.audit.long_run import LongRun
+from tests.memory.audit.played import CONFIG, Player
 
 pytestmark = pytest.mark.slow
 FAILURES = 5_000

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from diagevo.shown import count, number, percent
+from diagevo.text.numbers import count, number, percent
 
 from ...render.console import visible
 from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, sub, wrapped
 from .failure import call_texts, failure_texts, how_counted, marked, nearest
 
 if TYPE_CHECKING:
+    from diagevo.memory.audit.cause_story import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
     from diagevo.memory.audit.failures import FailureStory
-    from diagevo.memory.audit.turns import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
 
 
 def cause_screen(
@@ -82,7 +82,7 @@ def _cause(
 
 def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
     """The line of a turn, with so many of its failures below it."""
-    from diagevo.memory.audit.turns import (
+    from diagevo.memory.audit.cause_story import (
         Counted,
         Created,
         Merged,
@@ -228,7 +228,7 @@ def _effect(story: "CauseStory") -> list[Line]:
 
 
 def _all_texts(story: "CauseStory", columns: int | None) -> str:
-    from diagevo.memory.audit.turns import Counted, Created, Merged, Reactivated
+    from diagevo.memory.audit.cause_story import Counted, Created, Merged, Reactivated
 
     out = []
     for turn in story.turns:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from ...render.console import visible
 from ...render.layout import Line, lay, listed, wrapped

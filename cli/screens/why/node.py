@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay
 from .failure import call_texts, failure_texts

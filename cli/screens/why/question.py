@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from diagevo.shown import count, number, percent
+from diagevo.text.numbers import count, number, percent
 
 from ...render.layout import Line, lay, sub, wrapped
 from .failure import failure_texts, how_counted, marked

@@ -17,7 +17,7 @@ from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
 from diagevo.ingest.lines import CutLine, Wait, regular
 from diagevo.ingest.rollouts import RolloutStep
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 __all__ = ["Format", "messages", "read"]
 

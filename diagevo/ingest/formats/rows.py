@@ -10,7 +10,7 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
-from diagevo.texts import json_text
+from diagevo.text.escaping import json_text
 
 ANOTHER = "name the format that wrote it: verl, trl, nemo-rl, prime-rl or jsonl"
 _One = Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]

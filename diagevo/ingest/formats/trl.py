@@ -19,7 +19,7 @@ from diagevo.ingest.formats.messages import ChatMessage, written
 from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, with_reward
 from diagevo.ingest.lines import CutLine, regular
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
-from diagevo.shown import count
+from diagevo.text.numbers import count
 
 CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch and no evaluation"
 

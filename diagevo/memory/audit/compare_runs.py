@@ -20,13 +20,13 @@ import numpy as np
 from diagevo.errors import extra
 from diagevo.memory.audit.runs import round_lines
 from diagevo.memory.audit.timeline.causes import Life, lives
-from diagevo.memory.audit.timeline.measured import Measured, measured
+from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import Cause, CauseState, Embedder, number_of
 from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
-from diagevo.redaction import redacted
+from diagevo.text.redaction import redacted
 
 _VOLATILE: dict[str, tuple[str, ...]] = {
     "StageCompleted": ("seconds", "parts"),

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from diagevo.memory.audit.answer import PERSON, Limits, QueryResult
+from diagevo.memory.audit.query_result import PERSON, Limits, QueryResult
 from diagevo.memory.log.database import Database
 
 VIEWS: dict[str, str] = {

@@ -21,10 +21,10 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.string import TextLoader
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.audit.answer import HINT, NO_ROWS, Limits, QueryResult, Work, refused
+from diagevo.memory.audit.query_result import HINT, NO_ROWS, Limits, QueryResult, Work, refused
 from diagevo.memory.log.database import PAGE, Database
 from diagevo.memory.log.location import shown
-from diagevo.redaction import masked
+from diagevo.text.redaction import masked
 
 _RUN = re.compile(r"(?<![:\w]):run\b")
 """`:run` wherever it stands; in a literal, PostgreSQL then refuses the statement."""

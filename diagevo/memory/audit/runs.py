@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.pass_rates import PassRates, pass_rates
-from diagevo.memory.audit.timeline.measured import Measured, labels_true, measured
+from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
 from diagevo.memory.history import History, expect
@@ -19,7 +19,7 @@ from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
 from diagevo.memory.state.projection import ROUND
-from diagevo.redaction import redacted
+from diagevo.text.redaction import redacted
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from diagevo.errors import DamagedError, DiagEvoError, NotFoundError
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.verification import Fault, Verification
 from diagevo.memory.events.records import GENESIS, Recorded
-from diagevo.memory.log import heads, outside
+from diagevo.memory.log import heads, heads_check
 from diagevo.memory.log.check import triggers
 from diagevo.memory.log.log import EVENT, Log
 from diagevo.memory.state import projection
@@ -34,8 +34,8 @@ def verify(
     holds the chain heads; `copy` a file of heads that was kept elsewhere. Raises NotFoundError for no such
     run, ConfigError for a copy without a head."""
     # Heads are written after their commits: those that are there now are in the view that begins next.
-    own = outside.Comparison(heads.read(folder / heads.NAME))
-    copied = None if copy is None else outside.Comparison(outside.copy_of(copy))
+    own = heads_check.Comparison(heads.read(folder / heads.NAME))
+    copied = None if copy is None else heads_check.Comparison(heads_check.copy_of(copy))
     report = Verification(run_id)
     with log.database.view():
         if run_id not in log.runs():
@@ -48,18 +48,18 @@ def verify(
         else:
             _check_replay(log, run_id, report)
         if deep:
-            from diagevo.memory.audit.stored import check_stored  # numpy, for this alone
+            from diagevo.memory.audit.verify_stored import check_stored  # numpy, for this alone
 
             check_stored(log, run_id, report)
     report.heads = own.compared
-    report.notes += outside.notes_of_own(own)
+    report.notes += heads_check.notes_of_own(own)
     if copied is not None:
         report.copied = copied.compared
-        report.notes += outside.notes_of_copy(copied)
+        report.notes += heads_check.notes_of_copy(copied)
     return report
 
 
-def _check_chain(log: Log, run_id: str, kept: Sequence[outside.Comparison], report: Verification) -> None:
+def _check_chain(log: Log, run_id: str, kept: Sequence[heads_check.Comparison], report: Verification) -> None:
     previous, sequence, position = GENESIS, 0, 0
     fault = None
     try:

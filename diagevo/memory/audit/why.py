@@ -12,11 +12,7 @@ from itertools import islice
 from diagevo.equations.policy import next_epsilon
 from diagevo.equations.schedule import probability
 from diagevo.equations.states import reaches
-from diagevo.memory.audit.failures import asked, stories_of, story_of
-from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
-from diagevo.memory.audit.timeline.nodes import nodes
-from diagevo.memory.audit.timeline.rounds import played
-from diagevo.memory.audit.turns import (
+from diagevo.memory.audit.cause_story import (
     TURNS,
     CauseStory,
     Counted,
@@ -30,6 +26,10 @@ from diagevo.memory.audit.turns import (
     Turn,
     Vote,
 )
+from diagevo.memory.audit.failures import asked, stories_of, story_of
+from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
+from diagevo.memory.audit.timeline.nodes import nodes
+from diagevo.memory.audit.timeline.rounds import played
 from diagevo.memory.events import (
     CandidateScored,
     CauseCreated,

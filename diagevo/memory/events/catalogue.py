@@ -19,13 +19,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
-from diagevo.exact import RECORDED
+from diagevo.text.fractions import RECORDED
 
 Ratio = Annotated[str, Meta(pattern=RECORDED)]
 """An exact fraction: "1/3"."""
 Digest = Annotated[str, Meta(min_length=64, max_length=64)]
-"""SHA-256 of a text that is stored beside the log, in lowercase hex. A field that names a text has this type:
-export, import and `memory verify --deep` find the text by it (`named.py`, which checks the digits too)."""
+"""SHA-256 of a text that is stored beside the log, in lowercase hex. Export, import and `verify --deep` find
+the texts of an event by its fields of this type (`named_texts.py`, which also checks the digits)."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
 CauseState = Literal["active", "mastered"]

@@ -7,7 +7,7 @@ import msgspec
 
 from diagevo.errors import DamagedError
 from diagevo.memory.events.catalogue import EVENT_TYPES, Event
-from diagevo.memory.events.named import refuse_no_digest
+from diagevo.memory.events.named_texts import refuse_no_digest
 from diagevo.memory.events.upcast import CURRENT, upcast
 
 E = TypeVar("E", bound=Event, covariant=True)

@@ -11,9 +11,9 @@ import msgspec
 from diagevo.errors import ConfigError, DamagedError
 from diagevo.memory.events import Event, RunConfigured, Value
 from diagevo.memory.events.decode import DECODERS, UNREADABLE, read
-from diagevo.memory.events.named import refuse_no_digest
-from diagevo.redaction import holds_secret
-from diagevo.texts import storable
+from diagevo.memory.events.named_texts import refuse_no_digest
+from diagevo.text.escaping import storable
+from diagevo.text.redaction import holds_secret
 
 NAMESPACE = uuid.UUID("5b3c2f0e-6d0a-5c55-9d5e-0d1a6e5e7a01")
 E = TypeVar("E", bound=Event)

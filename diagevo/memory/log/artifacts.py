@@ -11,7 +11,7 @@ from sqlalchemy import Executable, delete, select
 from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
-from diagevo.texts import utf8
+from diagevo.text.escaping import utf8
 
 ARTIFACT = table(ArtifactRow)
 REPLY = table(ReplyRow)

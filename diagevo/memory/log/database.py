@@ -33,7 +33,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from diagevo.errors import DamagedError, MissingDependencyError, StoreError
 from diagevo.memory.log import holder
 from diagevo.memory.log.location import database_url, shown
-from diagevo.redaction import masked
+from diagevo.text.redaction import masked
 
 BUSY_SECONDS = 60
 """How long a writer waits for another one before the database counts as locked."""

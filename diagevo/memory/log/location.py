@@ -11,7 +11,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from diagevo.errors import ConfigError, MissingDependencyError
-from diagevo.redaction import masked, remember
+from diagevo.text.redaction import masked, remember
 
 DRIVERS = {
     "sqlite": "sqlite",

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel
 
-from diagevo.texts import storable
+from diagevo.text.escaping import storable
 
 _LONG: Any = BigInteger().with_variant(Integer, "sqlite")
 _REAL: Any = Float().with_variant(REAL, "sqlite")

@@ -11,7 +11,7 @@ from diagevo.errors import ConfigError, DamagedError, StoreError
 from diagevo.memory.events import Embedder
 from diagevo.memory.log.database import Database, insert_missing
 from diagevo.memory.log.tables import VectorRow, brought, table
-from diagevo.texts import utf8
+from diagevo.text.escaping import utf8
 
 VECTOR = table(VectorRow)
 Embed = Callable[[Sequence[str]], np.ndarray]

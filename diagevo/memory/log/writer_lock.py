@@ -25,7 +25,7 @@ from diagevo.memory.log import holder
 from diagevo.memory.log.database import Database, explained
 from diagevo.memory.log.log import now
 from diagevo.private import private_file, private_folder
-from diagevo.texts import visible
+from diagevo.text.escaping import visible
 
 NAME = "writer.lock"
 TRIES = 15

@@ -27,9 +27,9 @@ from diagevo.memory.events import (
     Node,
     NodeAssigned,
 )
-from diagevo.memory.state.configured import settings_of
 from diagevo.memory.state.schedule import PAPER, Schedule
 from diagevo.memory.state.scoring import Judging, judging
+from diagevo.memory.state.stored_config import settings_of
 from diagevo.memory.state.superseded import batch_of
 
 _json = msgspec.json.Encoder(order="sorted", enc_hook=str)

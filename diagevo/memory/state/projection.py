@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 from sqlalchemy import Connection, delete, insert, select
 
-from diagevo.exact import fraction
 from diagevo.memory.events import Event, number_of
 from diagevo.memory.events.decode import UNREADABLE, Fact
 from diagevo.memory.log.log import Log
 from diagevo.memory.log.tables import CauseHistoryRow, CauseRow, NodeRow, RoundRow, SnapshotRow, table
 from diagevo.memory.state.fold import fold
 from diagevo.memory.state.model import MemoryState, OpenRound
+from diagevo.text.fractions import fraction
 
 CAUSE, NODE, ROUND = table(CauseRow), table(NodeRow), table(RoundRow)
 HISTORY, SNAPSHOT = table(CauseHistoryRow), table(SnapshotRow)

@@ -23,7 +23,7 @@ from diagevo.equations.filter import (
 from diagevo.equations.settings import Filter
 from diagevo.errors import InconsistentError
 from diagevo.memory.events import CandidateScored, GroupIngested
-from diagevo.memory.state.configured import filter_of
+from diagevo.memory.state.stored_config import filter_of
 
 
 class Judging(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from diagevo.errors import DiagEvoError, StoreError
 from diagevo.memory.audit.seen import Seen
 from diagevo.memory.events import RunConfigured
 from diagevo.memory.events.decode import read
-from diagevo.memory.events.named import named_texts
+from diagevo.memory.events.named_texts import named_texts
 from diagevo.memory.events.records import GENESIS, Recorded
 from diagevo.memory.transfer.bundle_file import (
     EXPORT_AGAIN,

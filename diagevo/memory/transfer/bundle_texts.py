@@ -19,7 +19,7 @@ from diagevo.memory.events import (
     NodesMerged,
     RunConfigured,
 )
-from diagevo.memory.events.named import NAMING, named_texts
+from diagevo.memory.events.named_texts import NAMING, named_texts
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.artifacts import ARTIFACT, REPLY, is_text
 from diagevo.memory.log.tables import brought

@@ -23,8 +23,8 @@ from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact
 from diagevo.memory.events.records import GENESIS, Recorded, event_id, pending
 from diagevo.memory.log import heads
+from diagevo.memory.log.heads_check import Comparison
 from diagevo.memory.log.log import LOG, RUN, Log, now
-from diagevo.memory.log.outside import Comparison
 from diagevo.memory.log.statements import INSERT
 from diagevo.memory.state import projection
 from diagevo.memory.state.fold import advance

@@ -19,7 +19,7 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.database import Prepared
 from diagevo.memory.log.log import EVENT
-from diagevo.memory.state.configured import Configured
+from diagevo.memory.state.stored_config import Configured
 
 
 @dataclass(frozen=True, slots=True)

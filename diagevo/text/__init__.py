@@ -1,0 +1,1 @@
+"""Text that somebody else wrote, and numbers as people read them."""

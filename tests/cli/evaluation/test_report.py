@@ -1,0 +1,187 @@
+"""`report build` through the program."""
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.cli.program import leaves, load
+from tests.memory.audit import played
+
+from .conftest import Ask, rows
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def hand(home: Path) -> Path:
+    """A hand-played run: no world that knows its answers, no validation, an embedder of its own."""
+    played.play(f"sqlite:///{home / 'diagevo.db'}", "hand", root=home)
+    return home
+
+
+def commands(ask: Ask) -> dict[str, str]:
+    """What the figures lack; the tables of plans and of reported figures have tests of their own."""
+    found = rows(ask("report", "build", "--list", "--json"))
+    assert all((line["missing"] is None) == line["ready"] for line in found)
+    assert all(parses(line["command"]) for line in found if line["command"])
+    figures = [line for line in found if not (line["paper"] or "").startswith("Table") and line["command"]]
+    return {line["name"]: line["command"] for line in figures if not line["ready"]}
+
+
+def parses(command: str) -> bool:
+    """Whether the program takes a command as it is written."""
+    program, *words = shlex.split(command)
+    path, leaf = max(
+        (
+            (path, leaf)
+            for path, leaf in leaves(typer.main.get_command(load()))
+            if tuple(words[: len(path)]) == path
+        ),
+        key=lambda found: len(found[0]),
+    )
+    leaf.make_context(path[-1], words[len(path) :])
+    return program == "diagevo"
+
+
+def test_what_is_missing_comes_with_a_command_that_the_program_takes(ask: Ask, hand: Path) -> None:
+    missing = commands(ask)
+    measured = "diagevo eval run all --run hand --round all"
+    assert missing == {
+        **dict.fromkeys(("intro", "performance", "variants"), measured),
+        "difficulty": "diagevo eval labels --run hand",
+        "coverage": "diagevo report build --run hand --embed",
+    }
+    assert all(parses(command) for command in missing.values())
+
+
+def test_each_command_leads_to_the_next_until_the_questions_have_answers(
+    ask: Ask, hand: Path, tmp_path: Path
+) -> None:
+    """Each step's command is the next one's cause, up to a human's answers in the exported file."""
+    from tests.diagnosis.server import Answer, Server
+
+    assert ask(*shlex.split(commands(ask)["difficulty"])[1:]).exit_code == 0
+    propose = commands(ask)["difficulty"]
+    assert propose == "diagevo eval labels --run hand --model MODEL --base-url URL"
+    assert parses(propose)
+    with Server(lambda request, before: Answer(r"\boxed{42}")) as server:
+        asked = propose.replace("URL", server.url) + " --samples 1"
+        assert ask(*shlex.split(asked)[1:]).exit_code == 0
+    export = commands(ask)["difficulty"]
+    assert export == "diagevo eval labels --run hand --check check.csv"
+    assert ask(*shlex.split(export)[1:]).exit_code == 0
+    checked = list(csv.DictReader(io.StringIO(Path("check.csv").read_text(encoding="utf-8"))))
+    with Path("check.csv").open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(checked[0]))
+        writer.writeheader()
+        writer.writerows(row | {"answer": "ok"} for row in checked)
+    assert ask("eval", "labels", "--check", "check.csv", "--run", "hand").exit_code == 0
+    measure = commands(ask)["difficulty"]
+    assert measure == "diagevo eval selfplay --solver start --run hand"
+    assert parses(measure)
+
+
+def test_a_played_world_lacks_the_difficulty_and_its_command_supplies_it(ask: Ask, trained: Path) -> None:
+    missing = commands(ask)
+    assert missing.pop("difficulty") == "diagevo eval selfplay --solver start --run small"
+    assert set(missing) <= {"reactivations"}  # two tiny rounds may have none
+    assert all(parses(command) for command in missing.values())
+    assert ask("eval", "selfplay", "--solver", "start", "--questions", "4", "--samples", "2").exit_code == 0
+    assert "difficulty" not in commands(ask)
+
+
+def test_the_page_is_built_with_every_figure_and_table_beside_it(
+    ask: Ask, trained: Path, tmp_path: Path
+) -> None:
+    built = ask("report", "build", "--to", tmp_path / "out", "--pages", "20", "--json")
+    files = rows(built)
+    assert files[0] == {"figure": "page", "file": str(tmp_path / "out" / "index.html")}
+    assert all(Path(line["file"]).stat().st_size for line in files)
+    suffixes = {Path(line["file"]).name for line in files if line["figure"] == "memory"}
+    assert suffixes == {f"memory.{end}" for end in ("svg", "png", "csv", "vl.json", "txt")}
+    tables = {Path(line["file"]).name for line in files if line["figure"] == "table-main"}
+    assert tables == {"main.md", "main.csv", "main.tex"}
+    assert f"open {tmp_path / 'out' / 'index.html'}" in built.stderr
+    assert len(list((tmp_path / "out").rglob("*.html"))) == 20
+    plain = ask("report", "build", "--to", tmp_path / "out", "--pages", "2")
+    assert not {"\x1b", "\r"} & set(plain.stdout + plain.stderr)
+
+
+def test_one_figure_comes_with_its_data(ask: Ask, hand: Path, tmp_path: Path) -> None:
+    drawn = ask("report", "build", "--only", "schedule", "--to", tmp_path, "--json")
+    rows(drawn)
+    data = list(csv.DictReader((tmp_path / "figures" / "schedule.csv").open(encoding="utf-8")))
+    assert [row["exact"] for row in data if row["quantity"] == "F"] == ["4", "5", "5", "3"]
+
+
+def test_a_table_comes_in_three_forms(ask: Ask, trained: Path, tmp_path: Path) -> None:
+    made = ask("report", "build", "--only", "table-main", "--to", tmp_path, "--json")
+    files = {Path(line["file"]).suffix: Path(line["file"]) for line in rows(made)}
+    text = {suffix: file.read_text(encoding="utf-8") for suffix, file in files.items()}
+    assert text[".md"].startswith("**Reasoning accuracy (%).** Run small, at its")
+    lines = list(csv.DictReader(io.StringIO(text[".csv"])))
+    assert list(dict.fromkeys(line["method"] for line in lines)) == [
+        "builtin:arithmetic, untrained",
+        "builtin:arithmetic (Diag. rules:arithmetic)",
+    ]
+    assert {line["runs"] for line in lines} == {"1"}
+    assert r"\begin{tabular}{lcc}" in text[".tex"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["build", "--only", "nothing"], 3, "no figure 'nothing'"),
+        (["build", "--only", "difficulty"], 3, "hint: run: diagevo eval labels --run hand"),
+        (["build", "--only", "memory", "--run", "nobody"], 3, "there is no run nobody"),
+        (["build", "--with", "nobody"], 3, "there is no run nobody"),
+        (["build", "--plan", "nothing"], 3, "no plan"),
+        (["build", "--to", "taken/by/a/file"], 2, "cannot write taken/by/a/file"),
+        (["build", "--only", "memory", "--to", "taken"], 2, "cannot write taken"),
+        (["build", "--only", "table-main"], 3, "no measured run for the table main"),
+        (["build", "--only", "table-main", "--runs", "small,"], 2, "--runs 'small,': a name is empty"),
+        (["build", "--only", "table-main", "--runs", "hand,nobody"], 3, "there is no run nobody"),
+        (["build", "--only", "table-ablation"], 3, "no plan"),
+        (["build", "--only", "table-time", "--runs", "hand,b"], 2, "the table time is of one run"),
+        (
+            ["build", "--only", "table-k", "--reported", "taken"],
+            2,
+            "--reported goes with table-main and table-baselines",
+        ),
+        (["build", "--only", "table-main", "--reported", "taken"], 2, "taken: there is no column solver"),
+        (["build", "--only", "table-baselines"], 3, "both reported and measured"),
+        (["build", "--only", "table-nothing"], 3, "no table table-nothing"),
+        (["build", "--runs", "hand"], 2, "name one: --only table-main"),
+    ],
+)
+def test_bad_input(ask: Ask, hand: Path, arguments: list[str], code: int, says: str) -> None:
+    Path("taken").write_text("a file")
+    result = ask("report", *arguments)
+    assert result.exit_code == code, result.output
+    assert says in result.stderr
+    assert json.loads(ask("report", *arguments, "--json").stdout)["error"]["message"]
+
+
+def test_without_a_database_there_is_nothing_to_report(ask: Ask, home: Path) -> None:
+    for arguments in (["build", "--list"], ["build"], ["build", "--only", "memory", "--only", "table-main"]):
+        assert ask("report", *arguments).exit_code == 5
+    assert not home.exists()
+
+
+def test_without_the_extra_the_missing_package_is_named(
+    ask: Ask, hand: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name == "altair" or name.startswith("altair.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "altair", None)
+    result = ask("report", "build", "--only", "memory")
+    assert result.exit_code == 4
+    assert "pip install 'diagevo[report]'" in result.stderr
+    assert rows(ask("runs", "list", "--json"))

@@ -1,0 +1,133 @@
+"""No text is lost on the way: a run that was exported and imported says what the original says, whatever kind
+of event names a text."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from diagevo.memory.events import EVENT_TYPES, Digest, GroupIngested, Value
+from diagevo.memory.events.named_texts import NAMING, named_texts
+from diagevo.memory.history import History, expect, open_history
+from diagevo.memory.log.artifacts import ARTIFACT
+from tests.cli.program import invoke
+from tests.ingest.conftest import DATA, diagnose_by_rules
+from tests.memory.audit.forging import rows_of, write_rows
+from tests.memory.audit.played import play
+
+pytestmark = pytest.mark.slow
+
+RUNS = ("played", "waiting")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The hand-played run, with calls of a model, and verl's rollouts, which wait for their diagnosis."""
+    home = tmp_path_factory.mktemp("original")
+    play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home)
+    said(home, "ingest", "verl", DATA / "verl" / "rollouts", "--run", "waiting", "--steps-per-round", "2")
+    return home
+
+
+def said(home: Path, *arguments: str | Path) -> str:
+    done = invoke(*arguments, env={"DIAGEVO_HOME": str(home)})
+    assert done.exit_code == 0, done.output
+    # A copy has the heads of commits and of its end, and not those of stages.
+    return re.sub(r"\d+ chain heads?", "chain heads", done.stdout.replace(str(home), "HOME"))
+
+
+def digests(annotation: Any, where: str = "") -> Iterator[str]:
+    """The fields of a type that name a text, however deep: `.failed.trajectory`."""
+    if annotation == Digest:
+        yield where
+    elif isinstance(annotation, type) and issubclass(annotation, Value):
+        for name, hint in get_type_hints(annotation, include_extras=True).items():
+            yield from digests(hint, f"{where}.{name}")
+    else:
+        for inner in get_args(annotation):
+            yield from digests(inner, where)
+
+
+def histories(home: Path) -> Iterator[History]:
+    for run in RUNS:
+        with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", run)) as history:
+            yield history
+
+
+def test_the_runs_below_have_each_event_and_each_field_that_names_a_text(original: Path) -> None:
+    """With a new one this fails: let one of the two runs have it."""
+    there = {
+        (record.type, "." + re.sub(r"\[\d+\]", "", field))
+        for history in histories(original)
+        for record in history.events()
+        for field, _ in named_texts(record.event)
+    }
+    assert there == {(name, field) for name, event in EVENT_TYPES.items() for field in digests(event)}
+    assert {event.__name__ for event in NAMING} == {name for name, _ in there}
+
+
+def test_whatever_in_an_event_is_the_digest_of_a_stored_text_has_the_type_of_one(original: Path) -> None:
+    """Found by its value alone, so that a field whose type does not say it is found too."""
+
+    def values(part: Any) -> Iterator[str]:
+        if isinstance(part, str):
+            yield part
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from values(inner)
+
+    for history in histories(original):
+        with history.database.read() as connection:
+            stored = {row.digest for row in connection.execute(ARTIFACT.select())}
+        for record in history.events():
+            named = {d for _, d in named_texts(record.event)}
+            assert stored & set(values(json.loads(record.payload))) == named, record.type
+
+
+def test_a_copy_says_what_the_original_says(original: Path, tmp_path: Path) -> None:
+    first, copy = Path(shutil.copytree(original, tmp_path / "first")), tmp_path / "copy"
+    for run in RUNS:
+        said(first, "runs", "export", run, "-o", tmp_path / f"{run}.bundle")
+        said(copy, "runs", "import", tmp_path / f"{run}.bundle")
+    causes = [f"c{number}" for number in range(1, 5)]
+    for run in RUNS:
+        verified = ["memory", "verify", "--deep", "--run", run]
+        assert said(copy, *verified) == said(first, *verified)
+    for home in (first, copy):
+        diagnose_by_rules(f"sqlite:///{home / 'diagevo.db'}", "waiting")
+    for arguments in (
+        ["memory", "show", "--run", "waiting"],
+        *(["memory", "why", cause, "--full", "--run", run] for run in RUNS for cause in causes),
+    ):
+        assert said(copy, *arguments) == said(first, *arguments), arguments
+
+
+def test_an_import_that_lacks_a_text_is_refused_and_says_which(original: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle"
+    said(original, "runs", "export", "waiting", "-o", bundle)
+    with closing(open_history(f"sqlite:///{original / 'diagevo.db'}", "waiting")) as history:
+        groups = ((r, expect(r, GroupIngested)) for r in history.events(GroupIngested))
+        event, lost = next((r, group.failed[0].trajectory) for r, group in groups if group.failed)
+    write_rows(bundle, "artifact", [row for row in rows_of(bundle, "artifact") if row["digest"] != lost])
+    done = invoke("runs", "import", bundle, env={"DIAGEVO_HOME": str(tmp_path / "copy")})
+    assert done.exit_code == 5
+    assert f"event {event.sequence} of the bundle" in done.stderr
+    assert f"GroupIngested of round {event.round}, names a text that the bundle lacks" in done.stderr
+    assert f"failed[0].trajectory {lost}" in done.stderr
+    assert "diagevo runs export RUN -o FILE" in done.stderr
+
+
+def test_an_export_of_a_run_that_lost_a_text_is_refused(original: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(original, tmp_path / "home"))
+    with closing(open_history(f"sqlite:///{home / 'diagevo.db'}", "waiting")) as history:
+        lost = expect(next(history.events(GroupIngested)), GroupIngested).question
+        with history.database.write() as connection:
+            connection.execute(ARTIFACT.delete().where(ARTIFACT.c.digest == lost))
+    done = invoke("runs", "export", "waiting", "-o", tmp_path / "out", env={"DIAGEVO_HOME": str(home)})
+    assert done.exit_code == 5
+    assert f"the text {lost} is missing" in done.stderr
+    assert "diagevo memory verify --deep" in done.stderr

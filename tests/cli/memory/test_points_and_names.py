@@ -1,0 +1,93 @@
+"""Points of a log that are not written yet, and names that a run cannot have or that are empty."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import diagevo
+from diagevo.errors import ConfigError
+from tests.cli.memory.conftest import Ask
+from tests.cli.program import invoke
+
+EMPTY_NAMES = (
+    ("memory", "show", "--run", ""),
+    ("memory", "show", "--db", ""),
+    ("train", "--plan", "--profile", ""),
+    ("train", "--plan", "--run", ""),
+    ("runs", "show", ""),
+    ("runs", "diff", "..played"),
+    ("runs", "fork", "", "--round", "2"),
+    ("runs", "fork", "--round", "2", "--name", ""),
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("memory", "replay"), ("memory", "show"), ("memory", "log"), ("runs", "export", "-o", "bundle")],
+)
+def test_a_position_beyond_the_end_of_the_log_is_not_found(
+    ask: Ask, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = ask(*command, "--at", "140")
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr == ("error: position 140 is not written yet\nhint: the log ends at position 139\n")
+    assert list(tmp_path.iterdir()) == []
+    assert ask(*command, "--at", "139").exit_code == 0
+
+
+def test_a_position_of_another_run_after_the_end_of_this_one_is_written(change: Ask) -> None:
+    assert change("runs", "fork", "--round", "2", "--name", "b").exit_code == 0
+    done = change("memory", "replay", "--run", "played", "--at", "150", "--json")
+    assert json.loads(done.stdout)["as_of"] == {"round": 4, "position": 150}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("runs", "fork", "played", "--round", "2", "--name", "latest"),
+        ("runs", "import", "bundle", "--name", "latest"),
+        ("train", "--run", "latest", "--display", "none", "--until", "1:challenger"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_no_run_is_named_latest(change: Ask, home: Path, command: tuple[str, ...]) -> None:
+    if command[0] == "train":
+        pytest.importorskip("torch", reason="needs the extra train: torch is not installed")
+    change("runs", "export", "-o", "bundle")
+    before = json.loads(change("runs", "list", "--json").stdout)["data"]
+    done = change(*command)
+    assert done.exit_code == 2
+    assert "'latest' cannot name a run: it means the one that was written to last" in done.stderr
+    assert "\nhint: give it another name" in done.stderr
+    assert json.loads(change("runs", "list", "--json").stdout)["data"] == before
+    assert not (home / "latest").exists()
+    with pytest.raises(ConfigError, match="cannot name a run"):
+        diagevo.open(str(home / "diagevo.db"), "latest")
+
+
+@pytest.mark.parametrize("command", EMPTY_NAMES)
+def test_an_empty_name_is_not_taken_for_none(change: Ask, command: tuple[str, ...]) -> None:
+    before = change("runs", "list", "--json").stdout
+    done = change(*command)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert "\nhint: " in done.stderr
+    assert change("runs", "list", "--json").stdout == before
+
+
+def test_a_bundle_is_not_taken_under_an_empty_name(ask: Ask, tmp_path: Path) -> None:
+    assert ask("runs", "export", "-o", tmp_path / "bundle").exit_code == 0
+    done = invoke("runs", "import", tmp_path / "bundle", "--name", "", "--db", tmp_path / "new.db")
+    assert done.exit_code == 2
+    assert "'' cannot name a run" in done.stderr
+    assert json.loads(invoke("runs", "list", "--db", tmp_path / "new.db", "--json").stdout)["data"] == []
+
+
+def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> None:
+    """A run that a variable names gives way to what was typed; both typed contradict each other."""
+    shown = invoke("config", "show", "--profile", "embedded", "--json", env={"DIAGEVO_RUN": "nobody"})
+    assert '"key": "world"' in shown.stdout
+    refused = invoke("config", "show", "--run", "nobody", "--set", "seed=3")
+    assert refused.exit_code == 2
+    assert "--run shows what a run has in its log, and --set changes nothing in it" in refused.stderr

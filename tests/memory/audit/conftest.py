@@ -1,0 +1,96 @@
+"""The hand-played run, played once a session and a database, and empty stores of one's own."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from diagevo.memory.history import History, open_history
+from tests.contracts.databases import PostgresStores, SQLiteStores, Store
+from tests.memory.audit.played import play
+
+RUN = "played"
+
+
+@pytest.fixture(scope="session")
+def sqlite_stores(tmp_path_factory: pytest.TempPathFactory) -> SQLiteStores:
+    return SQLiteStores(tmp_path_factory.mktemp("sqlite"))
+
+
+class CopyingStores(PostgresStores):
+    """Also copies of a database that nobody is connected to."""
+
+    def copy(self, store: Store, folder: Path) -> Store:
+        self._made += 1
+        source = make_url(store.url).database
+        self._execute(f"CREATE DATABASE copy{self._made} TEMPLATE {source}")
+        return Store(self._server.get_uri(database=f"copy{self._made}"), folder)
+
+
+@pytest.fixture(scope="session")
+def postgres_stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CopyingStores]:
+    stores = CopyingStores(tmp_path_factory.mktemp("pg"))
+    yield stores
+    stores.stop()
+
+
+@pytest.fixture(scope="session")
+def played_sqlite(sqlite_stores: SQLiteStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = sqlite_stores.new(tmp_path_factory.mktemp("played"))
+    play(store.url, RUN, root=store.root)
+    return store
+
+
+@pytest.fixture(scope="session")
+def played_postgres(postgres_stores: PostgresStores, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    store = postgres_stores.new(tmp_path_factory.mktemp("played-pg"))
+    play(store.url, RUN, root=store.root)
+    return store
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def played(request: pytest.FixtureRequest) -> Store:
+    """The run on either database, shared: for reading only."""
+    name = "played_sqlite" if request.param == "sqlite" else "played_postgres"
+    return request.getfixturevalue(name)
+
+
+@pytest.fixture
+def history(played: Store) -> Iterator[History]:
+    """The run of either database, opened for reading."""
+    opened = open_history(played.reading, RUN)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def mine(played_sqlite: Store, tmp_path: Path) -> Store:
+    """A copy of the run that a test may change, on SQLite."""
+    shutil.copytree(played_sqlite.root, tmp_path / "mine")
+    return Store(f"sqlite:///{tmp_path / 'mine' / 'log.db'}", tmp_path / "mine")
+
+
+@pytest.fixture
+def my_history(mine: Store) -> Iterator[History]:
+    opened = open_history(mine.url, RUN)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A copy of the run that a test may change, on either database."""
+    if request.param == "sqlite":
+        return request.getfixturevalue("mine")
+    played: Store = request.getfixturevalue("played_postgres")
+    shutil.copytree(played.root, tmp_path / "mine")
+    return request.getfixturevalue("postgres_stores").copy(played, tmp_path / "mine")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty, migrated database of one's own."""
+    name = "sqlite_stores" if request.param == "sqlite" else "postgres_stores"
+    return request.getfixturevalue(name).new(tmp_path)

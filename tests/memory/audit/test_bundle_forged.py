@@ -1,0 +1,427 @@
+"""Bundles made to deceive: nothing of one is believed before it was checked, and nothing stays of one that
+was refused. One lie a test: the list is read as one."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import update
+from sqlmodel import SQLModel
+
+from diagevo.errors import ConfigError, StoreError
+from diagevo.memory.events import Embedder, NodeAssigned
+from diagevo.memory.history import History, open_history
+from diagevo.memory.log.artifacts import ARTIFACT, Artifacts, Reply, digest_of
+from diagevo.memory.log.database import Database
+from diagevo.memory.log.log import Log
+from diagevo.memory.log.vectors import Vectors, text_hash
+from diagevo.memory.transfer.bundle import check_bundle, export_bundle, import_bundle
+from diagevo.memory.transfer.bundle_file import TABLES, Writer
+from diagevo.memory.transfer.fork import fork
+from tests.contracts.databases import SQLiteStores, Store
+from tests.memory.audit.forging import Rows, alter, forge_events, rows_of, write_rows
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def exported(played_sqlite: Store, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The hand-played run with one reply, as a bundle."""
+    history = open_history(played_sqlite.url, "played")
+    artifacts = Artifacts(history.database)
+    call = next(history.events(NodeAssigned)).event.call  # pyright: ignore[reportAttributeAccessIssue]
+    artifacts.remember_reply(call.model, call.request, Reply(artifacts.get(call.reply), 3, 1))
+    file = tmp_path_factory.mktemp("exported") / "out"
+    export_bundle(history, history.end, file)
+    history.close()
+    return file.read_bytes()
+
+
+@pytest.fixture
+def bundle(exported: bytes, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    (tmp_path / "bundle").write_bytes(exported)
+    return tmp_path / "bundle"
+
+
+@pytest.fixture
+def empty(sqlite_stores: SQLiteStores, tmp_path: Path) -> Iterator[Database]:
+    (tmp_path / "store").mkdir()
+    database = Database(sqlite_stores.new(tmp_path / "store").url)
+    yield database
+    database.close()
+
+
+def refused(bundle: Path, database: Database) -> str:
+    """The error of an import that left nothing behind; the check says the very same."""
+    with pytest.raises((StoreError, ConfigError)) as caught:
+        import_bundle(bundle, database)
+    with pytest.raises((StoreError, ConfigError)) as checked:
+        check_bundle(bundle)
+    assert checked.value.message == caught.value.message
+    assert caught.value.hint
+    with database.read() as connection:
+        for table in ("event", "run", "artifact", "reply", "vector", "snapshot"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one() == 0
+    return caught.value.message
+
+
+def test_a_text_that_is_not_its_digests_is_refused(bundle: Path, empty: Database) -> None:
+    rows = rows_of(bundle, "artifact")
+    rows[4]["content"] = b"forged"
+    write_rows(bundle, "artifact", rows)
+    assert refused(bundle, empty) == f"row 5 of artifact in the bundle {bundle} is not the text of its digest"
+
+
+def test_bytes_that_are_no_text_are_refused(bundle: Path, empty: Database) -> None:
+    import hashlib
+
+    rows = rows_of(bundle, "artifact")
+    rows[0] = {"digest": hashlib.sha256(b"\xff").hexdigest(), "content": b"\xff"}
+    write_rows(bundle, "artifact", rows)
+    assert refused(bundle, empty) == f"row 1 of artifact in the bundle {bundle} is not UTF-8"
+
+
+@pytest.mark.parametrize("field", ["model", "request", "text"])
+def test_a_reply_that_no_event_names_is_never_recalled(bundle: Path, empty: Database, field: str) -> None:
+    """Another answer to a request that the run did make, another model's, one to another request."""
+    [reply] = rows_of(bundle, "reply")
+    other = next(row["digest"] for row in rows_of(bundle, "artifact") if row["digest"] not in reply.values())
+    write_rows(bundle, "reply", [reply | {field: other}])
+    said = f"row 1 of reply in the bundle {bundle} is a reply that no event names"
+    assert refused(bundle, empty) == said
+    assert Artifacts(empty).recall_reply(reply["model"], reply["request"]) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"vector": b"\0" * 12}, "has 12 bytes, not 16"),
+        ({"vector": b""}, "has 0 bytes, not 16"),
+        ({"vector": np.array([1, 0, np.nan, 0], "<f4").tobytes()}, "is not finite"),
+        ({"model": "another@1/4"}, "is a vector that no event asks for"),
+        ({"text_hash": "0" * 64}, "is a vector that no event asks for"),
+    ],
+)
+def test_a_vector_that_cannot_be_the_runs_is_refused(
+    bundle: Path, empty: Database, change: dict[str, Any], said: str
+) -> None:
+    rows = rows_of(bundle, "vector")
+    rows[1] |= change
+    write_rows(bundle, "vector", rows)
+    assert refused(bundle, empty) == f"row 2 of vector in the bundle {bundle} {said}"
+
+
+def test_a_text_that_no_event_names_is_not_brought_in(bundle: Path, empty: Database) -> None:
+    rows = rows_of(bundle, "artifact")
+    write_rows(bundle, "artifact", [*rows, {"digest": digest_of("more"), "content": b"more"}])
+    said = f"row {len(rows) + 1} of artifact in the bundle {bundle} is a text that no event names"
+    assert refused(bundle, empty) == said
+
+
+def _other_run(rows: Rows) -> None:
+    rows[3]["run_id"] = "other"
+
+
+def _other_id(rows: Rows) -> None:
+    rows[3]["event_id"] = "00000000-0000-5000-8000-000000000000"
+
+
+def _other_time(rows: Rows) -> None:
+    rows[3]["recorded_at"] = "yesterday"
+
+
+def _other_cause(rows: Rows) -> None:
+    rows[3]["cause_id"] = "c9"
+
+
+def _unknown(rows: Rows) -> None:
+    rows[3]["type"] = "CauseForgiven"
+
+
+def _nul(rows: Rows) -> None:
+    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "RunConfigured")
+    rows[place]["payload"] = row["payload"].replace('"version":"', '"version":"\\u0000')
+
+
+def _deep(rows: Rows) -> None:
+    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "RunConfigured")
+    deep = "[" * 100_000 + "]" * 100_000
+    rows[place]["payload"] = row["payload"].replace('"config":{', f'"config":{{"a":{deep},')
+
+
+def _outside(rows: Rows) -> None:
+    assert rows[3]["type"] == "StageCompleted"
+    left = '[{"path":"../other/solver","sha256":"0"}]'
+    rows[3]["payload"] = rows[3]["payload"].replace('"artifacts":[]', f'"artifacts":{left}')
+
+
+def _no_digest(rows: Rows) -> None:
+    place, row = next((i, r) for i, r in enumerate(rows) if r["type"] == "FailureObserved")
+    rows[place]["payload"] = row["payload"].replace('"trajectory":"', '"trajectory":"0')
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            _outside,
+            "event 4 of the bundle {} is not what was written: the payload of an event StageCompleted"
+            " cannot be read: '../other/solver' is no path inside",
+        ),
+        (
+            _no_digest,
+            "event 15 of the bundle {} is not what was written: the payload of an event FailureObserved"
+            " cannot be read: Expected `str` of length <= 64 - at `$.trajectory`",
+        ),
+        (_other_run, "row 4 of event in the bundle {} is an event of run other"),
+        (_other_id, "event 4 of the bundle {} is not what was written: its id is another event's"),
+        (
+            _other_time,
+            "event 4 of the bundle {} is not what was written: Invalid isoformat string: 'yesterday'",
+        ),
+        (_other_cause, "event 4 of the bundle {} is not what was written: its cause is not its payload's"),
+        (_unknown, "event 4 of the bundle {} is not what was written: an event CauseForgiven of version "),
+        (_nul, "event 1 of the bundle {} is not what was written: it holds a NUL, which no database keeps"),
+        (_deep, "event 1 of the bundle {} is not what was written: "),
+    ],
+)
+def test_a_chain_that_was_hashed_again_does_not_make_an_event_believed(
+    bundle: Path, empty: Database, change: Callable[[Rows], None], said: str
+) -> None:
+    forge_events(bundle, change)
+    assert refused(bundle, empty).startswith(said.format(bundle))
+
+
+def test_a_history_that_does_not_follow_is_refused_though_its_chain_holds(
+    bundle: Path, empty: Database
+) -> None:
+    def promote(rows: Rows) -> None:
+        row = next(r for r in rows if r["type"] == "CausePromoted")
+        row["payload"] = row["payload"].replace('"consistency":"3/4"', '"consistency":"1"')
+
+    forge_events(bundle, promote)
+    assert "CausePromoted" in refused(bundle, empty)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("sequence", 7, "ends at event 139 in "),
+        ("hash", "0" * 64, "; its run says 139 in 000000000000…"),
+        ("run_id", "b", "row 1 of event in the bundle {} is an event of run played"),
+        ("run_id", "../b", "'../b' cannot name a run"),
+        ("hash", "head", "row 1 of run in the bundle {} cannot be read: Expected `str` matching regex"),
+    ],
+)
+def test_a_run_that_says_otherwise_than_its_events_is_refused(
+    bundle: Path, empty: Database, key: str, value: Any, said: str
+) -> None:
+    [run] = rows_of(bundle, "run")
+    write_rows(bundle, "run", [run | {key: value}])
+    assert said.format(bundle) in refused(bundle, empty)
+
+
+def test_a_bundle_of_no_run_or_of_two_is_refused(bundle: Path, empty: Database) -> None:
+    [run] = rows_of(bundle, "run")
+    write_rows(bundle, "run", [run, run | {"run_id": "b"}])
+    assert refused(bundle, empty) == f"the bundle {bundle} holds 2 runs, not one"
+    write_rows(bundle, "run", [])
+    assert refused(bundle, empty) == f"the bundle {bundle} holds 0 runs, not one"
+
+
+RUN_AS_VIEW = (
+    "CREATE VIEW run AS SELECT 'a' AS run_id, 1 AS sequence, '' AS hash, '' AS created_at, NULL AS imported"
+)
+OTHERS = {
+    "view": (["CREATE VIEW v AS SELECT 1"], "the view 'v'"),
+    "trigger": (
+        ["CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM artifact; END"],
+        "the trigger 't'",
+    ),
+    "table": (["CREATE TABLE more (a TEXT) STRICT"], "the table 'more'"),
+    "virtual table": (["CREATE VIRTUAL TABLE found USING fts5(a)"], "the table 'found'"),
+    "index": (["CREATE INDEX i ON event (payload)"], "the index 'i'"),
+    "a run that is a view": (["DROP TABLE run", RUN_AS_VIEW], "the view 'run'"),
+    "a table that takes any type": (
+        ["DROP TABLE reply", "CREATE TABLE reply (model TEXT, request TEXT)"],
+        "the table 'reply'",
+    ),
+    "a generated column": (
+        ["ALTER TABLE vector ADD COLUMN more TEXT AS (model) VIRTUAL"],
+        "the table 'vector'",
+    ),
+    "a default that is run": (
+        ["ALTER TABLE vector ADD COLUMN more TEXT DEFAULT (random())"],
+        "the table 'vector'",
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_anything_but_the_plain_tables_is_refused_and_never_run(
+    bundle: Path, empty: Database, other: str
+) -> None:
+    statements, named = OTHERS[other]
+    if "random" in statements[0]:  # SQLite adds no such column to rows that are there
+        statements = ["DELETE FROM vector", *statements]
+    alter(bundle, *statements)
+    assert refused(bundle, empty) == f"the bundle {bundle} holds {named}, which no bundle has"
+
+
+def test_a_missing_table_is_named(bundle: Path, empty: Database) -> None:
+    alter(bundle, "DROP TABLE vector", "DROP TABLE reply")
+    assert refused(bundle, empty) == f"the bundle {bundle} lacks reply, vector"
+
+
+def test_a_value_of_another_type_behind_its_column_is_refused(bundle: Path, empty: Database) -> None:
+    rows = rows_of(bundle, "reply")
+    write_rows(bundle, "reply", [rows[0] | {"input_tokens": "many"}])
+    assert (
+        refused(bundle, empty) == f"the bundle {bundle} is damaged: non-INTEGER value in reply.input_tokens"
+    )
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _link(path: Path) -> None:
+    path.with_name("kept").write_bytes(b"")
+    path.symlink_to(path.with_name("kept"))
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [_pipe, _link, _device, Path.mkdir])
+def test_only_a_regular_file_is_opened(bundle: Path, empty: Database, make: Callable[[Path], None]) -> None:
+    bundle.unlink()
+    make(bundle)
+    assert refused(bundle, empty).startswith(f"{bundle} cannot be read as a bundle: ")
+
+
+def test_what_is_no_bundle_is_said_to_be_none(bundle: Path, empty: Database, tmp_path: Path) -> None:
+    assert "cannot be read as a bundle: No such file" in refused(tmp_path / "none", empty)
+    (tmp_path / "text").write_text("a text")
+    assert "cannot be read as a bundle: it is not a bundle" in refused(tmp_path / "text", empty)
+    assert empty.file is not None
+    assert refused(empty.file, empty) == f"{empty.file} is not a bundle"
+    alter(bundle, "PRAGMA user_version = 9")
+    assert refused(bundle, empty) == f"{bundle} is a bundle of format 9, this version reads 1"
+
+
+def test_a_file_that_was_cut_or_has_a_journal_beside_it_is_read_as_it_lies(
+    bundle: Path, empty: Database
+) -> None:
+    """A journal would be rolled back into the file, and may name another one."""
+    content = bundle.read_bytes()
+    for end in ("-journal", "-wal", "-shm"):
+        bundle.with_name(bundle.name + end).write_bytes(content)
+    check_bundle(bundle)
+    assert bundle.read_bytes() == content
+    bundle.write_bytes(content[: len(content) // 2])
+    assert "the bundle" in refused(bundle, empty)
+
+
+def test_a_row_that_weighs_too_much_is_neither_read_nor_written(
+    bundle: Path, empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound is 64 MiB; here it is lowered."""
+    rows = rows_of(bundle, "artifact")
+    write_rows(bundle, "artifact", [*rows[:-1], rows[-1] | {"content": b"x" * 200_000}])
+    monkeypatch.setattr("diagevo.memory.transfer.bundle_file.LONGEST", 100_000)
+    assert "cannot be read: string or blob too big" in refused(bundle, empty)
+    with closing(Writer(tmp_path / "out")) as out:
+        out.add("artifact", {"digest": "0" * 64, "content": b"x" * 90_000})
+        with pytest.raises(StoreError, match="row 2 of artifact has more than 100,000 bytes"):
+            out.add("artifact", {"digest": "1" * 64, "content": b"x" * 100_000})
+
+
+def test_reading_that_does_not_end_is_ended(
+    bundle: Path, empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagevo.memory.transfer.bundle_file.SECONDS", -3600)
+    assert "cannot be read: a step takes more than" in refused(bundle, empty)
+
+
+def test_replies_and_vectors_of_an_imported_run_serve_that_run_and_its_forks_alone(
+    bundle: Path, empty: Database, tmp_path: Path
+) -> None:
+    """Events and files of a bundle may agree and be forged as a whole."""
+    reply, vector = rows_of(bundle, "reply")[0], rows_of(bundle, "vector")[0]
+    name, _, about = vector["model"].rpartition("@")
+    revision, _, dimension = about.rpartition("/")
+    payloads = [json.loads(row["payload"]) for row in rows_of(bundle, "event")]
+    said = [text for p in payloads for text in (p.get("description"), p.get("label")) if text]
+    text = next(text for text in said if text_hash(text) == vector["text_hash"])
+    import_bundle(bundle, empty, "theirs", root=tmp_path)
+    history = History(empty, "theirs")
+    fork(history, 1, "on", history.configuration().config, root=tmp_path)
+    for run, served in (("theirs", True), ("on", True), ("mine", False), (None, False)):
+        recalled = Artifacts(empty, run).recall_reply(reply["model"], reply["request"])
+        assert (recalled is not None) == served, run
+        stored = Vectors(empty, run or "other", Embedder(name, int(dimension), revision)).stored([text])
+        assert (text in stored) == served, run
+    Artifacts(empty, "mine").remember_reply(reply["model"], reply["request"], Reply("my own", 1, 1))
+    mine = Artifacts(empty, "mine").recall_reply(reply["model"], reply["request"])
+    assert mine == Reply("my own", 1, 1)
+    export_bundle(history, history.end, tmp_path / "again")
+    for table in ("reply", "vector"):
+        assert sorted(map(str, rows_of(tmp_path / "again", table))) == sorted(
+            map(str, rows_of(bundle, table))
+        )
+
+
+def test_a_text_that_is_wrong_in_the_database_is_repaired_by_an_import(bundle: Path, empty: Database) -> None:
+    right = rows_of(bundle, "artifact")[0]["digest"]
+    with empty.write() as connection:
+        connection.exec_driver_sql("INSERT INTO artifact VALUES (?, ?)", (right, b"damaged"))
+    with pytest.raises(StoreError, match="was changed"):
+        Artifacts(empty).get(right)
+    import_bundle(bundle, empty)
+    assert digest_of(Artifacts(empty).get(right)) == right
+
+
+def test_a_text_that_is_wrong_in_the_database_is_repaired_where_it_is_put_again(store: Store) -> None:
+    database = Database(store.url)
+    artifacts = Artifacts(database)
+    digest = artifacts.put("a right text")
+    with database.write() as connection:
+        connection.execute(update(ARTIFACT).values(content=b"wrong"))
+    with pytest.raises(StoreError, match="was changed"):
+        artifacts.get(digest)
+    artifacts.put("a right text")
+    assert artifacts.get(digest) == "a right text"
+    database.close()
+
+
+def test_a_text_that_was_changed_is_not_exported(my_history: History, tmp_path: Path) -> None:
+    with my_history.database.write() as connection:
+        connection.execute(update(ARTIFACT).values(content=b"wrong"))
+    with pytest.raises(StoreError, match="was changed"):
+        export_bundle(my_history, my_history.end, tmp_path / "out")
+
+
+def test_every_refusal_leaves_the_log_as_it_was(bundle: Path, my_history: History) -> None:
+    """Into a database that has runs: the texts that came before the fault are gone too."""
+    texts = rows_of(bundle, "artifact")
+    new = {"digest": digest_of("new"), "content": b"new"}
+    write_rows(bundle, "artifact", [*texts, new])
+    with pytest.raises(StoreError, match="is a text that no event"):
+        import_bundle(bundle, my_history.database, "copy")
+    assert Log(my_history.database).runs() == ["played"]
+    with pytest.raises(Exception, match="no text with digest"):
+        Artifacts(my_history.database).get(new["digest"])
+
+
+def test_every_table_of_a_bundle_has_the_columns_of_the_log() -> None:
+    for name, row in TABLES.items():
+        assert list(row.__struct_fields__) == [column.name for column in SQLModel.metadata.tables[name].c]

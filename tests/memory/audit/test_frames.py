@@ -1,0 +1,87 @@
+"""Polars frames of a run."""
+
+import json
+import subprocess
+import sys
+
+import polars
+import pytest
+
+import diagevo
+from diagevo.errors import NotFoundError
+from diagevo.memory.audit.frames import RunFrames
+from diagevo.memory.history import History
+from tests.contracts.databases import Store
+from tests.memory.audit.conftest import RUN
+
+
+def test_causes_as_of_any_round(history: History) -> None:
+    frame = RunFrames(history).causes(round=3)
+    assert frame["cause_id"].to_list() == ["c1", "c2", "c3", "c4"]
+    assert frame["frequency"].to_list() == [1, 3, 0, 1]
+    assert frame["probability_exact"].to_list() == ["1/5", "3/5", None, "1/5"]
+    assert frame["probability"].to_list() == [0.2, 0.6, None, 0.2]
+
+
+def test_rounds_have_f_z_and_epsilon(history: History) -> None:
+    frame = RunFrames(history).rounds()
+    assert frame["failures"].to_list() == [4, 5, 5, 3]
+    assert frame["epsilon_next_exact"].to_list() == ["1/3", "2/7", "2/7", "2/5"]
+    assert frame["z"].to_list() == [1.0, 1.25, 1.25, 0.75]
+
+
+def test_candidates_carry_votes_and_texts(history: History) -> None:
+    frame = RunFrames(history).candidates(round=3, texts=True)
+    row = frame.row(0, named=True)
+    assert (row["question_id"], row["mode"], row["p1"]) == ("r3.q0", "stitched", 0.75)
+    assert row["question"] == "Question 0 of round 3: what is it?"
+    assert json.loads(row["votes"]) == [["1", 9], ["2", 2]]
+    assert len(RunFrames(history).candidates()) == 17
+
+
+def test_events_of_a_type_are_those_of_the_log(history: History) -> None:
+    frame = RunFrames(history).events(types=["CausePromoted"])
+    assert frame["cause_id"].to_list() == ["c1", "c2", "c3", "c2"]
+    assert frame["round"].to_list() == [2, 3, 3, 4]
+    assert len(RunFrames(history).events()) == 139
+
+
+def test_the_history_has_a_row_a_cause_and_round(history: History) -> None:
+    frame = RunFrames(history).history()
+    of_c2 = frame.filter(polars.col("cause_id") == "c2")
+    assert of_c2["frequency"].to_list() == [1, 3, 3, 0]
+    assert len(frame) == 3 + 3 + 4 + 4
+
+
+def test_an_open_memory_gives_the_same_frames(mine: Store) -> None:
+    with mine.open(RUN) as memory:
+        assert RunFrames(memory).causes()["frequency"].to_list() == [1, 0, 1, 1]
+
+
+def test_a_run_is_read_by_its_name_and_nothing_is_written(mine: Store) -> None:
+    with diagevo.read(RUN, database=mine.url, root=mine.root) as run:
+        assert run.causes()["frequency"].to_list() == [1, 0, 1, 1]
+        assert len(run.events()) == 139
+    with diagevo.read(database=mine.url) as latest:
+        assert latest.rounds()["round"].to_list() == [1, 2, 3, 4]
+    with pytest.raises(NotFoundError, match="there is no run other"):
+        diagevo.read("other", database=mine.url)
+
+
+def test_a_run_without_rounds_has_columns_and_no_rows(mine: Store) -> None:
+    with mine.open("empty") as memory:
+        memory.open_round(1)
+        for frame in (RunFrames(memory).rounds(), RunFrames(memory).causes(), RunFrames(memory).candidates()):
+            assert frame.height == 0
+            assert frame.width > 8
+
+
+def test_asking_loads_no_polars_before_a_frame_is_wanted() -> None:
+    code = """
+import sys
+from diagevo.memory.transfer import backup, bundle, fork
+from diagevo.memory.audit import compare_runs, frames, query, whatif, why
+print([m for m in ("polars", "pyarrow", "lancedb", "torch") if m in sys.modules])
+"""
+    out = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,423 @@
+"""Forks and comparisons of runs."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import astuple, replace
+
+from diagevo.errors import (
+    ConfigError,
+    ConflictError,
+    DamagedError,
+    NotFoundError,
+    StoreError,
+)
+from diagevo.memory.audit.compare_runs import diff_runs, learnt
+from diagevo.memory.audit.runs import list_runs, run_story
+from diagevo.memory.audit.timeline.measurements import labels_true
+from diagevo.memory.audit.verify import verify
+from diagevo.memory.events import Artifact, CauseReactivated, RunConfigured
+from diagevo.memory.events.records import Recorded
+from diagevo.memory.history import History, expect, open_history
+from diagevo.memory.log import heads
+from diagevo.memory.log.log import Log
+from diagevo.memory.state.stored_config import configured
+from diagevo.memory.transfer.bundle import export_bundle, import_bundle
+from diagevo.memory.transfer.fork import fork
+from tests.cli.program import invoke
+from tests.contracts.databases import SQLiteStores, Store
+from tests.memory.audit.played import C1, C3, CONFIG, Player, embed, play
+
+VECTORS = "outside the chain, so types were checked and values were not (rows of): 7 vector"
+"""Four causes and three labels of nodes."""
+
+
+@contextmanager
+def opened(store: Store, *runs: str) -> Iterator[list[History]]:
+    with ExitStack() as stack:
+        found = [open_history(store.url, run) for run in runs]
+        for history in found:
+            stack.callback(history.close)
+        yield found
+
+
+@pytest.fixture
+def forked(copied: Store) -> Store:
+    """The played run and a fork of it after round 2 with θ_up = 9/10, on either database."""
+    with opened(copied, "played") as [history]:
+        changed = {**CONFIG, "memory": {**CONFIG["memory"], "theta_up": "9/10"}}
+        made = fork(history, 2, "b", changed, root=copied.root)
+    assert made.changed == ("memory.theta_up",)
+    return copied
+
+
+def test_a_fork_verifies_and_shares_its_beginning_with_the_run_it_comes_from(forked: Store) -> None:
+    with forked.log() as log:
+        report = verify(log, "b", forked.root / "b", deep=True)
+        assert (report.faults, report.rounds, report.heads) == ([], 2, 2 + 1), "of two commits and of its end"
+        assert report.notes == [VECTORS]
+        new, old = list(log.read("b")), list(log.read("played"))
+
+    def own(record: Recorded) -> tuple[object, ...]:
+        return astuple(replace(record, run_id="", position=0))
+
+    shared = len(new) - 1
+    assert list(map(own, new[:-1])) == list(map(own, old[:shared]))
+    assert new[-1].previous_hash == old[shared - 1].hash
+    assert new[-1].hash != old[shared].hash
+    with opened(forked, "played", "b") as [a, b]:
+        state_a, state_b = a.state(a.as_of(2)), b.state(b.as_of(2))
+        assert (state_a.causes, state_a.nodes) == (state_b.causes, state_b.nodes)
+        assert (run_story(a).shared, run_story(b).shared) == (None, shared)
+        shown = invoke("runs", "show", "b", "--db", forked.url)
+        assert f"at #{a.as_of(2).position}, its first {shared} events" in shown.stdout
+
+
+def test_a_fork_whose_parent_is_another_run_by_now_says_so(forked: Store) -> None:
+    with forked.log() as log:
+        [*_, last] = log.read("b", types=["RoundCommitted"])
+    forked.tamper(f"UPDATE event SET hash = '0' WHERE run_id = 'played' AND hash = '{last.hash}'")
+    with opened(forked, "b") as [b]:
+        assert run_story(b).shared == 0
+    assert "whose history here is another" in invoke("runs", "show", "b", "--db", forked.url).stdout
+
+
+def test_a_fork_records_where_it_comes_from(forked: Store) -> None:
+    with opened(forked, "played", "b") as [a, b]:
+        last = list(b.events())[-1]
+        configured = expect(last, RunConfigured)
+        assert configured.origin is not None
+        assert (configured.origin.run, configured.origin.position) == ("played", a.as_of(2).position)
+        assert (configured.number, last.round) == (2, 2)
+        assert next(line for line in list_runs(b.database) if line.run_id == "b").origin == configured.origin
+
+
+def test_a_fork_plays_on_with_its_own_settings(forked: Store) -> None:
+    with forked.open("b") as memory:
+        player = Player(memory)
+        player.open(3)
+        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
+        player.trained()
+        player.commit()
+        assert memory.state.causes["c3"].state == "active"  # 9/12 < 9/10; at 7/10 it was promoted
+    with forked.log() as log:
+        assert verify(log, "b", forked.root / "b").ok
+        assert verify(log, "played", forked.root / "played").ok
+
+
+def test_a_fork_beyond_a_reactivation_names_its_own_promotion(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        fork(history, 3, "late", root=copied.root)
+    with copied.log() as log:
+        [one, two, *_] = log.read("late", types=["CauseReactivated"])
+        promotions = {r.event_id for r in log.read("late", types=["CausePromoted"])}
+        undone = {expect(r, CauseReactivated).promotion for r in (one, two)}
+        assert undone <= promotions
+        assert verify(log, "late", copied.root / "late").ok
+
+
+def test_a_fork_links_the_files_that_stages_recorded(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    weights = store.root / "a" / "round-1" / "solver"
+    weights.mkdir(parents=True)
+    (weights / "model.bin").write_bytes(b"weights")
+    with store.open("a") as memory:
+        memory.open_round(1)
+        memory.score([])
+        memory.start_stage("solver")
+        memory.complete_stage(
+            "solver",
+            [Artifact(path="round-1/solver", sha256="0"), Artifact(path="round-1/gone", sha256="0")],
+        )
+        memory.commit()
+    with opened(store, "a") as [history]:
+        made = fork(history, 1, "b")
+    assert (made.files, made.missing) == (("round-1/solver",), ("round-1/gone",))
+    assert (store.root / "b" / "round-1" / "solver" / "model.bin").read_bytes() == b"weights"
+
+
+def _left(store: Store, path: str) -> None:
+    """A committed round whose solver's stage left `path`."""
+    with store.open("a") as memory:
+        memory.open_round(1)
+        memory.score([])
+        memory.start_stage("solver")
+        memory.complete_stage("solver", [Artifact(path=path, sha256="0")])
+        memory.commit()
+
+
+@pytest.mark.parametrize("path", ["../outside", "x/../../outside", "/OUTSIDE"])
+def test_a_fork_takes_no_file_from_outside_of_the_runs_folder_whatever_the_log_says(
+    sqlite_stores: SQLiteStores, tmp_path: Path, path: str
+) -> None:
+    """The log as somebody with the database rewrote it: the memory itself records no such path."""
+    store = sqlite_stores.new(tmp_path)
+    (store.root / "outside").write_text("of another run")
+    path = path.replace("/OUTSIDE", str(store.root / "outside"))
+    _left(store, "weights")
+    store.rewrite(lambda row: row.payload.replace('"path":"weights"', f'"path":"{path}"'))
+    with opened(store, "a") as [history]:
+        with pytest.raises(StoreError, match=r"is no path inside of the run's folder.*\$\.artifacts\[0\]"):
+            fork(history, 1, "b")
+        assert history.log.runs() == ["a"]
+    assert not (store.root / "b").exists()
+
+
+def test_a_file_that_a_stage_recorded_does_not_replace_the_forks_own(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    """The heads of the run that is forked are of another history than the fork's."""
+    store = sqlite_stores.new(tmp_path)
+    _left(store, heads.NAME)
+    with opened(store, "a") as [history], pytest.raises(StoreError, match=r"cannot copy .* File exists"):
+        fork(history, 1, "b")
+    with store.log() as log:
+        assert verify(log, "b", store.root / "b").faults == []
+
+
+def test_a_fork_that_cannot_be_made_leaves_nothing(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        before = history.log.last_position()
+        with pytest.raises(NotFoundError):
+            fork(history, 5, "b", root=copied.root)
+        with pytest.raises(ConfigError, match="exists already"):
+            fork(history, 1, "played", root=copied.root)
+        with pytest.raises(ConfigError, match="cannot name a run"):
+            fork(history, 1, "../b", root=copied.root)
+        another = {**CONFIG, "roles": {"embedder": {"model": "another"}}}
+        with pytest.raises(ConfigError, match="embedding model"):
+            fork(history, 1, "b", another, root=copied.root)
+        assert history.log.last_position() == before
+        assert history.log.runs() == ["played"]
+
+
+def test_a_history_that_does_not_hold_is_not_forked(mine: Store) -> None:
+    mine.tamper("UPDATE event SET payload = replace(payload, '17/24', '18/24') WHERE type = 'CausePromoted'")
+    with opened(mine, "played") as [history]:
+        with pytest.raises(StoreError, match="of run played is not what was written: its hash is another"):
+            fork(history, 3, "b")
+        assert Log(history.database).runs() == ["played"]
+
+
+def test_a_run_does_not_differ_from_its_fork_as_far_as_both_go(copied: Store) -> None:
+    with opened(copied, "played") as [history]:
+        fork(history, 2, "b", root=copied.root)
+    with opened(copied, "played", "b") as [a, b]:
+        assert diff_runs(a, b, a.as_of(2), b.as_of(2)).same
+        longer = diff_runs(a, b, a.end, b.end)
+    assert (longer.divergence, longer.further) == (None, "a")
+
+
+def test_the_first_divergence_is_named_with_both_sides(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    store = sqlite_stores.new(tmp_path)
+    for run in ("a", "b"):
+        play(store.url, run, root=store.root, rounds=1)
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.open(2)
+            votes = [("1", 8), ("2", 1 if run == "a" else 2)]
+            player.score(player.question(0, votes, "kept", "c1"))
+            player.trained()
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end).divergence
+    assert found is not None
+    assert (found.round, found.last_common_round, found.fields) == (2, 1, ("second", "votes"))
+    assert found.a is not None
+    assert found.b is not None
+    assert (found.a.type, found.a.payload["second"], found.b.payload["second"]) == ("CandidateScored", 1, 2)
+
+
+def test_the_order_in_which_diagnoses_arrive_is_no_difference(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    store = sqlite_stores.new(tmp_path)
+    failures = ["r1.q0.a0", "r1.q0.a1"]
+    for run, order in (("a", failures), ("b", failures[::-1])):
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.configure()
+            player.open(1)
+            player.score(player.question(0, [("1", 6)], "kept"))
+            for failure in failures:
+                player.fail(failure)
+            for failure in order:
+                player.diagnose(failure, "slip")
+            player.trained()
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        assert diff_runs(a, b, a.end, b.end).same
+
+
+def test_causes_are_matched_by_meaning_with_confidence(sqlite_stores: SQLiteStores, tmp_path: Path) -> None:
+    pytest.importorskip("scipy", reason="needs the extra eval: scipy is not installed")
+    store = sqlite_stores.new(tmp_path)
+    near = "takes the borrow from a wrong column when digits are too small"
+    vectors = {near: (0.56, 0, 0.76, 0.33), "x": (0, 0, 0, 1)}
+    for run, descriptions in (("a", [C1, C3]), ("b", [near, C1, "x"])):
+        with store.open(run) as memory:
+            player = Player(memory)
+            player.configure()
+            memory.vectors(descriptions, lambda texts: _vectors(texts, vectors))
+            player.open(1)
+            player.score(player.question(0, [("1", 6)], "kept"))
+            for i, description in enumerate(descriptions):
+                player.fail(f"r1.q0.a{i}")
+                player.diagnose(f"r1.q0.a{i}", "new_cause", description=description)
+            player.trained()
+            for i in range(len(descriptions)):
+                player.settle_new(f"r1.q0.a{i}", label=f"skill {i}")
+            player.commit()
+    with opened(store, "a", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end)
+    assert [(p.a.id, p.b.id, p.by) for p in found.shared] == [("c1", "c2", "text"), ("c2", "c1", "vectors")]
+    assert found.shared[1].confidence == pytest.approx(0.6 * 0.56 + 0.8 * 0.76)
+    assert [c.id for c in found.only_b] == ["c3"]
+
+
+def _vectors(texts: Sequence[str], known: dict[str, tuple[float, ...]]) -> np.ndarray:
+    rows = [known[t] if t in known else embed([t])[0] for t in texts]
+    return np.array(rows, dtype=np.float32)
+
+
+def test_shared_causes_that_differ_in_timing_are_told_apart(mine: Store) -> None:
+    with opened(mine, "played") as [history]:
+        fork(history, 2, "b", root=mine.root)
+    with mine.open("b") as memory:
+        player = Player(memory)
+        player.open(3)
+        player.score(player.question(0, [("1", 9), ("2", 2)], "kept", "c3", "c1"))
+        player.trained()
+        player.commit()
+    with opened(mine, "played", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end)
+    assert (found.rounds, found.common_round) == ((4, 3), 3)
+    assert [p.a.id for p in found.shared] == ["c3"]
+    told = {p.a.id: (p.a.timing(3), p.b.timing(3)) for p in found.timing}
+    assert told["c1"] == ((1, (2,), (3,)), (1, (2,), ()))
+    assert told["c2"] == ((1, (3,), (3,)), (1, (), ()))
+    assert [c.id for c in found.only_a] == ["c4"]
+
+
+def test_what_one_run_has_not_played_is_no_difference_in_timing(mine: Store) -> None:
+    with opened(mine, "played") as [history]:
+        fork(history, 2, "b", root=mine.root)
+    with opened(mine, "played", "b") as [a, b]:
+        found = diff_runs(a, b, a.end, b.end)
+    assert (found.divergence, found.further, found.common_round) == (None, "a", 2)
+    assert ([p.a.id for p in found.shared], found.timing) == (["c1", "c2", "c3"], ())
+    assert [c.id for c in found.only_a] == ["c4"]
+
+
+def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
+    with mine.open("younger") as memory:
+        memory.open_round(1)
+        memory.start_stage("challenger")
+    with opened(mine, "played") as [history]:
+        younger, played = list_runs(history.database)
+        story = run_story(history)
+    assert (younger.run_id, younger.rounds, younger.open_round, younger.stage) == (
+        "younger",
+        0,
+        1,
+        "challenger",
+    )
+    assert (played.rounds, played.failures, played.z, played.epsilon_next) == (
+        4,
+        3,
+        Fraction(3, 4),
+        Fraction(2, 5),
+    )
+    assert (played.open_round, played.writer) == (None, None)
+    assert [(r.promoted, r.reactivated, r.created, r.kept) for r in story.rounds] == [
+        (0, 0, 3, 2),
+        (1, 0, 0, 3),
+        (2, 2, 1, 4),
+        (1, 1, 0, 2),
+    ]
+    # 3, 10, 11 and 17 of the 48 responses to the four valid questions have no vote
+    assert [r.without_box for r in story.rounds] == [3 / 48, 10 / 48, 11 / 48, 17 / 48]
+    assert [r.invalid for r in story.rounds] == [{"held_out": 1}, {}, {}, {}]
+    assert [r.undecided for r in story.rounds] == [1, 0, 0, 0]
+
+
+def test_a_round_counts_failures_against_false_labels_and_what_was_learnt(history: History) -> None:
+    """Labels of questions 2 are false: two valid failures in round 2, one of them right, and one in round 3.
+    Void ones (r2.q2.a7) do not count. Kept in round 2: 1, 2 and 3."""
+    rounds = run_story(history).rounds
+    assert [(r.against_false_labels, r.right) for r in rounds] == [(0, None), (2, 1), (1, None), (0, None)]
+    assert [r.labels_true for r in rounds] == [1, 2 / 3, 3 / 4, 1]
+    assert [labels_true(history, r.round) for r in rounds] == [1, 2 / 3, 3 / 4, 1]
+    assert [r.solver_reward for r in rounds] == [1 / 8, 2 / 8, 3 / 8, 4 / 8]
+    assert [r.mean_at_k for r in rounds] == [None] * 4
+
+
+def test_what_two_runs_learnt_stands_beside_each_other(history: History) -> None:
+    told = learnt(history, history, (1, 2))
+    assert [(line.round, line.solver_reward, line.kept) for line in told] == [
+        (1, (1 / 8, 1 / 8), (2, 2)),
+        (2, (None, 2 / 8), (None, 3)),
+    ]
+
+
+def test_a_fork_and_an_import_into_another_runs_heads_are_refused_whole(
+    my_history: History, tmp_path: Path
+) -> None:
+    export_bundle(my_history, my_history.end, tmp_path / "bundle")
+    other = heads.ChainHead(1, 5, "0" * 64)
+    for name in ("forked", "brought"):
+        heads.append(tmp_path / name, other)
+    with pytest.raises(ConflictError, match=r"has chain heads of another history: event 5, .*line 1 of"):
+        fork(my_history, 1, "forked", root=tmp_path)
+    with pytest.raises(ConflictError, match=r"has chain heads of another history: event 5, .*line 1 of"):
+        import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
+    assert Log(my_history.database).runs() == [my_history.run_id]
+    assert heads.read(tmp_path / "brought" / heads.NAME).heads == [other]
+
+
+def test_a_runs_own_heads_that_outlived_its_database_are_not_written_twice(
+    sqlite_stores: SQLiteStores, tmp_path: Path
+) -> None:
+    """Those of stages too, and of a round that is still open."""
+    for name in ("first", "again"):
+        (tmp_path / name).mkdir()
+    store, again = sqlite_stores.new(tmp_path / "first"), sqlite_stores.new(tmp_path / "again")
+    play(store.url, "played", root=store.root, rounds=2)
+    with store.open("played") as memory:
+        memory.open_round(3)
+    with opened(store, "played") as [history]:
+        export_bundle(history, history.end, tmp_path / "bundle")
+    file = store.root / "played" / heads.NAME
+    kept = file.read_bytes()
+    with again.log() as log:
+        import_bundle(tmp_path / "bundle", log.database, root=store.root)
+        assert file.read_bytes() == kept
+        report = verify(log, "played", store.root / "played")
+        assert (report.ok, report.heads, report.notes) == (True, 2 * 5 + 2 + 1, [])
+
+
+def test_an_imported_run_says_so_with_the_head_of_its_bundle(my_history: History, tmp_path: Path) -> None:
+    manifest = export_bundle(my_history, my_history.end, tmp_path / "bundle")
+    import_bundle(tmp_path / "bundle", my_history.database, "brought", root=tmp_path)
+    own = my_history.run_id
+    lines = {line.run_id: line.imported for line in list_runs(my_history.database)}
+    assert lines == {"brought": manifest.head, own: None}
+    url = str(my_history.database.file)
+    shown = invoke("runs", "show", "brought", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"imported       from the bundle that ends in {manifest.head}" in shown.output
+    listed = invoke("runs", "list", "--format", "csv", "--db", url, env={"DIAGEVO_HOME": str(tmp_path)})
+    assert f"bundle {manifest.head[:12]}…" in listed.output
+    assert "imported" not in invoke("runs", "show", my_history.run_id, "--db", url).output
+
+
+@pytest.mark.parametrize(
+    "section", [{"filter": {"p_low": "1/0"}}, {"filter": 7}, {"memory": {"theta_dup": "x"}}]
+)
+def test_a_stored_configuration_that_cannot_be_read_is_damage(section: dict[str, object]) -> None:
+    with pytest.raises(DamagedError, match="a stored configuration cannot be read") as damaged:
+        configured(section)
+    assert damaged.value.exit_code == 5
