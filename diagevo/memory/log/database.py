@@ -134,7 +134,7 @@ class Database:
         with explained(self), self._readers.connect() as connection:
             if begin := self._begin.get("BEGIN"):
                 begin(connection)
-            else:  # a reader holds nobody up, and its rows may wait in a pager
+            else:  # a reader holds nobody up, and its rows may wait for who reads them
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
             with _given_up(connection):
                 yield connection
