@@ -22,6 +22,8 @@ from diagevo.memory.events import (
     RoundCommitted,
     RoundsSuperseded,
 )
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
 
 LAST = 2**31 - 1
@@ -34,6 +36,16 @@ def ingested(memory: Memory, first: int, last: int) -> Iterator[tuple[int, Group
         event = recorded.event
         assert isinstance(event, GroupIngested)
         yield recorded.round, event
+
+
+def ingested_prompts(log: Log, run_id: str) -> dict[str, str]:
+    """Every prompt that was rolled out, by digest."""
+    digests = dict.fromkeys(
+        recorded.event.question
+        for recorded in log.read(run_id, types=["GroupIngested"])
+        if isinstance(recorded.event, GroupIngested)
+    )
+    return Artifacts(log.database).get_many(list(digests))
 
 
 class Rounds:
