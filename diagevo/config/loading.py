@@ -81,12 +81,8 @@ def profile_text(name: str) -> str:
     return (files("diagevo.config") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
-def _layers_of(name: str) -> list[Layer]:
-    """A profile, and the one that it stands on, where it names one."""
-    layer = from_yaml(profile_text(name), f"profile {name}", "profile")
-    below = layer.values.pop(("profile",), None)
-    layer.sources.pop(("profile",), None)
-    return [layer] if below is None else [layer, *_layers_of(str(below))]
+def _of_profile(name: str) -> Layer:
+    return from_yaml(profile_text(name), f"profile {name}", "profile")
 
 
 def put_method(layers: Sequence[Layer], world: Any = None) -> None:
@@ -125,7 +121,7 @@ def resolve(
     elif named := environ.get("DIAGEVO_PROFILE"):
         layers[1].put(("profile",), named, Source("environment", "DIAGEVO_PROFILE"))
     name = next((layer.values["profile",] for layer in layers if ("profile",) in layer.values), PROFILES[0])
-    return _resolved([*layers, *_layers_of(str(name))])
+    return _resolved([*layers, _of_profile(str(name))])
 
 
 def own_layers(
@@ -153,14 +149,14 @@ def of_profile(name: str) -> Resolved:
     """A profile alone, without anything of this machine."""
     named = Layer()
     named.put(("profile",), name, Source("profile", f"profile {name}"))
-    return _resolved([named, *_layers_of(name)])
+    return _resolved([named, _of_profile(name)])
 
 
 def of_file(file: Path) -> Resolved:
     """A file over the profile that it names, without the environment and other files."""
     layer = from_file(file, "file")
     name = str(layer.values.get(("profile",), PROFILES[0]))
-    return _resolved([layer, *_layers_of(name)])
+    return _resolved([layer, _of_profile(name)])
 
 
 def of_run(stored: Mapping[str, Any], run: str) -> Resolved:

@@ -7,27 +7,12 @@ Long, but one file: two thirds are sentences of the fields, and the pages of set
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from diagevo.config.method import FilterConfig, MemoryConfig, ScheduleConfig, Section
 from diagevo.text.redaction import holds_secret, is_variable
-
-
-def _each(value: Any) -> Any:
-    """One number stands for a list of it, and null for none, as logs of older runs have them."""
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, float | int) else value
-
-
-Temperatures = Annotated[tuple[Annotated[float, Field(gt=0)], ...], BeforeValidator(_each)]
 
 
 def _no_credentials(url: str | None) -> str | None:
@@ -101,11 +86,6 @@ class DiagnosisConfig(Section):
     )
     trajectory_characters: int = Field(
         default=12000, ge=200, description="Longer trajectories are cut in the middle."
-    )
-    prompts_as_written: bool = Field(
-        default=False,
-        description="Insert texts into the templates as they are, without fences or broken "
-        "marks. Model text can then forge a section.",
     )
     max_calls: int | None = Field(
         default=None, ge=1, description="Stop safely after this many calls in a run."
@@ -343,7 +323,7 @@ class ValidationConfig(Section):
     samples: int = Field(
         default=8, ge=1, description="Samples per question for the mean at the rollouts' temperature."
     )
-    baseline_temperature: Temperatures = Field(
+    baseline_temperature: tuple[PositiveFloat, ...] = Field(
         default=(),
         description="Also sample the base model at these lower temperatures, to show how much of "
         "a gain is sharpening.",

@@ -32,7 +32,6 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
 
 STATED: Mapping[str, tuple[Any, str]] = {
     "prompts": (None, WORDED),
-    "diagnosis.prompts_as_written": (False, SILENT),
     "world": (None, "paper: questions of open mathematics"),
     "round.rounds": (5, LOOP),
     "round.candidates": (8000, SILENT),

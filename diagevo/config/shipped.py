@@ -10,6 +10,5 @@ Profile = Literal[
     "qwen3-0.6b-24gb",
     "qwen3-1.7b-80gb",
     "qwen3-8b-lora-80gb",
-    "r-zero",
 ]
 PROFILES: tuple[Profile, ...] = get_args(Profile)

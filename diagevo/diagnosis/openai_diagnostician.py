@@ -85,9 +85,7 @@ class OpenAIDiagnostician:
         budget: Budget | None = None,
         retries: int = RETRIES,
     ) -> None:
-        self._prompts = DiagnosisPrompts.load(
-            prompts, settings.trajectory_characters, as_written=settings.prompts_as_written
-        )
+        self._prompts = DiagnosisPrompts.load(prompts, settings.trajectory_characters)
         self._settings = settings
         self._artifacts = artifacts
         service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)

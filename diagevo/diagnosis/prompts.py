@@ -103,21 +103,19 @@ def fence(texts: Sequence[Text]) -> str:
 class DiagnosisPrompts:
     """The templates in use. Build with `load`."""
 
-    def __init__(self, templates: Mapping[str, str], characters: int, *, as_written: bool = False) -> None:
+    def __init__(self, templates: Mapping[str, str], characters: int) -> None:
         self._templates = dict(templates)
         self._characters = characters
-        self._as_written = as_written
         self._digests = {decision: self._hash(names) for decision, names in _FILES.items()}
 
     @classmethod
-    def load(cls, folder: Path | None, characters: int, *, as_written: bool = False) -> "DiagnosisPrompts":
+    def load(cls, folder: Path | None, characters: int) -> "DiagnosisPrompts":
         """Read the built-in templates and those of `folder` that replace them. Texts of models are shown with
-        at most `characters` characters each, and with `as_written` put in as they are, without fences.
-        Raises ConfigError."""
+        at most `characters` characters each. Raises ConfigError."""
         names = sorted({name for names in _FILES.values() for name in names})
         fields = {name: _FIELDS.get(name, ()) for name in names}
         templates = load_templates("diagevo.diagnosis", fields, folder)
-        return cls(templates, characters, as_written=as_written)
+        return cls(templates, characters)
 
     def digest(self, decision: Decision) -> str:
         """SHA-256 over all templates that the decision uses."""
@@ -150,7 +148,7 @@ class DiagnosisPrompts:
             "disagreeing_response": self._text(pair.disagreeing),
         }
         if pair.known:
-            values["known_cause_list"] = self._list(
+            values["known_cause_list"] = _listed(
                 f"- {cause.cause_id} ({cause.state.capitalize()}): {one_line(cause.description)}"
                 for cause in pair.known
             )
@@ -163,8 +161,8 @@ class DiagnosisPrompts:
         """Prompt 2. States are not shown: the question is about mechanisms, and the answer must not turn on
         them."""
         values = {
-            "new_cause": self._list([one_line(description)]),
-            "candidate_cause_list": self._list(
+            "new_cause": _listed([one_line(description)]),
+            "candidate_cause_list": _listed(
                 f"- {cause.cause_id}: {one_line(cause.description)}" for cause in candidates
             ),
         }
@@ -173,8 +171,8 @@ class DiagnosisPrompts:
     def assign(self, description: str, shortlist: Sequence[NodeCandidate]) -> list[Message]:
         """Prompt 3."""
         values = {
-            "new_cause": self._list([one_line(description)]),
-            "candidate_node_list": self._list(
+            "new_cause": _listed([one_line(description)]),
+            "candidate_node_list": _listed(
                 f"- {node.node_id}: {one_line(node.label)} | one cause: {one_line(node.representative)}"
                 for node in shortlist
             ),
@@ -184,10 +182,10 @@ class DiagnosisPrompts:
     def merge(self, a: NodeContents, b: NodeContents) -> list[Message]:
         """Prompt 4."""
         values = {
-            "node_a_label": self._list([one_line(a.label)]),
-            "node_a_causes": self._list(f"- {one_line(cause)}" for cause in a.causes),
-            "node_b_label": self._list([one_line(b.label)]),
-            "node_b_causes": self._list(f"- {one_line(cause)}" for cause in b.causes),
+            "node_a_label": _listed([one_line(a.label)]),
+            "node_a_causes": _listed(f"- {one_line(cause)}" for cause in a.causes),
+            "node_b_label": _listed([one_line(b.label)]),
+            "node_b_causes": _listed(f"- {one_line(cause)}" for cause in b.causes),
         }
         return self._messages("merge_system", self._templates["merge_user"], values)
 
@@ -202,11 +200,9 @@ class DiagnosisPrompts:
         ]
 
     def _text(self, text: str) -> Text:
-        return Text.of(text, self._characters, storable if self._as_written else plain)
+        return Text.of(text, self._characters, plain)
 
     def _messages(self, system: str, user: str, values: Mapping[str, Text]) -> list[Message]:
-        if self._as_written:
-            return self._written(system, user, values)
         mark = fence(list(values.values()))
         shown = {field: _fenced(text, mark) for field, text in values.items()}
         rule = fill(self._templates["data_rule"].strip(), {"fence": mark})
@@ -216,26 +212,10 @@ class DiagnosisPrompts:
             messages.insert(0, Message(role="system", content=system_text))
         return messages
 
-    def _list(self, lines: Iterable[str]) -> Text:
-        return _listed(lines, storable if self._as_written else plain)
 
-    def _written(self, system: str, user: str, values: Mapping[str, Text]) -> list[Message]:
-        """The templates with their fields replaced, and nothing else."""
-        shown = {field: _whole(text) for field, text in values.items()}
-        turns = [Message(role="user", content=fill(user, shown).strip())]
-        if text := fill(self._templates[system], {"data_rule": ""}).strip():
-            turns.insert(0, Message(role="system", content=text))
-        return turns
-
-
-def _whole(text: Text) -> str:
-    middle = f"\n[{text.left_out} characters left out]\n{text.tail}" if text.left_out else ""
-    return text.head + middle
-
-
-def _listed(lines: Iterable[str], clean: Callable[[str], str]) -> Text:
+def _listed(lines: Iterable[str]) -> Text:
     """Entries on a line each; never shortened, for an entry left out could not be chosen."""
-    return Text(clean("\n".join(lines)) or "(none)")
+    return Text(plain("\n".join(lines)) or "(none)")
 
 
 def _fenced(text: Text, mark: str) -> str:

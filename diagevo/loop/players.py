@@ -8,9 +8,10 @@ Long, but one file: both are sampled and trained by the same phase, and each is 
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -43,12 +44,6 @@ OnProgress = Callable[[int, int], None]
 """Told how many prompts are answered, of how many."""
 
 
-class OpenSampler(Protocol):
-    """Makes the sampler of a policy's folder."""
-
-    def __call__(self, policy: Path, *, beside_training: bool = False) -> Resumable: ...
-
-
 class World(Protocol):
     """A world that can compute the truth: it refuses questions outside it, and measures labels."""
 
@@ -57,22 +52,30 @@ class World(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PhaseContext:
+class PlayContext(ABC):
     """What both players use: configuration, prompts, answer checker, a way to serve a policy, world."""
 
     config: Config
     templates: PromptTemplates
     checker: AnswerChecker
-    open_sampler: OpenSampler
-    challenger_reward: Callable[[Path, Sampler | None, int], RewardSpec]
-    """Names the challenger's reward for processes of training: frozen solver, who serves it, round."""
-    world: World | None = None
-    held_out: Callable[[str], bool] = lambda _: False
-    """Whether a question belongs to the validation set, which must never be trained on."""
-    fits: Callable[[str], bool] = lambda _: True
-    """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
-    stop: StopFlag = field(default_factory=StopFlag)
+    world: World | None
+    stop: StopFlag
+
+    @abstractmethod
+    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Resumable:
+        """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
+
+    @abstractmethod
+    def challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
+        """The challenger's reward for processes of training: they ask our server or load the solver."""
+
+    @abstractmethod
+    def is_held_out(self, question: str) -> bool:
+        """Whether the validation set, which is never trained on, has this question."""
+
+    @abstractmethod
+    def fits(self, question: str) -> bool:
+        """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
 
     @property
     def params(self) -> SamplingParams:
@@ -95,7 +98,7 @@ class PhaseContext:
             return None, "unreadable"
         if self.config.round.boxed_answers and extract_boxed(completion) is None:
             return None, "unanswered"
-        if self.held_out(question):
+        if self.is_held_out(question):
             return None, "held_out"
         if not self.fits(question):
             return None, "too_long"
@@ -169,15 +172,15 @@ def plays_here(hardware: HardwareConfig) -> bool:
 class Challenger:
     """Writes questions from the schedule's draw; learns to write uncertain, varied ones."""
 
-    def __init__(self, policy: Path, phase: PhaseContext) -> None:
+    def __init__(self, policy: Path, context: PlayContext) -> None:
         self.policy = policy
-        self.phase = phase
+        self.context = context
 
     def train(
         self, plan: Sequence[Draw], solver: "Solver", round_: int, output: Path, work: Path, on_step: OnStep
     ) -> TrainingSummary:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
-        config = self.phase.config
+        config = self.context.config
         # Processes that train load the solver themselves where no server answers for it: once more here
         # would hold it twice.
         asked_here = config.hardware.serve == "vllm" or plays_here(config.hardware)
@@ -186,34 +189,34 @@ class Challenger:
                 Phase(
                     start=self.policy,
                     rows=tuple(
-                        TrainingRow(f"r{round_}.u{draw.index}", self.phase.templates.challenger(draw))
+                        TrainingRow(f"r{round_}.u{draw.index}", self.context.templates.challenger(draw))
                         for draw in plan
                     ),
-                    reward=self.phase.challenger_reward(solver.policy, sampler, round_),
+                    reward=self.context.challenger_reward(solver.policy, sampler, round_),
                     settings=config.challenger_grpo,
                     sampling=config.sampling,
                     hardware=config.hardware,
                     training=config.training,
                     output=output,
                     work=work,
-                    seed=self.phase.seed(round_, "challenger"),
+                    seed=self.context.seed(round_, "challenger"),
                 ),
-                ChallengerReward(self.phase, cast(Sampler, sampler), round_),
+                ChallengerReward(self.context, cast(Sampler, sampler), round_),
                 on_step,
-                self.phase.stop,
+                self.context.stop,
                 sampler.keep_up if isinstance(sampler, Served) else lambda: None,
             )
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
         """One completion a draw, from the updated policy; in `kept` as they come."""
-        prompts = [self.phase.templates.challenger(draw) for draw in plan]
-        with CachedSampler(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
+        prompts = [self.context.templates.challenger(draw) for draw in plan]
+        with CachedSampler(self.context.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
             groups = sampler.sample(
-                prompts, n=1, params=self.phase.params, seed=self.phase.seed(round_, "candidates")
+                prompts, n=1, params=self.context.params, seed=self.context.seed(round_, "candidates")
             )
         texts = [group[0].text for group in groups]
         return [
-            Written(draw, text, *self.phase.read_question(text))
+            Written(draw, text, *self.context.read_question(text))
             for draw, text in zip(plan, texts, strict=True)
         ]
 
@@ -221,23 +224,23 @@ class Challenger:
 class ChallengerReward:
     """The paper's challenger reward in the trainer's halves: votes on a slice, clusters over the batch."""
 
-    def __init__(self, phase: PhaseContext, solver: Sampler, round_: int) -> None:
-        self.phase = phase
+    def __init__(self, context: PlayContext, solver: Sampler, round_: int) -> None:
+        self.context = context
         self.solver = solver
         self.round = round_
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
         """The question of each rollout and its majority share among the frozen solver's votes."""
-        questions = [self.phase.read_question(rollout.text)[0] for rollout in rollouts]
+        questions = [self.context.read_question(rollout.text)[0] for rollout in rollouts]
         asked = [question for question in questions if question is not None]
         step = rollouts[0].step if rollouts else 0
         votes = iter(
             vote(
-                self.phase,
+                self.context,
                 self.solver,
                 asked,
-                self.phase.config.round.challenger_votes,
-                self.phase.seed(self.round, "u", step),
+                self.context.config.round.challenger_votes,
+                self.context.seed(self.round, "u", step),
             )[0]
         )
         return [
@@ -249,25 +252,25 @@ class ChallengerReward:
         """Equation 11 over the whole step. An unreadable completion stands alone among B."""
         readable = [i for i, measure in enumerate(measures) if measure["question"] is not None]
         of_readable = shares(
-            [measures[i]["question"] for i in readable], self.phase.config.reward.cluster_distance
+            [measures[i]["question"] for i in readable], self.context.config.reward.cluster_distance
         )
         share_B = [1 / len(measures)] * len(measures)
         for i, share in zip(readable, of_readable, strict=True):
             share_B[i] = float(share) * len(readable) / len(measures)
         p1s = [None if measure["p1"] is None else Fraction(measure["p1"]) for measure in measures]
-        return challenger_rewards(p1s, share_B, self.phase.config.reward.repetition_weight)
+        return challenger_rewards(p1s, share_B, self.context.config.reward.repetition_weight)
 
 
 class Solver:
     """Answers questions; learns from its own majorities."""
 
-    def __init__(self, policy: Path, phase: PhaseContext) -> None:
+    def __init__(self, policy: Path, context: PlayContext) -> None:
         self.policy = policy
-        self.phase = phase
+        self.context = context
 
     def serving_beside_training(self) -> "closing[Sampler]":
         """The policy as a sampler, closed at the end of the block."""
-        return closing(self.phase.open_sampler(self.policy, beside_training=True))
+        return closing(self.context.open_sampler(self.policy, beside_training=True))
 
     def answer(
         self, candidates: Sequence[Written], round_: int, kept: Path, on_progress: OnProgress
@@ -275,9 +278,9 @@ class Solver:
         """N construction responses a valid candidate, grouped by agreement, in order; in `kept` as they
         come."""
         questions = [written.question for written in candidates if written.question is not None]
-        n = self.phase.config.round.responses
-        with CachedSampler(self.phase.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
-            votes, responses = vote(self.phase, sampler, questions, n, self.phase.seed(round_, "votes"))
+        n = self.context.config.round.responses
+        with CachedSampler(self.context.open_sampler(self.policy), kept, self.policy, on_progress) as sampler:
+            votes, responses = vote(self.context, sampler, questions, n, self.context.seed(round_, "votes"))
         answered = iter(zip(votes, responses, strict=True))
         return [
             VotedCandidate(written, None, None, None)
@@ -292,9 +295,9 @@ class Solver:
         """Keep the first agreeing response that ended by itself; else the first agreeing one. It agrees with
         the label: the majority, or where labels are true, the truth."""
         label, agreeing = votes.label, [responses[i] for i in votes.agreeing]
-        if self.phase.config.round.true_labels:
-            assert self.phase.world is not None
-            label = self.phase.world.answer(question)
+        if self.context.config.round.true_labels:
+            assert self.context.world is not None
+            label = self.context.world.answer(question)
             agreeing = [c for c in responses if self._gives(c, label)]
         reference = next((c for c in agreeing if not c.truncated), agreeing[0] if agreeing else None)
         if reference is None:
@@ -303,19 +306,19 @@ class Solver:
 
     def _gives(self, response: Completion, label: str | None) -> bool:
         answer = extract_boxed(response.text)
-        return answer is not None and label is not None and self.phase.checker.agree(answer, label)
+        return answer is not None and label is not None and self.context.checker.agree(answer, label)
 
     def train(
         self, lessons: Sequence[Lesson], round_: int, output: Path, work: Path, on_step: OnStep
     ) -> TrainingSummary:
         """GRPO on agreement with the pseudo-label: +1 or -1."""
-        config = self.phase.config
+        config = self.context.config
         labels = {lesson.question_id: lesson.label for lesson in lessons}
         return play_or_launch(
             Phase(
                 start=self.policy,
                 rows=tuple(
-                    TrainingRow(lesson.question_id, self.phase.templates.solver(lesson.question))
+                    TrainingRow(lesson.question_id, self.context.templates.solver(lesson.question))
                     for lesson in lessons
                 ),
                 reward=RewardSpec("diagevo.loop.players:solver_reward", {"labels": labels}),
@@ -325,11 +328,11 @@ class Solver:
                 training=config.training,
                 output=output,
                 work=work,
-                seed=self.phase.seed(round_, "solver"),
+                seed=self.context.seed(round_, "solver"),
             ),
-            SolverReward(labels, self.phase.checker),
+            SolverReward(labels, self.context.checker),
             on_step,
-            self.phase.stop,
+            self.context.stop,
         )
 
 
@@ -357,14 +360,14 @@ def solver_reward(labels: Mapping[str, str], stop: StopFlag) -> SolverReward:
 
 
 def vote(
-    phase: PhaseContext, sampler: Sampler, questions: Sequence[str], n: int, seed: int
+    context: PlayContext, sampler: Sampler, questions: Sequence[str], n: int, seed: int
 ) -> tuple[list[Votes], list[list[Completion]]]:
     """n responses a question and their votes."""
     responses = sampler.sample(
-        [phase.templates.solver(q) for q in questions], n=n, params=phase.params, seed=seed
+        [context.templates.solver(q) for q in questions], n=n, params=context.params, seed=seed
     )
     answers = [[extract_boxed(c.text) for c in group] for group in responses]
-    return phase.checker.group(answers), responses
+    return context.checker.group(answers), responses
 
 
 def save_written(path: Path, written: Sequence[Written]) -> None:
@@ -376,7 +379,7 @@ def save_written(path: Path, written: Sequence[Written]) -> None:
     staging.replace(path)
 
 
-def load_written(path: Path, plan: Sequence[Draw], phase: PhaseContext) -> list[Written]:
+def load_written(path: Path, plan: Sequence[Draw], context: PlayContext) -> list[Written]:
     """What `save_written` wrote, beside the same draw."""
     with open(path, encoding="utf-8", newline="\n") as file:  # a completion may hold what else ends a line
         rows = [json.loads(line) for line in file]
@@ -385,6 +388,6 @@ def load_written(path: Path, plan: Sequence[Draw], phase: PhaseContext) -> list[
             f"{path} does not fit the schedule's draw", hint="fork the run from its last committed round"
         )
     return [
-        Written(draw, row["completion"], *phase.read_question(row["completion"]))
+        Written(draw, row["completion"], *context.read_question(row["completion"]))
         for draw, row in zip(plan, rows, strict=True)
     ]

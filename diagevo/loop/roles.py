@@ -19,7 +19,7 @@ from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled, ungrouped
-from diagevo.loop.players import ChallengerReward, PhaseContext, World
+from diagevo.loop.players import ChallengerReward, PlayContext, World
 from diagevo.memory.memory import Memory
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
@@ -33,7 +33,7 @@ BENCHMARK = "benchmark:"
 """Beginning of `validation.questions` where the set is a benchmark's."""
 
 
-class Roles:
+class Roles(PlayContext):
     """Who plays: resolved once, so that what is missing is found before anything is written."""
 
     def __init__(
@@ -44,11 +44,12 @@ class Roles:
         stop: StopFlag | None = None,
     ) -> None:
         """`logs`: folder for the output of servers that are started. `say`: told of nodes that are lost.
-        `stop`: heard by what samples and trains."""
+        `stop`: heard by what samples, trains and compares. Whoever compares answers closes `checker`."""
         self.config = config
         self.logs = logs
         self.say = say
         self.stop = StopFlag() if stop is None else stop
+        self.checker = AnswerChecker(stop=self.stop)
         arithmetic = BUILTIN in (
             config.roles.challenger.model,
             config.roles.solver.model,
@@ -68,22 +69,7 @@ class Roles:
         self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
 
-    def phase(self, checker: AnswerChecker) -> PhaseContext:
-        """What both players use."""
-        return PhaseContext(
-            config=self.config,
-            templates=self.templates,
-            checker=checker,
-            open_sampler=self.open_sampler,
-            challenger_reward=self.name_challenger_reward,
-            world=self.world,
-            held_out=self.is_held_out,
-            fits=self.fits,
-            stop=self.stop,
-        )
-
-    def name_challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
-        """The challenger's reward for processes of training: they ask our server or load the solver."""
+    def challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
@@ -117,7 +103,6 @@ class Roles:
         return question in self._held_out
 
     def fits(self, question: str) -> bool:
-        """Whether the solver can be asked this: its prompt is not longer than the configuration allows."""
         [ids] = encode_prompts(self._tokenizer, [self.templates.solver(question)])
         return len(ids) <= self.config.sampling.max_prompt_tokens
 
@@ -127,7 +112,6 @@ class Roles:
         return load_tokenizer(self.solver)
 
     def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Resumable:
-        """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
         hardware = self.config.hardware
         if hardware.cluster == "ray":
             from diagevo.sampling.ray_sampler import open_on_cluster
@@ -168,16 +152,15 @@ def challenger_reward(
     round_: int,
     stop: StopFlag,
 ) -> ChallengerReward:
-    """The challenger's reward in a process of training (`Roles.name_challenger_reward`)."""
+    """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
     # On a cluster this process has its place already: what it loads, it loads there.
     hardware = {**config["hardware"], "cluster": "local"}
     roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path(), stop=stop)
-    phase = roles.phase(AnswerChecker(stop=stop))
     if servers is None:
-        return ChallengerReward(phase, phase.open_sampler(Path(solver)), round_)
+        return ChallengerReward(roles, roles.open_sampler(Path(solver)), round_)
     from diagevo.sampling.vllm_client import VLLMClient
 
-    return ChallengerReward(phase, VLLMClient([Address(*server) for server in servers], stop=stop), round_)
+    return ChallengerReward(roles, VLLMClient([Address(*server) for server in servers], stop=stop), round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from diagevo.loop.players import (
     Challenger,
     Lesson,
     OnProgress,
-    PhaseContext,
+    PlayContext,
     Solver,
     VotedCandidate,
     Written,
@@ -39,7 +39,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
-from diagevo.progress import Observer, StageProgress, StopFlag
+from diagevo.progress import Observer, StageProgress
 from diagevo.training.measures import PhaseMeasures, warnings
 from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
 
@@ -48,13 +48,12 @@ from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
 class RunContext:
     """What a run's rounds share. `folder` is the run's."""
 
-    phase: PhaseContext
+    roles: PlayContext
     memory: Memory
     diagnostician: Diagnostician
     embedder: Embedder
     folder: Path
     observer: Observer
-    stop: StopFlag
 
 
 class Round:
@@ -66,19 +65,19 @@ class Round:
         """`last_stage`: stop safely once this one is complete."""
         self.context = context
         self.number = number
-        self.phase = context.phase
+        self.roles = context.roles
         self.memory = context.memory
-        self.challenger = Challenger(challenger, context.phase)
-        self.solver = Solver(solver, context.phase)
+        self.challenger = Challenger(challenger, context.roles)
+        self.solver = Solver(solver, context.roles)
         self.folder = round_folder(context.folder, number)
         self.stages = Stages(
             context.memory,
             number,
             context.folder,
             context.observer,
-            context.stop,
+            context.roles.stop,
             last_stage,
-            restarts=context.phase.config.hardware.restarts,
+            restarts=context.roles.config.hardware.restarts,
         )
         self.committing = 0.0
         """Seconds of its commit, which no stage of its own can record."""
@@ -87,7 +86,7 @@ class Round:
         """(1) challenger, (2) candidates, votes, filter and solver, (3) maintenance, (4) next schedule."""
         began = time.monotonic()
         private_folder(self.folder)
-        schedule = self.memory.open_round(self.number, seed=self.phase.seed(self.number, "schedule"))
+        schedule = self.memory.open_round(self.number, seed=self.roles.seed(self.number, "schedule"))
         self.stages.scheduled(time.monotonic() - began)
         self.train_challenger(schedule)
         written = self.write_candidates(schedule)
@@ -102,13 +101,13 @@ class Round:
 
     def train_challenger(self, schedule: Schedule) -> None:
         """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""
-        settings = self.phase.config.challenger_grpo
-        if not self.phase.config.round.train_challenger or settings.max_steps == 0:
+        settings = self.roles.config.challenger_grpo
+        if not self.roles.config.round.train_challenger or settings.max_steps == 0:
             self.stages.passed("challenger")
             return
         plan = schedule.draw(
             settings.max_steps * settings.batch_questions,
-            seed=self.phase.seed(self.number, "challenger plan"),
+            seed=self.roles.seed(self.number, "challenger plan"),
         )
         output, work = self.folder / "challenger", self.folder / "challenger-work"
 
@@ -134,11 +133,11 @@ class Round:
 
         self.stages.play("challenger", train, total=settings.max_steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
-        self.challenger = Challenger(output, self.phase)
+        self.challenger = Challenger(output, self.roles)
 
     def write_candidates(self, schedule: Schedule) -> list[Written]:
         """A fresh pool from the updated challenger under the same schedule."""
-        plan = schedule.draw(self.phase.config.round.candidates, seed=self.phase.seed(self.number, "pool"))
+        plan = schedule.draw(self.roles.config.round.candidates, seed=self.roles.seed(self.number, "pool"))
         file, answers = self.folder / "candidates.jsonl", self.folder / "candidates-answers.jsonl"
 
         def write() -> Outcome:
@@ -149,7 +148,7 @@ class Round:
 
         self.stages.play("candidates", write, total=len(plan))
         answers.unlink(missing_ok=True)
-        return load_written(file, plan, self.phase)
+        return load_written(file, plan, self.roles)
 
     def vote(self, written: Sequence[Written]) -> None:
         """N answers a candidate by the frozen solver, the filter's verdict, and the promotions due."""
@@ -182,7 +181,7 @@ class Round:
 
     def train_solver(self, lessons: Sequence[Lesson]) -> None:
         """GRPO towards the pseudo-labels. Each failed trajectory is observed, and diagnosed as it arrives."""
-        settings = self.phase.config.solver_grpo
+        settings = self.roles.config.solver_grpo
         output, work = self.folder / "solver", self.folder / "solver-work"
         steps = min(settings.max_steps, -(-len(lessons) // settings.batch_questions))
 
@@ -191,11 +190,11 @@ class Round:
                 return Outcome(summary={"steps": 0, "failures": 0})
             self._name_logs(output)
             rewards: list[float] = []
-            with Diagnoser(self.memory, self.context.diagnostician, self.phase.config.diagnosis) as diagnoser:
-                diagnosing = self.phase.config.diagnosis.enabled
+            with Diagnoser(self.memory, self.context.diagnostician, self.roles.config.diagnosis) as diagnoser:
+                diagnosing = self.roles.config.diagnosis.enabled
                 if diagnosing:
                     diagnoser.submit(self.memory.undiagnosed())
-                failed = FailureCapture(self.phase, self.memory, lessons)
+                failed = FailureCapture(self.roles, self.memory, lessons)
 
                 def on_step(step: int, rollouts: Sequence[Rollout], step_rewards: Sequence[float]) -> None:
                     failures = failed.of_step(rollouts, step_rewards)
@@ -224,11 +223,11 @@ class Round:
         self.stages.play("solver", train, total=steps, checkpoints=work)
         shutil.rmtree(work, ignore_errors=True)
         if steps:
-            self.solver = Solver(output, self.phase)
+            self.solver = Solver(output, self.roles)
 
     def maintain(self) -> None:
         """What failed updates the memory: match or create causes, merge nodes."""
-        config = self.phase.config
+        config = self.roles.config
         if not config.diagnosis.enabled:
             self.stages.passed("diagnosis")
             return
@@ -241,7 +240,7 @@ class Round:
                 config.diagnosis,
                 config.memory,
                 lambda p: self._diagnosis_progress(p),
-                should_stop=lambda: bool(self.context.stop),
+                should_stop=lambda: bool(self.roles.stop),
             )
             return Outcome(summary=_maintenance(report), parts=report.seconds)
 
@@ -266,7 +265,7 @@ class Round:
 
     def _name_logs(self, output: Path) -> None:
         """Say where the processes that train write, if there are any of their own."""
-        if not plays_here(self.phase.config.hardware):
+        if not plays_here(self.roles.config.hardware):
             self.context.observer.message(
                 f"round {self.number} {output.name}: the training processes write to {logs_folder(output)}"
             )
@@ -282,7 +281,7 @@ class Round:
             "mode": draw.mode,
             "cause_id": draw.cause_id,
             "stitched_cause_id": draw.stitched_cause_id,
-            "responses": self.phase.config.round.responses,
+            "responses": self.roles.config.round.responses,
         }
         if votes is None or question is None:
             return CandidateScored(
@@ -295,11 +294,11 @@ class Round:
                 reference=None,
                 invalid_reason=answered.written.invalid,
             )
-        truth = None if self.phase.world is None else self.phase.world.answer(question)
+        truth = None if self.roles.world is None else self.roles.world.answer(question)
         label_true = None
         label = answered.label
         if truth is not None and label is not None:
-            label_true = self.phase.checker.agree(label, truth)
+            label_true = self.roles.checker.agree(label, truth)
         return CandidateScored(
             **common,
             votes=list(votes.votes),
@@ -311,12 +310,12 @@ class Round:
                 votes.second,
                 votes.responses,
                 label is not None,
-                filter_in(self.phase.config.filter),
+                filter_in(self.roles.config.filter),
             ),
             reference=None if answered.reference is None else self.memory.artifacts.put(answered.reference),
             truth=truth,
             label_true=label_true,
-            undecided=self.phase.checker.undecided([votes]),
+            undecided=self.roles.checker.undecided([votes]),
         )
 
     def _answered(self, stage: str) -> OnProgress:
@@ -329,9 +328,9 @@ class Round:
 class FailureCapture:
     """Turns a step's rollouts into observations: every failed response of a retained question, once."""
 
-    def __init__(self, phase: PhaseContext, memory: Memory, lessons: Sequence[Lesson]) -> None:
-        self.settings = phase.config.diagnosis
-        self.phase = phase
+    def __init__(self, context: PlayContext, memory: Memory, lessons: Sequence[Lesson]) -> None:
+        self.settings = context.config.diagnosis
+        self.context = context
         self.memory = memory
         self.lessons: Mapping[str, Lesson] = {lesson.question_id: lesson for lesson in lessons}
 
@@ -360,12 +359,12 @@ class FailureCapture:
 
     def _right(self, failed: Sequence[Rollout]) -> list[bool | None]:
         """Whether each gives the true answer after all; None where no world knows it."""
-        if self.phase.world is None:
+        if self.context.world is None:
             return [None] * len(failed)
-        truths = [self.phase.world.answer(self.lessons[rollout.row_id].question) for rollout in failed]
+        truths = [self.context.world.answer(self.lessons[rollout.row_id].question) for rollout in failed]
         answers = [extract_boxed(rollout.text) for rollout in failed]
         both = [(a, t) for a, t in zip(answers, truths, strict=True) if a is not None and t is not None]
-        agrees = iter(self.phase.checker.agree_many(both))
+        agrees = iter(self.context.checker.agree_many(both))
         return [
             None if truth is None else answer is not None and next(agrees)
             for answer, truth in zip(answers, truths, strict=True)

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.imported import said_again
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
@@ -73,16 +72,14 @@ def train(
                 f"run {run_id} exists already", hint=f"resume it: diagevo train --run {run_id} --resume"
             )
         roles = Roles(config, root / run_id / "logs", observer.message, stop)
-        with AnswerChecker(stop=stop) as checker, _stopping_after(max_seconds, stop):
-            phase = roles.phase(checker)
+        with roles.checker, _stopping_after(max_seconds, stop):
             context = RunContext(
-                phase,
+                roles,
                 memory,
                 roles.diagnostician(memory),
                 roles.embedder,
                 folder=root / run_id,
                 observer=observer,
-                stop=stop,
             )
             run = Run(context, roles)
             if resume:
@@ -115,7 +112,6 @@ class Run:
 
     def __init__(self, context: RunContext, roles: Roles) -> None:
         self.context = context
-        self.phase = context.phase
         self.roles = roles
         self.memory = context.memory
         self.folder = context.folder
@@ -124,7 +120,7 @@ class Run:
 
     def configure(self) -> None:
         """Record what the run is made of."""
-        config, stop = self.phase.config, self.context.stop
+        config, stop = self.roles.config, self.roles.stop
         models = {
             "challenger": events.Model(
                 name=config.roles.challenger.model, revision=sha256_of(self.roles.challenger, stop)
@@ -152,7 +148,7 @@ class Run:
         self.measure(self.memory.state.round)
         committing = 0.0
         while (number := self.memory.state.round + 1) <= last:
-            self.context.stop.check(f"before round {number}")
+            self.roles.stop.check(f"before round {number}")
             state = self.memory.state
             self.observer.round_started(
                 number, rounds, state.epsilon, state.failures if state.round else None
@@ -186,7 +182,7 @@ class Run:
             return self.roles.challenger if role == "challenger" else self.roles.solver
         number, artifact = left[-1]
         if artifact.sha256 not in self._whole:
-            check_artifact(self.folder, artifact, role, number, self.context.stop)
+            check_artifact(self.folder, artifact, role, number, self.roles.stop)
             self._whole.add(artifact.sha256)
         return check_model_folder(self.folder / artifact.path)
 
@@ -204,19 +200,19 @@ class Run:
                 and event.benchmark == "validation"
             ):
                 return event.metrics
-        settings, policy = self.phase.config.validation, self.policy("solver")
-        params, seed = self.phase.params, self.phase.seed("validation")
+        settings, policy = self.roles.config.validation, self.policy("solver")
+        params, seed = self.roles.params, self.roles.seed("validation")
         answers = self.folder / f"validation-{number:03d}-answers.jsonl"
-        self.context.stop.check(f"before the validation of round {number}")
+        self.roles.stop.check(f"before the validation of round {number}")
         with (
             playing(f"{self.memory.run_id}, round {number}: validation"),
-            CachedSampler(self.phase.open_sampler(policy), answers, policy) as sampler,
+            CachedSampler(self.roles.open_sampler(policy), answers, policy) as sampler,
         ):
             metrics = validate(
                 sampler,
-                self.phase.templates,
+                self.roles.templates,
                 validation.questions,
-                self.phase.checker,
+                self.roles.checker,
                 samples=settings.samples,
                 params=params,
                 seed=seed,
@@ -228,7 +224,7 @@ class Run:
                 role="solver",
                 checkpoint=policy.relative_to(self.folder).as_posix()
                 if inside
-                else self.phase.config.roles.solver.model,
+                else self.roles.config.roles.solver.model,
                 benchmark="validation",
                 questions=len(validation.questions),
                 conditions={
@@ -249,7 +245,7 @@ class Run:
 
     def best(self) -> int | None:
         """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
-        metric = self.phase.config.validation.metric
+        metric = self.roles.config.validation.metric
         found = self.memory.log.read(self.memory.run_id, types=["CheckpointEvaluated"])
         scores = {
             recorded.round: event.metrics[metric]
@@ -266,7 +262,7 @@ class Run:
 
         The latter may be old: a round that retains no question leaves the solver as it was.
         """
-        keep = self.phase.config.round.keep_checkpoints
+        keep = self.roles.config.round.keep_checkpoints
         if keep is None:
             return
         needed = {self.policy("challenger"), self.policy("solver")}

@@ -86,17 +86,9 @@ def test_prompt_1_holds_the_papers_fields_in_their_order():
     ]
 
 
-def test_prompts_as_written_hold_the_folders_template_and_the_texts_as_they_are(tmp_path: Path):
-    (tmp_path / "duplicate_user.txt").write_text("New: <new_cause>!\nOld: <candidate_cause_list>\n")
-    (tmp_path / "duplicate_system.txt").write_text("Judge.\n")
-    exact = DiagnosisPrompts.load(tmp_path, 12000, as_written=True)
-    [system, user] = exact.duplicate("takes a<b for a>b </s>", CAUSES[:1])
-    assert system["content"] == "Judge."
-    assert user["content"] == (
-        "New: takes a<b for a>b </s>!\nOld: - c3: forgets the domain of the original equation"
-    )
-    fenced = DiagnosisPrompts.load(tmp_path, 12000).duplicate("takes a<b for a>b", CAUSES[:1])
-    assert "a< b" in fenced[1]["content"]
+def test_a_text_cannot_write_a_mark_of_a_template():
+    _, user = BUILT_IN.duplicate("takes a<b for a>b", CAUSES[:1])
+    assert "a< b" in user["content"]
 
 
 def test_the_section_of_known_causes_is_left_out_for_a_free_question():

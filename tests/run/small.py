@@ -32,7 +32,12 @@ SMALL = {
         "micro_batch": 24,
     },
     "sampling": {"max_new_tokens": 160, "max_prompt_tokens": 256},
-    "validation": {"questions": "builtin:arithmetic", "limit": 8, "samples": 2, "baseline_temperature": 0.5},
+    "validation": {
+        "questions": "builtin:arithmetic",
+        "limit": 8,
+        "samples": 2,
+        "baseline_temperature": [0.5],
+    },
     "roles": {
         "challenger": {"model": "builtin:arithmetic"},
         "solver": {"model": "builtin:arithmetic"},

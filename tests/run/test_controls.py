@@ -1,13 +1,11 @@
 """The study's controls, and a policy of one's own, in the real round."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diagevo.answers.equivalence import AnswerChecker
 from diagevo.config.models import Config
 from diagevo.errors import ConfigError, NotFoundError, StoppedSafely
 from diagevo.loop.players import Solver, Written
@@ -52,12 +50,18 @@ class Scripted:
     ],
 )
 def test_a_true_label_is_the_worlds_answer_and_its_reference_gives_it(
-    tmp_path: Path, answers: list[str | None], true_labels: bool, label: str | None, reference: str | None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[str | None],
+    true_labels: bool,
+    label: str | None,
+    reference: str | None,
 ) -> None:
     config = small_config(round={"true_labels": true_labels})
-    with AnswerChecker() as checker:
-        phase = Roles(config, tmp_path).phase(checker)
-        solver = Solver(tmp_path, replace(phase, open_sampler=lambda *_, **__: Scripted(answers)))
+    roles = Roles(config, tmp_path)
+    monkeypatch.setattr(roles, "open_sampler", lambda *_, **__: Scripted(answers))
+    with roles.checker:
+        solver = Solver(tmp_path, roles)
         [answered] = solver.answer(
             [Written(Draw(0, "free"), "", QUESTION)], 1, tmp_path / "kept", lambda *_: None
         )

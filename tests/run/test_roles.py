@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
 from diagevo.loop.players import Challenger, Solver
@@ -24,28 +23,25 @@ WRITTEN = f"<question>{QUESTION}</question>"
 def test_a_question_whose_prompt_is_longer_than_the_limit_is_invalid(tmp_path: Path) -> None:
     roles = Roles(small_config(), tmp_path)
     [ids] = encode_prompts(load_tokenizer(roles.solver), [roles.templates.solver(QUESTION)])
-    with AnswerChecker() as checker:
-        for limit, read in ((len(ids), (QUESTION, None)), (len(ids) - 1, (None, "too_long"))):
-            config = small_config(sampling={"max_prompt_tokens": limit})
-            assert Roles(config, tmp_path).phase(checker).read_question(WRITTEN) == read
+    for limit, read in ((len(ids), (QUESTION, None)), (len(ids) - 1, (None, "too_long"))):
+        config = small_config(sampling={"max_prompt_tokens": limit})
+        assert Roles(config, tmp_path).read_question(WRITTEN) == read
 
 
 def test_a_completion_that_gives_no_question_says_why(tmp_path: Path) -> None:
     held = next(iter(held_out()))[0]
-    with AnswerChecker() as checker:
-        read = Roles(small_config(), tmp_path).phase(checker).read_question
-        assert read("no block at all") == (None, "unreadable")
-        assert read("<question>who wrote Hamlet?</question>") == (None, "outside_world")
-        assert read(f"<question>{held}</question>") == (None, "held_out")
-        assert read(WRITTEN) == (QUESTION, None)
+    read = Roles(small_config(), tmp_path).read_question
+    assert read("no block at all") == (None, "unreadable")
+    assert read("<question>who wrote Hamlet?</question>") == (None, "outside_world")
+    assert read(f"<question>{held}</question>") == (None, "held_out")
+    assert read(WRITTEN) == (QUESTION, None)
 
 
 def test_where_the_challenger_must_box_an_answer_a_question_without_one_is_invalid(tmp_path: Path) -> None:
-    with AnswerChecker() as checker:
-        read = Roles(small_config(round={"boxed_answers": True}), tmp_path).phase(checker).read_question
-        assert read(WRITTEN) == (None, "unanswered")
-        assert read(WRITTEN + r" \boxed{17}") == (QUESTION, None)
-        assert read(r"\boxed{17}") == (None, "unreadable")
+    read = Roles(small_config(round={"boxed_answers": True}), tmp_path).read_question
+    assert read(WRITTEN) == (None, "unanswered")
+    assert read(WRITTEN + r" \boxed{17}") == (QUESTION, None)
+    assert read(r"\boxed{17}") == (None, "unreadable")
 
 
 def test_a_run_is_validated_on_a_benchmark_that_its_configuration_names(tmp_path: Path) -> None:
@@ -93,9 +89,8 @@ def test_what_holds_a_gpu_or_has_ranks_plays_in_processes_of_its_own(
     monkeypatch.setattr("diagevo.loop.players.play_phase", lambda *_: "here")
     monkeypatch.setattr("diagevo.training.launch.launch_phase", lambda *_: "processes of its own")
     config = small_config(hardware=hardware)
-    with AnswerChecker() as checker:
-        solver = Solver(tmp_path, Roles(config, tmp_path).phase(checker))
-        where: Any = solver.train([], 1, tmp_path / "solver", tmp_path / "work", lambda *_: None)
+    solver = Solver(tmp_path, Roles(config, tmp_path))
+    where: Any = solver.train([], 1, tmp_path / "solver", tmp_path / "work", lambda *_: None)
     assert where == expected
 
 
@@ -115,11 +110,9 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
     monkeypatch.setattr(Roles, "open_sampler", holds)
     monkeypatch.setattr("diagevo.loop.players.play_or_launch", lambda *_, **__: "played")
     config = small_config(hardware={"device": "cpu", "serve": serve, "processes": processes})
-    with AnswerChecker() as checker:
-        roles = Roles(config, tmp_path)
-        phase = roles.phase(checker)
-        solver = Solver(roles.solver, phase)
-        Challenger(roles.challenger, phase).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
+    roles = Roles(config, tmp_path)
+    solver = Solver(roles.solver, roles)
+    Challenger(roles.challenger, roles).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
     assert held == [True] * opened
 
 
