@@ -100,7 +100,10 @@ class Rounds:
             digests = (scored.question, failure.reference, failure.trajectory)
             texts = memory.artifacts.get_many(digests)
             question, agreeing, disagreeing = (texts[digest] for digest in digests)
-            pair = FailurePair(failure.failure_id, question, scored.label or "", agreeing, disagreeing)
+            label = scored.label or ""
+            pair = FailurePair(
+                failure.failure_id, question, label, agreeing, disagreeing, votes_are=scored.votes_are
+            )
             said = diagnostician.extract(pair)
             _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
             if error is not None:
