@@ -28,9 +28,7 @@ class Call:
     profile: str | None = None
     quiet: bool = False
     verbose: bool = False
-    color: bool = True
-    pager: bool = True
-    json: bool = False
+    no_color: bool = False
     format: RowFormat = "table"
     output: Path | None = None
     typed: frozenset[str] = frozenset()
@@ -39,6 +37,10 @@ class Call:
     """What stays open until all is printed."""
     schema: str = ""
     """Name of the JSON the command prints, e.g. `diagevo.memory.why/1`."""
+
+    @property
+    def json(self) -> bool:
+        return self.format == "json"
 
     @property
     def home(self) -> Path:

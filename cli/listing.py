@@ -1,5 +1,5 @@
-"""Which commands there are, in the order of use, and where each lives: a command's module is imported when
-the command is asked for, and not before."""
+"""Which commands there are, in the order of use, and the module in `commands` that each is in. A module is
+imported when its command is asked for."""
 
 from collections import UserDict
 from collections.abc import Mapping
@@ -10,12 +10,9 @@ from typer.core import TyperGroup
 
 from .options import BUILT
 
-_WHOLE = 500
-"""Characters of the longest sentence of a command in its group's help."""
-
 
 class _Commands(UserDict[str, Any]):
-    """The commands of a group by name: groups, and modules in `commands` until their command is read."""
+    """The commands of a group by name; a module's name stands for a command until it is read."""
 
     def __init__(self, path: str, homes: Mapping[str, Any]) -> None:
         super().__init__(homes)
@@ -29,76 +26,58 @@ class _Commands(UserDict[str, Any]):
 
 
 class Group(TyperGroup):
-    """A group that knows its commands without their modules."""
+    """A group that prints its help where no command is named."""
 
-    def __init__(self, homes: Mapping[str, "str | Group"], *, path: str = "", **given: Any) -> None:
-        super().__init__(**given)
-        self.commands = _Commands(path, given.get("commands") or homes)
-        self.homes = homes
+    def __init__(self, homes: Mapping[str, Any], *, path: str = "", **given: Any) -> None:
+        super().__init__(**{"rich_markup_mode": None, **given})
+        self.commands = _Commands(path, homes)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """As Typer's, but a sentence that has no room goes on in the next row where Typer cuts it."""
-        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(_WHOLE)) for name, command in commands])
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args or ["--help"])
 
 
-def _group(path: str, help: str, homes: Mapping[str, str | Group]) -> Group:
-    name = path.rpartition(" ")[2]
-    return Group(homes, path=path, name=name, help=help, no_args_is_help=True, rich_markup_mode=None)
-
-
-def _of(module: str, names: str | None = None) -> dict[str, str]:
-    return dict.fromkeys((names or module).split(), module)
+def _group(name: str, help: str, **modules: str) -> Group:
+    """The commands of each module, named by the words beside it."""
+    homes = {command: module for module, commands in modules.items() for command in commands.split()}
+    return Group(homes, path=name, name=name, help=help)
 
 
 PROGRAM: dict[str, str | Group] = {
     "init": "init",
     "doctor": "doctor",
-    "config": _group(
-        "config",
-        "The resolved configuration, and where each value came from.",
-        _of("config", "show diff"),
-    ),
+    "config": _group("config", "Show and compare configurations.", config="show diff"),
     "train": "train",
     "ingest": "ingest",
     "diagnose": "diagnose",
     "runs": _group(
         "runs",
         "List and compare runs; fork, export and import them.",
-        _of("runs", "list show diff fork") | _of("runs_export", "export import"),
+        runs="list show",
+        runs_diff="diff",
+        runs_fork="fork",
+        runs_export="export import",
     ),
     "memory": _group(
         "memory",
         "Read the log, rebuild the memory, and query it.",
-        _of("memory", "show why replay log schedule")
-        | _of("memory_whatif", "what-if")
-        | _of("memory_verify", "verify")
-        | _of("memory_query", "query rebuild")
-        | _of("diagnosis", "calibrate"),
+        memory="show why replay log schedule",
+        memory_whatif="what-if",
+        memory_verify="verify",
+        memory_query="query rebuild",
+        diagnosis="calibrate",
     ),
     "view": "view",
-    "report": _group("report", "The figures of a run, alone or on its pages.", _of("report", "build")),
+    "report": _group("report", "Figures and tables of runs.", report="build"),
     "eval": _group(
         "eval",
         "Evaluate models on benchmarks and compare the results.",
-        _of("evaluate_run", "run") | _of("evaluate", "show compare") | _of("labels", "labels selfplay"),
+        evaluate_run="run",
+        evaluate="show compare",
+        labels="labels selfplay",
     ),
     "ablate": _group(
-        "ablate",
-        "Plan the paper's ablations, run them, and compare the results.",
-        _of("ablate", "plan run compare"),
+        "ablate", "Plan the paper's ablations, run them, and compare the results.", ablate="plan run compare"
     ),
     "mcp": "mcp",
-    "db": _group(
-        "db",
-        "Migrate, check and back up the database.",
-        _of("db", "upgrade status backup restore"),
-    ),
+    "db": _group("db", "Migrate, check and back up the database.", db="upgrade status backup restore"),
 }
-
-
-def modules(homes: Mapping[str, str | Group] = PROGRAM) -> set[str]:
-    """Where the commands live."""
-    inner = [home.homes for home in homes.values() if isinstance(home, Group)]
-    return {home for home in homes.values() if isinstance(home, str)}.union(*map(modules, inner))

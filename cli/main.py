@@ -1,8 +1,6 @@
 """The program: its commands, and the one place where an error becomes a message and an exit code."""
 
-import atexit
 import errno
-import gc
 import io
 import os
 import sys
@@ -10,12 +8,9 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer._click.exceptions import NoArgsIsHelpError  # typer gives this one no public name
 
 from diagevo.errors import ConfigError, DiagEvoError, StoppedSafely
 from diagevo.private import private
@@ -28,18 +23,15 @@ from .call import Call
 USAGE = 2
 BUG = 70
 INTERRUPTED = 130
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""What a place says that takes no more."""
-
-gc.set_threshold(200_000)  # else what is imported is walked again and again: a tenth of a short command
-atexit.register(gc.freeze)  # else the end of a command walks all that was imported: a sixth of its time
+REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG})
+"""What a place says that takes no more, or not this name."""
 
 
 class Program(listing.Group):
     """The root command with the error boundary around it."""
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(listing.PROGRAM, **given)
+        super().__init__(given.pop("commands", None) or listing.PROGRAM, **given)
 
     def main(
         self,
@@ -62,9 +54,6 @@ class Program(listing.Group):
             code = _stopped(arguments, stopped)
         except DiagEvoError as error:
             code = _report(arguments, error.kind, error.message, error.hint, error.exit_code)
-        except NoArgsIsHelpError as asked:
-            print(asked.format_message())
-            code = 0
         except typer.TyperException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context is not None else "diagevo"
@@ -75,7 +64,7 @@ class Program(listing.Group):
         except typer.Abort:
             code = INTERRUPTED
         except OSError as error:
-            code = (_refused if error.errno in FULL else _report_bug)(arguments, error)
+            code = (_refused if error.errno in REFUSED else _report_bug)(arguments, error)
         except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
         sys.exit(code if isinstance(code, int) else 0)
@@ -92,11 +81,12 @@ def _open_streams() -> None:
 
 
 def _refused(arguments: list[str], error: OSError) -> int:
-    """A full disk. What stdout still holds goes nowhere, or Python would try once more at its end."""
+    """A full disk, or a name too long for it. What stdout still holds goes nowhere, or Python would try once
+    more at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     what = f"cannot write{f' {error.filename}' if error.filename else ''}: {error.strerror}"
-    return _report(arguments, "config", what, "free some space, or write elsewhere", USAGE)
+    return _report(arguments, "config", what, "free some space, or name another place", USAGE)
 
 
 def _refuse_bytes(arguments: list[str]) -> None:
@@ -110,11 +100,7 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 def _wants_json(arguments: list[str]) -> bool:
     """Whether the failure is read by a program; the arguments may be the very thing that is wrong."""
-    pairs = pairwise([*arguments, ""])
-    return "--json" in arguments or any(
-        f"{a}={b}" in ("--format=json", "--display=json") or a in ("--format=json", "--display=json")
-        for a, b in pairs
-    )
+    return not {"--json", "json", "--format=json", "--display=json"}.isdisjoint(arguments)
 
 
 def _report(arguments: list[str], kind: str, message: str, hint: str | None, code: int) -> int:
@@ -139,37 +125,20 @@ def _stopped(arguments: list[str], stopped: StoppedSafely) -> int:
 
 
 def _report_bug(arguments: list[str], error: Exception) -> int:
-    """Put the traceback into the run's folder or the one of all runs, if there is one, and say where. Never
-    into a folder that other users share: it may repeat what a model wrote."""
+    """Put the traceback into the home folder, if there is one, and say where. Never into a folder that other
+    users share: it may repeat what a model wrote."""
     text = masked(traceback.format_exc())
     if "-v" in arguments or "--verbose" in arguments:
         print(text, file=sys.stderr)
-    hint = "run it again with -v for the traceback"
-    name = f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
-    for folder in _folders_of_run(arguments):
-        try:
-            with open(folder / name, "w", encoding="utf-8", errors="replace", opener=private) as file:
-                file.write(text)
-        except (OSError, ValueError):  # it is not there, takes nothing, or is no name of a folder at all
-            continue
-        hint = f"the traceback is in {folder / name}"
-        break
+    path = Call().home / f"diagevo-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.traceback"
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace", opener=private) as file:
+            file.write(text)
+        hint = f"the traceback is in {path}"
+    except OSError:
+        hint = "run it again with -v for the traceback"
     what = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     return _report(arguments, "internal", what, hint, BUG)
-
-
-def _folders_of_run(arguments: list[str]) -> list[Path]:
-    """The folder of the run that was named, then that of all runs; the arguments may be what is wrong."""
-    given = {"--run": os.environ.get("DIAGEVO_RUN", ""), "--db": os.environ.get("DIAGEVO_DB", "")}
-    for word, following in pairwise([*arguments, ""]):
-        name, equals, value = word.partition("=")
-        if name in given:
-            given[name] = value if equals else following
-    home = Call().home
-    file = given["--db"].removeprefix("sqlite:///")
-    root = Path(file).parent if file and "://" not in file else home
-    named = [root / given["--run"]] if given["--run"] and "/" not in given["--run"] else []
-    return [*named, root, home]
 
 
 def _print_version(asked: bool) -> None:
@@ -191,7 +160,6 @@ def _root(
 app = typer.Typer(
     name="diagevo",
     cls=Program,
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -26,6 +26,10 @@ At = Annotated[
     int | None,
     typer.Option("--at", metavar="POSITION", min=1, help="As of this position of the log, exactly."),
 ]
+Run = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
+]
 Ref = Annotated[
     str,
     typer.Argument(

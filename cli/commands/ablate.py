@@ -87,7 +87,9 @@ def plan(
         ),
     ] = None,
 ) -> Result[Any]:
-    """Write a plan. `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
+    """Write an ablation plan.
+
+    `-c`, `--profile` and `--set` go to every run; a variant's settings come on top."""
     from diagevo.config.loading import resolve
     from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import VARIANTS, make_plan, variant
@@ -152,9 +154,9 @@ def run(
         bool, typer.Option("--status", help="Run nothing; show the state of every run.")
     ] = False,
 ) -> Result[Any]:
-    """Play the runs one after another, each as a process, then say where each stands. Nothing is done twice.
+    """Play the runs of a plan, one after another.
 
-    Call it twice, and the two share the runs.
+    Nothing is done twice. Two calls at once share the runs.
     """
     from diagevo.errors import ConfigError
     from diagevo.evaluation.ablation import load_plan, play
@@ -209,7 +211,9 @@ def compare(
         str, typer.Option("--metric", help="A metric of the validation after the last round.")
     ] = "mean_at_k",
 ) -> Result[Any]:
-    """Every variant against one, paired by seed: difference with its 95% interval, effect, p by Holm."""
+    """Compare every variant with one of them, paired by seed.
+
+    Shows the difference with its 95% interval, the effect size and p by Holm."""
     from diagevo.errors import NotFoundError
     from diagevo.evaluation import study
     from diagevo.evaluation.ablation import load_plan

@@ -52,7 +52,6 @@ class Shown:
     "config show",
     reads=options.CONFIGURATION,
     rows=True,
-    pages=True,
     example="""diagevo config show
     diagevo config show --profile embedded --paper
     diagevo config show --check -c mine.yaml --set filter.tau=2
@@ -75,7 +74,9 @@ def show(
         bool, typer.Option("--schema", help="The JSON Schema of a configuration file, for editors.")
     ] = False,
 ) -> Result[Any]:
-    """Every value with where it came from; with --run, the configuration that the run has in its log."""
+    """Show every configuration value and where it came from.
+
+    With --run, the configuration that the run has in its log."""
     if sum((paper, check, schema)) > 1:
         raise ConfigError("use only one of --paper, --check and --schema", hint="ask one at a time")
     if schema:
@@ -133,7 +134,6 @@ def _schema() -> Result[None]:
     "config diff",
     reads=options.CONFIGURATION,
     rows=True,
-    pages=True,
     example="""diagevo config diff embedded qwen3-8b
     diagevo config diff run:embedded-1 diagevo.yaml""",
 )
@@ -146,7 +146,7 @@ def diff(
     *,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if they differ.")] = False,
 ) -> Result[Any]:
-    """The values in which two configurations differ."""
+    """Show where two configurations differ."""
     first = of(call, a)
     second = call.resolve() if b is None else of(call, b)
     rows = [

@@ -47,7 +47,7 @@ def upgrade(
         bool, typer.Option("--backup/--no-backup", help="Write a backup before changing anything.")
     ] = True,
 ) -> Result[Any]:
-    """Bring the database to the revision that this version expects. A backup is written first."""
+    """Migrate the database to this version's revision. A backup is written first."""
     from diagevo.memory.log import migrate
     from diagevo.memory.log.location import shown
     from diagevo.memory.transfer.rebuilding import snapshots
@@ -82,9 +82,10 @@ def _backup_beside(database: "Database") -> Path:
 
 @options.command("db status", rows=True, without=("--run",), example="diagevo db status")
 def status(call: Call) -> Result[Any]:
-    """Revision, append-only triggers, integrity, positions; nothing is changed.
+    """Check revision, triggers and integrity.
 
-    Exit 5 where the revision is not the one that this version expects, 1 at another fault.
+    Nothing is changed. Exits 5 where the revision is not the one that this version expects, 1 at another
+    fault.
     """
     from diagevo.memory.log.check import check
     from diagevo.memory.log.location import shown
@@ -107,7 +108,9 @@ def status(call: Call) -> Result[Any]:
 def backup(
     call: Call, file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")]
 ) -> Result[Any]:
-    """Copy the database into one SQLite file, also while a run writes to it."""
+    """Copy the database into one SQLite file.
+
+    A run may write to it meanwhile."""
     from diagevo.memory.transfer.backup import backup as write
 
     with _database(call) as database:

@@ -92,10 +92,10 @@ def diagnose(
         bool, typer.Option("--exit-code", help="--dry-run: exit 1 if an answer differs.")
     ] = False,
 ) -> Result[Any]:
-    """Diagnose the waiting ingested rounds, one after the other, and commit each.
+    """Diagnose the ingested rounds that wait, and commit each.
 
-    Says first what it will cost. Interrupted or capped, the same command goes on: what is answered is not
-    asked again. The key is read from the variable that roles.diagnostician.api_key_env names.
+    Prints what it will cost first. Interrupted or capped, run the same command again: nothing is asked
+    twice. The key is read from the variable that roles.diagnostician.api_key_env names.
     """
     _fits(
         again=again,

@@ -32,10 +32,10 @@ CALIBRATIONS = (
     """,
 )
 def calibrate(call: Call) -> Result[Any]:
-    """Propose θ_dup and θ_merge for the embedding model, from pairs that the diagnostician has judged.
+    """Propose θ_dup and θ_merge for an embedding model.
 
-    The proposal lets 95 of 100 pairs through that were judged the same. Another model: --set
-    roles.embedder.…, or -c FILE. Writes nothing.
+    They come from pairs that the diagnostician has judged. The proposal lets 95 of 100 pairs through that
+    were judged the same. Another model: --set roles.embedder.…, or -c FILE. Writes nothing.
     """
     from diagevo.diagnosis.calibrate import calibrate as propose
     from diagevo.diagnosis.embedder import embedder_for

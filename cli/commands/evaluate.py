@@ -99,7 +99,6 @@ def line_of(found: "Evaluation") -> EvaluationLine:
 @options.command(
     "eval show",
     rows=True,
-    pages=True,
     example="""diagevo eval show
     diagevo eval show --benchmarks
     diagevo eval show e3f1 --wrong 5
@@ -113,9 +112,10 @@ def show(
     benchmarks: Annotated[bool, typer.Option("--benchmarks", help="List the benchmarks.")] = False,
     wrong: Annotated[int, typer.Option("--wrong", min=0, help="Show this many of the wrong answers.")] = 0,
 ) -> Result[Any]:
-    """What was measured, or with --benchmarks what can be.
+    """List evaluations, or show one.
 
-    With ID one evaluation: its conditions, figures and categories, and what was answered wrongly.
+    With --benchmarks, what can be measured. With ID one evaluation: its conditions, figures and categories,
+    and what was answered wrongly.
     """
     if evaluation is not None:
         if benchmarks or "--run" in call.typed:
@@ -197,7 +197,6 @@ def _condition(value: Any) -> str:
 
 @options.command(
     "eval compare",
-    pages=True,
     without=("--run",),
     example="""diagevo eval compare e3f1 e9a0
     diagevo eval compare e3f1 e9a0 --confidence 0.99 --json""",
@@ -208,7 +207,9 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
     confidence: Annotated[float, typer.Option("--confidence", min=0.5, max=0.9999)] = 0.95,
 ) -> Result[Any]:
-    """The difference of two evaluations on the same questions, paired by question, with its interval."""
+    """Compare two evaluations on the same questions.
+
+    The difference is paired by question, with its confidence interval."""
     from diagevo.evaluation.scoring import compare as compare_
     from diagevo.evaluation.scoring import different_conditions
     from diagevo.evaluation.store import EvaluationStore

@@ -103,7 +103,9 @@ def run(
     ] = "OPENAI_API_KEY",
     swapped_judge: Swapped = False,
 ) -> Result[Any]:
-    """Ask, judge and sum up. The same command again goes on where it was stopped and asks nothing twice.
+    """Evaluate a model on benchmarks.
+
+    The same command again goes on where it was stopped, and asks nothing twice.
 
     Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
     samples at T = 1.

@@ -84,10 +84,11 @@ def ingest(
         ),
     ] = False,
 ) -> Result[Any]:
-    """Record another trainer's rollouts in the log: verl, TRL, NeMo-RL, prime-rl, or plain JSON lines.
+    """Record another trainer's rollouts in the log.
 
-    The same files again change nothing. The first ingest of a run records its configuration, and with it who
-    diagnoses and embeds. Then: diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, and plain JSON lines. The same files again change
+    nothing. The first ingest of a run records its configuration, and with it who diagnoses and embeds. Then:
+    diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
 

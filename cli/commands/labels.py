@@ -117,10 +117,11 @@ def labels(
     questions: Annotated[int, typer.Option("--questions", min=1, help="Questions a round.")] = 200,
     seed: Seed = 0,
 ) -> Result[Any]:
-    """How many pseudo-labels of each round are right, over questions drawn once from it.
+    """Measure how many pseudo-labels are right.
 
-    Where the world computes the truth, it is the reference answer. Else a model proposes one (--model) and a
-    human checks it (--check). What is proposed already is not asked again.
+    Questions are drawn once from each round. Where the world computes the truth, it is the reference answer.
+    Else a model proposes one (--model) and a human checks it (--check). What is proposed already is not asked
+    again.
     """
     if (model is None) != (base_url is None):
         raise ConfigError(
@@ -210,7 +211,9 @@ def selfplay(
     seed: Seed = 0,
     batch: Batch = 64,
 ) -> Result[Any]:
-    """Measure a solver on the questions of rounds, against the oracle's answers or the world's truth."""
+    """Measure a solver on the questions of a run.
+
+    Answers are judged by those of `eval labels`, or by the truth where the world computes it."""
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of
     from diagevo.evaluation.sources import self_play_questions

@@ -56,8 +56,9 @@ Ref = Annotated[
 
 @options.command("mcp", example="diagevo mcp --run math")
 def mcp(call: Call) -> None:
-    """Serve read-only tools for agents on stdin and stdout: why, replay, schedule, what_if, diff, verify,
-    query."""
+    """Serve read-only tools for agents on stdin and stdout.
+
+    The tools: why, replay, schedule, what_if, diff, verify, query."""
     if call.json:
         raise ConfigError("the tools speak JSON by their own protocol", hint="leave --json out")
     with opened(call) as history:  # what is wrong with the run is said now, not to the agent

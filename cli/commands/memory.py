@@ -7,7 +7,7 @@ import typer
 
 from diagevo.errors import ConfigError, NotFoundError
 
-from .. import completion, options
+from .. import options
 from ..call import Call
 from ..opening import At, OptionalRef, Ref, Round, opened, where
 from ..render import console as render
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 @options.command(
     "memory show",
     rows=True,
-    pages=True,
     example="""diagevo memory show
     diagevo memory show --round 3
     diagevo memory show --state active --top 10 --grep carry
@@ -50,7 +49,9 @@ def show(
         ),
     ] = None,
 ) -> Result[Any]:
-    """Causes by node: states, frequencies, probabilities. One of them, with its evidence: `memory why`."""
+    """Show causes by node: states, frequencies, probabilities.
+
+    One of them with its evidence: `memory why`."""
     from dataclasses import replace
 
     from diagevo.memory.audit.replay import Wanted, chosen, describe
@@ -83,7 +84,6 @@ def _say_superseded(call: Call, history: "History", round: int | None) -> None:
 @options.command(
     "memory replay",
     rows=True,
-    pages=True,
     example="""diagevo memory replay --round 3
     diagevo memory replay --round 3 --step
     diagevo memory replay --round 3 --step --format csv -o steps.csv
@@ -101,9 +101,9 @@ def replay(
         bool, typer.Option("--check", help="Compare with what was committed; exit 1 if it differs.")
     ] = False,
 ) -> Result[Any]:
-    """Rebuild the memory from events alone, with the paper's arithmetic in sight: F, F₁, z, ε, p.
+    """Rebuild the memory from events alone.
 
-    The rows of --format are its causes, with --step the events.
+    Shows the paper's arithmetic: F, F₁, z, ε, p. The rows of --format are its causes, with --step the events.
     """
     from diagevo.memory.audit.replay import compare_with_commit, describe, steps
 
@@ -138,7 +138,6 @@ def replay(
 @options.command(
     "memory log",
     rows=True,
-    pages=True,
     example="""diagevo memory log c42
     diagevo memory log --round 3 --type CausePromoted --type CauseReactivated
     diagevo memory log --follow
@@ -154,7 +153,6 @@ def log(
             "--type",
             metavar="TYPE",
             help="Only these events; may be repeated.",
-            autocompletion=completion.types,
         ),
     ] = None,
     round: Annotated[
@@ -168,7 +166,9 @@ def log(
         bool, typer.Option("--follow", "-f", help="Keep printing events as they are written.")
     ] = False,
 ) -> Result[Any] | None:
-    """The events, oldest first: of the whole run, a round, a cause, a node, a question or a failure."""
+    """Print the events, oldest first.
+
+    Those of the whole run, a round, a cause, a node, a question or a failure."""
     from diagevo.memory.audit.trail import Trail, trail
     from diagevo.memory.events import EVENT_TYPES
 
@@ -196,7 +196,6 @@ def log(
 @options.command(
     "memory why",
     rows=True,
-    pages=True,
     example="""diagevo memory why c42
     diagevo memory why c42 --event reactivated --full
     diagevo memory why c42 --fields --round 3
@@ -223,7 +222,9 @@ def why(
     round: Round = None,
     at: At = None,
 ) -> Result[Any]:
-    """Why something stands where it stands: the chain of evidence, back to trajectories and replies."""
+    """Explain a cause, node, question or failure by its evidence.
+
+    The chain goes back to trajectories and replies."""
     from dataclasses import replace
 
     from diagevo.memory.audit.blame import blame
@@ -290,7 +291,6 @@ def why(
 @options.command(
     "memory schedule",
     rows=True,
-    pages=True,
     example="""diagevo memory schedule
     diagevo memory schedule --round 3 --format csv -o p.csv
     diagevo memory schedule --dataset train.parquet -o next.parquet""",
@@ -308,11 +308,12 @@ def schedule(
         ),
     ] = None,
 ) -> Result[Any] | None:
-    """ε and p(e) of the round after the last commit; `--round N`: after round N. The sums: `memory replay`.
+    """Show what the next round draws: ε and p(e).
 
-    With --dataset, a weight for each prompt of an ingested run: Equation 2 over the prompts that come back,
-    each aiming at the causes of its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next
-    epoch itself: as many rows as the data set has, each as often as its weight says.
+    Next is after the last commit, or after `--round N`. The sums: `memory replay`. With --dataset, a weight for
+    each prompt of an ingested run: Equation 2 over the prompts that come back, each aiming at the causes of
+    its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next epoch itself: as many rows as
+    the data set has, each as often as its weight says.
     """
     from diagevo.memory.audit.replay import describe, next_schedule
 

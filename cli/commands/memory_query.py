@@ -29,7 +29,6 @@ LONGEST = 2**20
 @options.command(
     "memory query",
     rows=True,
-    pages=True,
     example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
     diagevo memory query --file questions.sql -o questions.csv
     diagevo memory query - < questions.sql
@@ -49,7 +48,9 @@ def query(
     ] = None,
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
 ) -> Result[Any]:
-    """Read-only SQL over the v_… views. Writing is refused by the database itself."""
+    """Run read-only SQL over the v_… views.
+
+    Writing is refused by the database itself."""
     from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
 
@@ -117,11 +118,11 @@ def rebuild(
         typer.Option("--embedder", help="Also embed every cause and node with the configured model."),
     ] = False,
 ) -> Result[Any]:
-    """Make projections, snapshots and the vector index again; the events stay as they are.
+    """Rebuild projections, snapshots and the vector index.
 
-    With --embedder the run goes over to the model that roles.embedder names, in its own configuration or by
-    --set roles.embedder.… or -c FILE: every cause and node is embedded, then an event records the change.
-    Interrupted, it goes on where it stood.
+    The events stay as they are. With --embedder the run goes over to the model that roles.embedder names, in
+    its own configuration or by --set roles.embedder.… or -c FILE: every cause and node is embedded, then an
+    event records the change. Interrupted, it goes on where it stood.
     """
     from diagevo.memory.opening import open_memory
     from diagevo.memory.transfer.rebuilding import rebuild as make_again

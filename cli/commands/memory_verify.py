@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 @options.command(
     "memory verify",
-    pages=True,
     example="""diagevo memory verify
     diagevo memory verify --deep --json
     diagevo memory verify --heads-out kept.jsonl
@@ -48,7 +47,9 @@ def verify(
         ),
     ] = None,
 ) -> Result[Any]:
-    """Hash chain, invariants, replay against projections, heads outside the database. Exit 1 at a fault."""
+    """Verify a run: hash chain, invariants, projections, heads.
+
+    Exits 1 at a fault."""
     from diagevo.memory.audit.verify import verify as check
     from diagevo.memory.log.heads import heads_of
     from diagevo.memory.places import runs_folder

@@ -24,7 +24,6 @@ _LIMITS = {
 @options.command(
     "memory what-if",
     rows=True,
-    pages=True,
     example="""diagevo memory what-if --theta-up 0.8
     diagevo memory what-if --k 0.2 --round 3
     diagevo memory what-if --tau 2 --p-low 1/3
@@ -52,9 +51,10 @@ def what_if(
         typer.Option("--round", metavar="N", min=1, help="Change it only at the commit of round N."),
     ] = None,
 ) -> Result[Any]:
-    """Counterfactual replay over what was recorded; each row says exact, open-loop or needs a rerun.
+    """Replay the record with other settings.
 
-    Many values at once: the sliders of `diagevo view`.
+    Each row says whether it is exact, open-loop or needs a rerun. Many values at once: the sliders of
+    `diagevo view`.
     """
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
     values = {name: _number(text, name) for name, text in given.items() if text is not None}

@@ -102,7 +102,6 @@ def build(
             "--only",
             metavar="NAME",
             help="Only this figure or table of --list, without pages; may be repeated.",
-            autocompletion=completion.reported,
         ),
     ] = None,
     beside: Annotated[
@@ -135,10 +134,10 @@ def build(
         typer.Option("--pages", metavar="N", min=1, help="At most this many pages. [default: 500]"),
     ] = None,
 ) -> Result[Any]:
-    """Write the run's pages with the figures and tables on them, and those as files beside the pages.
+    """Write a run's pages with its figures and tables.
 
-    A figure comes as SVG and PNG with its data, specification and caption; a table, mean ± standard deviation
-    over runs, as Markdown, CSV and LaTeX.
+    Figures and tables are also files beside the pages. A figure comes as SVG and PNG with its data,
+    specification and caption; a table, mean ± standard deviation over runs, as Markdown, CSV and LaTeX.
     """
     if list_:
         if (option := _beside_list(only, beside, plan, runs, reported, to, pages)) or embed:

@@ -1,19 +1,15 @@
 """`diagevo runs`: which runs there are, how they compare, and new ones from a committed round."""
 
-import shlex
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from msgspec.structs import asdict
 
-from diagevo.errors import ConfigError
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, number
 
-from .. import completion, options
+from .. import options
 from ..call import Call
-from ..opening import database, one, opened, where
+from ..opening import Run, database, one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
 from ..render.rows import row_of
@@ -94,11 +90,6 @@ PHASES = (
     Column("attention"),
     Column("found"),
 )
-_POINTS = "write a..b, a@3..b@3, a@2..a@5, or 2..5"
-Run = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="The run; the latest if omitted.", autocompletion=completion.runs),
-]
 
 
 def _stage(line: "RunLine") -> str:
@@ -125,13 +116,12 @@ def _line(line: "RunLine") -> dict[str, Any]:
 @options.command(
     "runs list",
     rows=True,
-    pages=True,
     without=("--run",),
     example="""diagevo runs list
     diagevo runs list --db postgresql://host/diagevo --json""",
 )
 def list_(call: Call) -> Result[Any]:
-    """Every run of the database, the latest first."""
+    """List the runs of the database, latest first."""
     from diagevo.memory.audit.runs import list_runs
 
     with database(call) as asked:
@@ -147,12 +137,11 @@ def list_(call: Call) -> Result[Any]:
 
 @options.command(
     "runs show",
-    pages=True,
     example="""diagevo runs show
     diagevo runs show a --json""",
 )
 def show(call: Call, run: Run = None) -> Result[Any]:
-    """One run: its models, origin and rounds."""
+    """Show a run: its models, origin and rounds."""
     from diagevo.memory.audit.runs import run_story
 
     with opened(call, one(call, run)) as history:
@@ -236,188 +225,3 @@ def _story_text(story: "RunStory") -> str:
     if line.writer is not None:
         lines.append(f"  {'writer':<14} {line.writer}")
     return "\n".join(lines) + "\n"
-
-
-@options.command(
-    "runs diff",
-    pages=True,
-    example="""diagevo runs diff a..b
-    diagevo runs diff a@3..b@3 --exit-code
-    diagevo runs diff a@2..a@5
-    diagevo runs diff 2..5 --run a""",
-)
-def diff(
-    call: Call,
-    points: Annotated[
-        str,
-        typer.Argument(
-            metavar="A..B",
-            help="Two runs, each with @ROUND if wanted; two rounds of a run; or rounds alone, of --run.",
-            autocompletion=completion.points,
-        ),
-    ],
-    *,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit 1 if there is a difference.")] = False,
-) -> Result[Any]:
-    """What changed between two rounds of a run, or where two runs first differ and what causes they share."""
-    left, dots, right = points.partition("..")
-    if not dots or not left or not right:
-        raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
-    if left.isdecimal() != right.isdecimal():
-        number, other = (left, right) if left.isdecimal() else (right, left)
-        raise ConfigError(f"{points}: {number} is a round, {other} is not", hint=_POINTS)
-    (a, at_a), (b, at_b) = _point(left), _point(right)
-    if left.isdecimal():
-        found = _compare_rounds(call, call.run, int(left), int(right))
-    elif a == b and at_a is not None and at_b is not None:
-        found = _compare_rounds(call, one(call, a), at_a, at_b)
-    else:
-        one(call, left, right)
-        found = _compare_runs(call, (a, at_a), (b, at_b))
-    return replace(found, exit_code=1) if exit_code and not found.data["same"] else found
-
-
-def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[str, Any]]:
-    """What changed between two commits of a run. Round 0 is before the first event."""
-    from diagevo.memory.audit.compare import diff_memory
-    from diagevo.memory.audit.compare_runs import configuration, learnt
-    from diagevo.memory.history import AsOf
-
-    from ..screens import compare as compare_text
-
-    with opened(call, run) as history:
-        first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
-        found = diff_memory(history, first, last)
-        outcomes = [line for line in learnt(history, history, (first.round, last.round)) if line.round >= a]
-        changed = list(configuration(history, history, first, last)) if first.round else []
-    data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
-    data |= {"learnt": render.plain(outcomes)}
-    parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
-    if found.causes:
-        parts.append(Rows(compare_text.CHANGES, compare_text.change_rows(found)))
-    if outcomes:
-        parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
-    notes = premises([history.world] if outcomes else [])
-    return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
-
-
-def _compare_runs(
-    call: Call, left: tuple[str, int | None], right: tuple[str, int | None]
-) -> Result[dict[str, Any]]:
-    """How two runs differ."""
-    from diagevo.memory.audit.compare_runs import diff_runs, learnt
-
-    from ..screens import compare as compare_text
-
-    with opened(call, left[0]) as a, opened(call, right[0]) as b:
-        at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
-        threshold = a.in_force(at_a.position).theta_dup  # what the run itself takes for the same cause
-        found = diff_runs(a, b, at_a, at_b, threshold=threshold)
-        outcomes = learnt(a, b, found.rounds)
-        worlds = [history.world for history in (a, b)]
-    data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
-    tables = (
-        Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
-        Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
-        Rows(compare_text.ALONE, compare_text.alone_rows(found)),
-    )
-    parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
-    return Result(data, text=parts, notes=premises(worlds if outcomes else []))
-
-
-def _point(text: str) -> tuple[str, int | None]:
-    """A run, and the round behind its @."""
-    name, at, round_ = text.rpartition("@")
-    if at and round_.isdecimal():
-        return name, int(round_)
-    return text, None
-
-
-@options.command(
-    "runs fork",
-    reads=["-c", "--set"],
-    example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
-    diagevo runs fork a --round 3 --name b""",
-)
-def fork(
-    call: Call,
-    run: Run = None,
-    *,
-    round: Annotated[
-        int, typer.Option("--round", metavar="N", min=1, help="The committed round to fork from.")
-    ],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
-    ] = None,
-) -> Result[Any]:
-    """Start a new run from a committed round of another one, with other settings if `--set` gives some."""
-    from diagevo.memory.log.log import Log
-    from diagevo.memory.transfer.fork import fork as make
-
-    with opened(call, one(call, run)) as history:
-        stored = history.configuration(history.commit(round).as_of).config
-        config = _reconfigured(call.config_in_log(history, stored), call.settings)
-        taken = Log(history.database).runs()
-        free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
-        made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
-    events = count(made.written.events, "event")
-    text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"
-    if made.changed:
-        text += f"  changed: {', '.join(made.changed)}\n"
-    if made.files:
-        text += f"  files: {len(made.files)} of the run's stages\n"
-    again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
-    text += f"continue with: {again}\n"
-    lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
-    as_of = (made.written.round, made.written.position)
-    return Result(made, text=text, run=free, as_of=as_of, notes=lost)
-
-
-def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
-    """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
-    from diagevo.config.models import Config
-    from diagevo.loop.roles import prompt_digests
-
-    return prompt_digests(Config.model_validate(config)) if "roles" in config else None
-
-
-def _free_name(wanted: str, taken: list[str]) -> str:
-    number = 1
-    name = wanted
-    while name in taken:
-        number += 1
-        name = f"{wanted}-{number}"
-    return name
-
-
-def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
-    """The stored configuration with the values of `--set`, checked as a whole."""
-    from pydantic import ValidationError
-
-    from diagevo.config.loading import put_method
-    from diagevo.config.models import Config
-    from diagevo.config.sources import from_settings
-
-    if not settings:
-        return stored
-    given = from_settings(settings)
-    put_method([given], stored.get("world"))
-    merged = given.nested(stored)
-    try:
-        return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
-    except ValidationError as error:
-        if "roles" not in stored:  # configured by a trainer of its own: only what it gave
-            return merged
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
-
-
-def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
-    """The checked values of the keys that were given: a key that is new since the run is no change."""
-    return {
-        key: _like(value, checked[key])
-        if isinstance(value, dict) and isinstance(checked[key], dict)
-        else checked[key]
-        for key, value in given.items()
-    }

@@ -10,10 +10,10 @@ from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
-from ..opening import At, Round, database, one, opened, where
+from ..opening import At, Round, Run, database, one, opened, where
 from ..render.result import Result
 from ..render.table import Column
-from .runs import FIGURES, Run
+from .runs import FIGURES
 
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
@@ -59,7 +59,7 @@ def export(
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
 ) -> Result[Any]:
-    """Write a run as a bundle, its hard questions as training data, or its figures into a tracker.
+    """Write a run to a bundle, its hard questions to training data, or its metrics to a tracker.
 
     A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
     verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
@@ -138,7 +138,9 @@ def import_(
     ] = None,
     check: Annotated[bool, typer.Option("--check", help="Only verify the bundle.")] = False,
 ) -> Result[Any]:
-    """Read a bundle into a new run, verified on the way: all of it or nothing."""
+    """Read a bundle into a new run.
+
+    It is verified on the way: all of it is imported, or nothing."""
     from diagevo.memory.transfer.bundle import check_bundle, import_bundle
 
     if check:

@@ -59,7 +59,7 @@ def view(
         ),
     ] = None,
 ) -> Result[Any] | None:
-    """Look at runs in the browser: serve the pages, read-only, until Ctrl-C.
+    """Serve the pages of the runs to a browser, read-only.
 
     Their address holds a token that opens them.
     """

@@ -40,7 +40,7 @@ def _console(call: Call, stream: IO[str]) -> "Console":
     from rich.console import Console
 
     terminal = stream.isatty()
-    colour = terminal and call.color and not os.environ.get("NO_COLOR")
+    colour = terminal and not call.no_color and not os.environ.get("NO_COLOR")
     return Console(
         file=stream,
         force_terminal=terminal,

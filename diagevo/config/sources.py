@@ -22,7 +22,7 @@ KeyPath = tuple[str, ...]
 
 PREFIX = "DIAGEVO_"
 NOT_CONFIGURATION = frozenset(
-    {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE", "DIAGEVO_PAGER"}
+    {"DIAGEVO_HOME", "DIAGEVO_DB", "DIAGEVO_RUN", "DIAGEVO_CONFIG", "DIAGEVO_PROFILE"}
 )
 """Variables of the command line, and no keys."""
 

@@ -33,4 +33,4 @@ def one(call: Call) -> Result:
     return Result(data, text=f"p {HOSTILE}", run="a", as_of=(3, 812))
 
 
-app = listing.Group({}, commands={name: options.BUILT[name] for name in ("list", "one")})
+app = listing.Group({name: options.BUILT[name] for name in ("list", "one")})

@@ -23,9 +23,9 @@ def on_terminal(
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     environment = clean_environment()
-    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "LESS"):
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
         environment.pop(name, None)
-    environment |= {"TERM": "xterm-256color", "PAGER": "cat", **(env or {})}
+    environment |= {"TERM": "xterm-256color", **(env or {})}
     process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=cwd, env=environment)
     os.close(slave)
     return _read(master), process.wait()
@@ -39,7 +39,7 @@ def shown(*arguments: str, env: Mapping[str, str], columns: int = 140) -> tuple[
         for name in ("NO_COLOR", "FORCE_COLOR"):
             patch.delenv(name, raising=False)
         size = {"COLUMNS": str(columns), "LINES": "50"}
-        for name, value in {"TERM": "xterm-256color", "PAGER": "cat", **size, **env}.items():
+        for name, value in {"TERM": "xterm-256color", **size, **env}.items():
             patch.setenv(name, value)
         with (
             open(slave, "w", encoding="utf-8") as screen,

@@ -132,10 +132,10 @@ def test_none_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     ("kind", "call", "expected"),
     [
         (None, Call(), PlainDisplay),
-        (None, Call(json=True), JsonDisplay),
+        (None, Call(format="json"), JsonDisplay),
         (None, Call(quiet=True), NoDisplay),
         ("live", Call(), LiveDisplay),
-        ("plain", Call(json=True), PlainDisplay),
+        ("plain", Call(format="json"), PlainDisplay),
     ],
 )
 def test_the_display_fits_where_it_is_shown(kind: str | None, call: Call, expected: type) -> None:

@@ -91,7 +91,7 @@ def test_an_option_that_does_not_exist_is_named_with_the_help_that_lists_them(as
 def test_a_command_lists_the_common_options_that_it_takes_and_refuses_the_others(ask: Ask, path: str) -> None:
     command = dict(leaves(PROGRAM))[tuple(path.split())]
     takes = {option for p in command.params if p.param_type_name == "option" for option in p.opts}
-    assert {"-q", "-v", "--no-color", "--no-pager", "--json"} <= takes
+    assert {"-q", "-v", "--no-color", "--json"} <= takes
     assert ("--run" in takes, "--db" in takes) == (path not in ABOUT_NO_RUN, path not in WITHOUT_DATABASE)
     needed = ["main" for p in command.params if p.param_type_name == "argument" and p.required]
     for option, value in {**CONFIGURING, "--run": "a", "--db": "no.db"}.items():
@@ -114,11 +114,12 @@ def test_a_variable_of_the_environment_is_for_the_commands_that_read_it(tmp_path
     assert (done.exit_code, "there is no database" in done.stderr) == (5, True)
 
 
-def test_help_lists_commands_in_the_order_of_use(ask: Ask) -> None:
+def test_help_lists_commands_in_the_order_of_use_each_with_its_whole_sentence(ask: Ask) -> None:
     def listed(*group: str) -> list[str]:
         lines = ask(*group, "--help")[1].partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
         return [line.split()[0] for line in lines if line[2:3].strip()]
 
+    assert not any("..." in ask(*group.split(), "--help")[1].partition("Commands:")[2] for group in GROUPS)
     first = ["init", "doctor", "config", "train", "ingest", "diagnose", "runs", "memory"]
     assert listed()[:8] == first
     assert listed("memory")[:5] == ["show", "why", "replay", "log", "schedule"]

@@ -168,16 +168,15 @@ def test_no_plan_of_an_ablation_holds_a_secret(tmp_path: Path) -> None:
     assert _written(tmp_path) == []
 
 
-def test_a_traceback_goes_to_the_runs_folder_for_its_owner_alone_and_without_a_secret(
+def test_a_traceback_goes_to_the_home_folder_for_its_owner_alone_and_without_a_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "home" / "a"
-    run.mkdir(parents=True)
+    home = tmp_path / "home"
+    home.mkdir()
     monkeypatch.setenv("MY_API_KEY", f"{WORD}-{WORD}")
     failing = _failing(KeyError(f"postgresql://u:{WORD}@h/db said no to {WORD}-{WORD}"))
-    env = {"DIAGEVO_HOME": str(tmp_path / "home"), "DIAGEVO_RUN": "a"}
-    done = CliRunner().invoke(failing, ["fail"], env=env)
-    [file] = run.glob("diagevo-*.traceback")
+    done = CliRunner().invoke(failing, ["fail"], env={"DIAGEVO_HOME": str(home)})
+    [file] = home.glob("diagevo-*.traceback")
     assert done.exit_code == 70
     assert f"the traceback is in {file}" in done.stderr
     assert "KeyError" in file.read_text()

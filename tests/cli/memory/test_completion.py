@@ -33,11 +33,7 @@ def _environment(home: Path, **more: str) -> dict[str, str]:
         ("diagevo memory why c", ["c1", "c2", "c3", "c4"]),
         ("diagevo memory why --run played n", ["n1", "n2"]),  # n3 was merged
         ("diagevo memory why c2 --run ", ["played"]),
-        ("diagevo runs diff pl", ["played"]),
-        ("diagevo runs diff a..pl", ["a..played"]),
-        ("diagevo memory log --type CauseP", ["CausePromoted"]),
-        ("diagevo report build --only per", ["performance"]),
-        ("diagevo report build --only table-ta", ["table-tau"]),
+        ("diagevo runs show pl", ["played"]),
         ("diagevo memory why c --run nobody", []),
         ("diagevo memory why --db nowhere.db c", []),
     ],

@@ -19,8 +19,6 @@ def test_every_command_lives_where_the_listing_says_and_none_is_left_out() -> No
     from diagevo.cli import listing, options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
     folder = Path(listing.__file__).parent / "commands"
-    registering = {f.stem for f in folder.glob("*.py") if "@options.command(" in f.read_text("utf-8")}
-    assert registering == listing.modules()
     listed = {" ".join(path) for path, _ in leaves(command())}  # which imports each
     assert listed <= set(options.BUILT)
     assert len(listed) == sum(f.read_text("utf-8").count("@options.command(") for f in folder.glob("*.py"))

@@ -41,7 +41,7 @@ def test_rows_are_written_while_later_ones_are_read(tmp_path: Path, format: str)
 def test_a_streamed_document_is_the_envelope_that_other_commands_print(tmp_path: Path) -> None:
     rows = [{"n": 1, "text": "one\ntwo\u2028three"}, {"n": None, "text": '[] "'}]
     for given in (rows, []):
-        call = Call(format="json", json=True, output=tmp_path / "rows.json", schema="diagevo.x/1")
+        call = Call(format="json", output=tmp_path / "rows.json", schema="diagevo.x/1")
         print_rows(call, COLUMNS, given, run="a", as_of=(3, 7))
         whole = render.dump(render.envelope("diagevo.x/1", given, run="a", as_of=(3, 7)))
         assert (tmp_path / "rows.json").read_text() == whole + "\n"
@@ -66,7 +66,7 @@ def test_a_document_too_long_for_memory_waits_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "HELD", 1000)
-    call = Call(format="json", json=True, output=tmp_path / "rows.json")
+    call = Call(format="json", output=tmp_path / "rows.json")
     print_rows(call, COLUMNS, ({"n": n, "text": "one\r\ntwo ∑"} for n in range(500)))
     found = json.loads((tmp_path / "rows.json").read_text())["data"]
     assert (len(found), found[-1]) == (500, {"n": 499, "text": "one\r\ntwo ∑"})

@@ -1,0 +1,106 @@
+"""`diagevo runs fork`: a new run from a committed round."""
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+
+from diagevo.errors import ConfigError
+from diagevo.text.numbers import count
+
+from .. import options
+from ..call import Call
+from ..opening import Run, one, opened
+from ..render.result import Result
+
+
+@options.command(
+    "runs fork",
+    reads=["-c", "--set"],
+    example="""diagevo runs fork --round 3 --set memory.theta_up=0.8
+    diagevo runs fork a --round 3 --name b""",
+)
+def fork(
+    call: Call,
+    run: Run = None,
+    *,
+    round: Annotated[
+        int, typer.Option("--round", metavar="N", min=1, help="The committed round to fork from.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="RUN", help="The new run. [default: RUN-rN, numbered]")
+    ] = None,
+) -> Result[Any]:
+    """Start a new run from a committed round of another one.
+
+    `--set` changes settings from there on."""
+    from diagevo.memory.log.log import Log
+    from diagevo.memory.transfer.fork import fork as make
+
+    with opened(call, one(call, run)) as history:
+        stored = history.configuration(history.commit(round).as_of).config
+        config = _reconfigured(call.config_in_log(history, stored), call.settings)
+        taken = Log(history.database).runs()
+        free = _free_name(f"{history.run_id}-r{round}", taken) if name is None else name
+        made = make(history, round, free, config, prompts=_prompts(config) if call.settings else None)
+    events = count(made.written.events, "event")
+    text = f"{free}: {events}, forked from {made.origin.run} after round {round}\n"
+    if made.changed:
+        text += f"  changed: {', '.join(made.changed)}\n"
+    if made.files:
+        text += f"  files: {len(made.files)} of the run's stages\n"
+    again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
+    text += f"continue with: {again}\n"
+    lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
+    as_of = (made.written.round, made.written.position)
+    return Result(made, text=text, run=free, as_of=as_of, notes=lost)
+
+
+def _prompts(config: dict[str, Any]) -> dict[str, str] | None:
+    """Digests of the templates that a configuration names; none of a trainer with templates of its own."""
+    from diagevo.config.models import Config
+    from diagevo.loop.roles import prompt_digests
+
+    return prompt_digests(Config.model_validate(config)) if "roles" in config else None
+
+
+def _free_name(wanted: str, taken: list[str]) -> str:
+    number = 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _reconfigured(stored: dict[str, Any], settings: tuple[str, ...]) -> dict[str, Any]:
+    """The stored configuration with the values of `--set`, checked as a whole."""
+    from pydantic import ValidationError
+
+    from diagevo.config.loading import put_method
+    from diagevo.config.models import Config
+    from diagevo.config.sources import from_settings
+
+    if not settings:
+        return stored
+    given = from_settings(settings)
+    put_method([given], stored.get("world"))
+    merged = given.nested(stored)
+    try:
+        return _like(merged, Config.model_validate(merged).model_dump(mode="json"))
+    except ValidationError as error:
+        if "roles" not in stored:  # configured by a trainer of its own: only what it gave
+            return merged
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {first['msg']}", hint="see: diagevo config show") from error
+
+
+def _like(given: dict[str, Any], checked: dict[str, Any]) -> dict[str, Any]:
+    """The checked values of the keys that were given: a key that is new since the run is no change."""
+    return {
+        key: _like(value, checked[key])
+        if isinstance(value, dict) and isinstance(checked[key], dict)
+        else checked[key]
+        for key, value in given.items()
+    }
