@@ -311,9 +311,9 @@ def schedule(
     """Show what the next round draws: ε and p(e).
 
     Next is after the last commit, or after `--round N`. The sums: `memory replay`. With --dataset, a weight
-    for each prompt of an ingested run: Equation 2 over the prompts that come back, each aiming at the causes of
-    its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next epoch itself: as many rows as
-    the data set has, each as often as its weight says.
+    for each prompt of an ingested run: Equation 2 over the prompts that come back, each aiming at the causes
+    of its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next epoch itself: as many rows
+    as the data set has, each as often as its weight says.
     """
     from diagevo.memory.audit.replay import describe, next_schedule
 
