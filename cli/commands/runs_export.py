@@ -59,7 +59,7 @@ def export(
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
 ) -> Result[Any]:
-    """Write a run to a bundle, its hard questions to training data, or its metrics to a tracker.
+    """Write a run to a bundle, to training data, or to a tracker.
 
     A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
     verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
