@@ -15,10 +15,11 @@ def check_rules(config: "Config", run: str, *, played: bool) -> None:
     """Raise ConfigError where the rules of a world are to name the causes of a run that was not `played` in
     it: to them every foreign failure is a slip."""
     engine = config.roles.diagnostician.engine
-    if engine != "openai" and not played:
+    if engine.startswith("rules:") and not played:
         raise ConfigError(
             f"{engine} names causes of questions of its own world, and run {run} was not played there",
-            hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL",
+            hint=f"name a served model, once: diagevo diagnose --run {run} --model M --base-url URL;"
+            " or group by likeness: --local",
         )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from diagevo.memory.events import RoundCommitted
     from diagevo.memory.memory import Memory
 
+LOCAL = "local"
 ROUNDS = (
     Column("round", align="right"),
     Column("failures", "F", "right"),
@@ -45,6 +46,7 @@ ROUNDS = (
     reads=options.CONFIGURATION,
     rows=True,
     example="""diagevo diagnose --run math --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1
+diagevo diagnose --run math --local
 diagevo diagnose --run math --plan
 diagevo diagnose --run math --again --round 3 --model gpt-5.2
 diagevo diagnose --run math --again --dry-run --sample 50""",
@@ -61,6 +63,12 @@ def diagnose(
             "--base-url", metavar="URL", help="Its OpenAI-compatible endpoint, ending in /v1; remembered."
         ),
     ] = None,
+    local: Annotated[
+        bool,
+        typer.Option(
+            "--local", help="Group by likeness instead, without a model: extra `local`; remembered."
+        ),
+    ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
     max_calls: Annotated[
         int | None,
@@ -105,9 +113,11 @@ def diagnose(
         max_calls=max_calls,
         plan=plan,
     )
-    said = _said(model, base_url)
+    said = _said(model, base_url, local=local)
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
+        if local:
+            raise ConfigError("a dry run compares a model's answers", hint="leave --local or --dry-run out")
         from .diagnose_compared import compare
 
         size = 20 if sample is None else sample
@@ -129,9 +139,12 @@ def diagnose(
             return Result([asdict(found)], tuple(map(Column, asdict(found))), run=run)
         if said:
             _keep(memory, said)
-        asked = _diagnostician(memory, config, max_calls)
+        engine = config.roles.diagnostician.engine
+        if max_calls is not None and engine != "openai":
+            raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
         if again:
-            _supersede(call, memory, asked, round)
+            _supersede(call, memory, config, round)
+        asked = _diagnostician(memory, config, max_calls)
         found = cost(memory, config)
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
@@ -166,8 +179,12 @@ def _fits(
         )
 
 
-def _said(model: str | None, base_url: str | None) -> tuple[str, ...]:
-    """What --model and --base-url mean, as --set would say it."""
+def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str, ...]:
+    """What --model, --base-url and --local mean, as --set would say it."""
+    if local:
+        if model is not None or base_url is not None:
+            raise ConfigError("--local asks no model", hint="leave --model and --base-url out, or --local")
+        return (f"roles.diagnostician.engine={LOCAL}",)
     given = {"model": model, "base_url": base_url}
     words = tuple(f"roles.diagnostician.{name}={value}" for name, value in given.items() if value is not None)
     return ("roles.diagnostician.engine=openai", *words) if words else ()
@@ -181,7 +198,7 @@ def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
     memory.reconfigure(from_settings(said).nested(stored))
 
 
-def _supersede(call: Call, memory: "Memory", asked: "Diagnostician", first: int | None) -> None:
+def _supersede(call: Call, memory: "Memory", config: "Config", first: int | None) -> None:
     """Let rounds from `first` on be diagnosed once more, if the diagnostician can be read at all."""
     from diagevo.ingest.rounds import Rounds
 
@@ -189,10 +206,11 @@ def _supersede(call: Call, memory: "Memory", asked: "Diagnostician", first: int 
     first = first or next(iter(counted), None)
     if first is None:
         return
-    rounds = Rounds(memory)
-    if first in counted:
-        rounds.probe(first, asked)
-    event = rounds.supersede(first, f"diagnosed again by {asked.name}")
+    rounds, role = Rounds(memory), config.roles.diagnostician
+    if first in counted and role.engine == "openai":
+        rounds.probe(first, _diagnostician(memory, config, None))
+    by = role.model if role.engine == "openai" else role.engine
+    event = rounds.supersede(first, f"diagnosed again by {by}")
     which = f"round {first} counts" if event.last == first else f"rounds {first} to {event.last} count"
     back = f"F = {event.failures}, {count(len(event.causes), 'cause')}"
     render.say(call, f"{memory.run_id}: {which} no more, back to {back}; asked once more")
@@ -263,9 +281,12 @@ def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
 
 def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) -> "Diagnostician":
     """The configured one; replies are kept, so that nothing is asked twice."""
-    if (engine := config.roles.diagnostician.engine) != "openai":
-        if max_calls is not None:
-            raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
+    engine = config.roles.diagnostician.engine
+    if engine == LOCAL:
+        from diagevo.ingest.local import LocalDiagnostician
+
+        return LocalDiagnostician.of(memory)
+    if engine != "openai":
         return diagnostician_of(config, memory.artifacts)
     from diagevo.diagnosis.spending import budget_of, spent
 

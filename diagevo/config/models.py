@@ -258,8 +258,9 @@ class PolicyRole(Section):
 
 
 class DiagnosticianRole(Section):
-    engine: Literal["openai", "rules:arithmetic", "rules:placebo"] = Field(
-        description="A served language model, the world's rules, or causes drawn at random (control)."
+    engine: Literal["openai", "local", "rules:arithmetic", "rules:placebo"] = Field(
+        description="A served language model, grouping by likeness (ingested runs), the world's rules, or"
+        " causes drawn at random (control)."
     )
     model: str = Field(default="Qwen/Qwen3-4B-Instruct-2507", description="The model's name at the endpoint.")
     base_url: Endpoint = Field(

@@ -80,7 +80,7 @@ def workload(config: Config, measured: Mapping[str, float]) -> list[StageWork]:
     per_question = config.diagnosis.failures_per_question
     failures = answers if per_question is None else min(answers, lessons * per_question)
     votes = config.round.challenger_votes
-    asked = config.diagnosis.enabled and config.roles.diagnostician.engine != "rules:arithmetic"
+    asked = config.diagnosis.enabled and config.roles.diagnostician.engine == "openai"
     rows = [
         (
             "challenger",

@@ -51,7 +51,7 @@ def cost(memory: Memory, config: Config) -> Cost:
             texts += [(group.question, group.reference, each.trajectory) for each in failed]
     characters = _characters(memory, texts[:SAMPLED], config.diagnosis.trajectory_characters)
     role = config.roles.diagnostician
-    asked = role.engine != "rules:arithmetic"
+    asked = role.engine == "openai"
     each = TEMPLATE + characters // CHARACTERS_A_TOKEN
     return Cost(
         rounds + len(waiting),

@@ -80,6 +80,11 @@ class Roles(PlayContext):
 
     def diagnostician(self, memory: Memory) -> Diagnostician:
         role = self.config.roles.diagnostician
+        if role.engine == "local":
+            raise ConfigError(
+                "roles.diagnostician.engine local groups the failures of ingested runs",
+                hint="set it to openai, with a served model",
+            )
         if role.engine != "openai":
             from diagevo.arithmetic.diagnostician import by_rules
 
