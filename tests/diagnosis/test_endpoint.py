@@ -122,6 +122,7 @@ def test_a_service_that_refuses_everything_is_an_error(memory: Memory):
         with pytest.raises(ServiceError, match=r"the first 3 replies .*no such model"):
             maintain(memory, asked, Angles(), DiagnosisConfig(), MemoryConfig())
         assert len(memory.undiagnosed()) == 4, "nothing is recorded"
+        asked.reopen()
         known = [KnownCause("c1", "active", "a cause")]
         with pytest.raises(ServiceError, match=r"10 replies in a row .*no such model"):
             _ = [asked.judge_duplicate(f"cause {number}", known) for number in range(20)]
