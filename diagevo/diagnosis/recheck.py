@@ -287,6 +287,7 @@ class _Asker:
             known=tuple(
                 KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied
             ),
+            votes_are=found[1].votes_are,
             asked=event.asked,
         )
 
