@@ -4,12 +4,10 @@ import importlib.util
 import os
 import shlex
 import shutil
-import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
@@ -28,8 +26,8 @@ from diagevo.private import open_to_others
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.text.redaction import key_from
 from diagevo.training.disk import disk_bytes, gigabytes
-from diagevo.training.fitting import advice, shapes_of
-from diagevo.training.footprint import ROOM, loads
+from diagevo.training.footprint import LESS, ROOM, loads, shapes_of
+from diagevo.training.shapes import BUILTIN, config_file
 
 Purpose = Literal["audit", "train", "eval"]
 State = Literal["ok", "warn", "missing"]
@@ -214,12 +212,6 @@ def _vllm(config: Config) -> Iterator[Check]:
         yield Check("vllm", "missing", "not installed", f"pip install 'diagevo[vllm]', or {options}")
     if hardware.serve != "vllm":
         return
-    try:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-        yield Check("vLLM server: port", "ok", "a port is free")
-    except OSError as error:
-        yield Check("vLLM server: port", "missing", f"127.0.0.1: {error}", "allow listening on loopback")
     if hardware.device != "cuda":
         return
     used = serving(hardware, config.sampling, beside_training=True).used
@@ -247,10 +239,7 @@ def _memory(config: Config, card: int) -> Check:
         return Check("GPU memory", "ok", said)
     if fullest.peak(card) <= ROOM * card:
         said += ", and the share of a vLLM holds no cache for one long sequence"
-    change = advice(config, shapes, card)
-    settings = None if change is None else " ".join(f"--set {setting}" for setting in change)
-    fix = settings or "use GPUs with more memory: diagevo train --plan says which"
-    return Check("GPU memory", "missing", said, fix)
+    return Check("GPU memory", "missing", said, f"{LESS}; diagevo train --plan shows what it then takes")
 
 
 def _validation(config: Config) -> Iterator[Check]:
@@ -314,10 +303,11 @@ def _models(config: Config) -> Iterator[Check]:
     for role in ("challenger", "solver"):
         model = getattr(config.roles, role).model
         folder = Path(model).expanduser()
-        if model == "builtin:arithmetic":
-            folder = Path(str(files("diagevo.arithmetic") / "weights"))
-        elif not folder.exists() and model.count("/") == 1:
-            if _downloaded(model):
+        if model == BUILTIN:
+            yield Check(f"{role} model", "ok", model)
+            continue
+        if not folder.exists() and model.count("/") == 1:
+            if config_file(model) is not None:
                 yield Check(f"{role} model", "ok", f"{model}, downloaded")
             else:
                 fix = f"to download it first: hf download {model}"
@@ -328,14 +318,6 @@ def _models(config: Config) -> Iterator[Check]:
             yield Check(f"{role} model", "ok", str(model))
         except DiagEvoError as error:
             yield Check(f"{role} model", "missing", error.message, error.hint or "")
-
-
-def _downloaded(model: str) -> bool:
-    if importlib.util.find_spec("huggingface_hub") is None:
-        return False
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
 def _services(config: Config) -> Iterator[Check]:

@@ -1,7 +1,5 @@
 """`train --plan`: what a run would do, before it does it."""
 
-import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diagevo.text.numbers import count
@@ -31,7 +29,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     from diagevo.training.disk import gigabytes
 
     rows = [plain(work) for work in workload(config, measured)]
-    whole: dict[str, Any] = {**_whole(config, rows, played), "launch": _launch(config)}
+    whole: dict[str, Any] = {**_whole(config, rows, played), "placement": _placed(config)}
     amount = f"{whole['completions']:,} completions, {whole['calls']:,} diagnostician calls"
     done = f", {played} of them played" if played else ""
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
@@ -48,7 +46,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
         f"{'what is left' if played else 'whole run':<14}at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
-        *(f"{name:<14}{command}" for name, command in whole["launch"].items()),
+        *(f"{name:<14}{places}" for name, places in whole["placement"].items()),
         f"time          {_time(whole['seconds'])}",
     ]
     return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
@@ -77,22 +75,6 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
     }
 
 
-def _launch(config: "Config") -> dict[str, str]:
-    """What starts the ranks of a phase, and where a cluster has room for them."""
-    from diagevo.training.ranks import accelerate_command, worker_command
-
-    hardware, job = config.hardware, Path("JOB")
-    on_cluster = hardware.cluster == "ray"
-    if hardware.accelerate_config is not None:
-        rank = 0 if on_cluster else None
-        [python, *command] = accelerate_command(hardware, job, ("127.0.0.1", 0), rank=rank)
-    elif hardware.processes > 1 or on_cluster:
-        [python, *command] = worker_command(job)
-    else:
-        return {}
-    return {"launch": shlex.join([Path(python).name, *command])} | (_placed(config) if on_cluster else {})
-
-
 def _placed(config: "Config") -> dict[str, str]:
     """The placement groups of each stage on the cluster as it is now."""
     from diagevo.config.placement import engine_bundles, nodes_told, rank_bundles, told
@@ -100,6 +82,8 @@ def _placed(config: "Config") -> dict[str, str]:
     from diagevo.sampling.cluster import connected, nodes_of
 
     hardware = config.hardware
+    if hardware.cluster != "ray":
+        return {}
     try:
         nodes = nodes_of(connected())
     except DiagEvoError as error:  # also without Ray: the rest of the plan is known

@@ -18,27 +18,21 @@ COLUMNS = (
 
 
 def memory_of(config: "Config") -> dict[str, Any] | None:
-    """As data: stages with the bytes of their parts; by card whether it fits, else with which settings."""
-    from diagevo.training.fitting import advice, fitting, shapes_of
-    from diagevo.training.footprint import CARDS, loads
+    """As data: stages with the bytes of their parts; by card whether it fits."""
+    from diagevo.training.footprint import CARDS, loads, shapes_of
 
     if config.hardware.device != "cuda":
         return None
     shapes = shapes_of(config)
     if shapes is None:
-        return {"card": None, "stages": [], "fits": {}, "change": {}}
+        return {"card": None, "stages": [], "fits": {}}
     found = loads(config, *shapes)
-    fits = fitting(found)
+    fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
     card = next((card for card, fit in fits.items() if fit), 80)
     return {
         "card": card,
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
-        "change": {
-            str(card): settings
-            for card, fit in fits.items()
-            if not fit and (settings := advice(config, shapes, CARDS[card])) is not None
-        },
     }
 
 
@@ -57,20 +51,16 @@ def memory_table(memory: dict[str, Any]) -> tuple[str, Sequence[Column], list[di
 
 
 def memory_lines(memory: dict[str, Any]) -> list[str]:
-    """On which cards that fits, and what to change where it does not."""
+    """On which cards that fits, and what to change for the others."""
+    from diagevo.training.footprint import LESS
+
     if memory["card"] is None:
         return ["memory        unknown: no config.json of the models is here; download them first"]
     yes = [card for card, fit in memory["fits"].items() if fit]
     no = [card for card, fit in memory["fits"].items() if not fit]
     said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
-    return [
-        f"fits          {said}{without}",
-        *(
-            f"on {card + ' GB':<11}" + " ".join(f"--set {setting}" for setting in settings)
-            for card, settings in memory["change"].items()
-        ),
-    ]
+    return [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else [])]
 
 
 def _stage(load: "Load", card: float) -> dict[str, Any]:

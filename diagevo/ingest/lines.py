@@ -59,10 +59,9 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
 
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
-    number = 0
+    number = start = 0
     with file.open("rb") as stream:
         while True:
-            start = stream.tell()
             line = stream.readline(LONGEST + 1)
             if len(line) > LONGEST:
                 raise ConfigError(
@@ -76,19 +75,20 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
                     raise CutLine
                 return
             number += 1
-            if line.strip():
+            if not line.isspace():
                 yield number, start, line
+            start += len(line)
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """A line's value. Raises ConfigError, with file and line."""
-    place = f"{file}, line {number}"
     try:
         return decoder.decode(line)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{place}: {error}", hint=_fields(line)) from error
+        raise ConfigError(f"{file}, line {number}: {error}", hint=_fields(line)) from error
     except (msgspec.DecodeError, RecursionError):
         pass  # Python's writer leaves NaN, which is no JSON
+    place = f"{file}, line {number}"
     try:
         value = _loads(line)
     except (ValueError, RecursionError) as error:

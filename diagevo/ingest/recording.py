@@ -67,6 +67,8 @@ class Recorder:
             else:
                 self._void[group.step] = batch, group.attempt
         self.filled = Counter(self.batches.values())
+        self._batch: tuple[int, list[GroupIngested]] = 0, []
+        """The batch that was compared with last, and all its groups: its steps come one after the other."""
 
     def record(self, steps: Iterable[RolloutStep], report: IngestSummary) -> None:
         """All steps, in order."""
@@ -114,11 +116,13 @@ class Recorder:
             batch, attempt = self._void[step]
         else:
             return []
-        found = (group for _, group in ingested(self.memory, batch, batch))
-        return [group for group in found if (group.step, group.attempt) == (step, attempt)]
+        if self._batch[0] != batch:
+            self._batch = batch, [group for _, group in ingested(self.memory, batch, batch)]
+        return [group for group in self._batch[1] if (group.step, group.attempt) == (step, attempt)]
 
     def _append(self, events: Sequence[GroupIngested], batch: int) -> None:
         step, attempt = events[0].step, self._last_attempt
+        self._batch = 0, []  # it may be the one that grows
         self.memory.ingested([replace(event, attempt=attempt) for event in events], batch)
         self._groups[step], self._attempt[step] = len(events), attempt
         self.batches[step] = batch

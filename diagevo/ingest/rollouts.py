@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from diagevo.memory.events import GroupDraw
 
 
-@dataclass(frozen=True, slots=True)
-class IngestedRollout:
+class IngestedRollout(msgspec.Struct, frozen=True, gc=False):
     """One response to a prompt, with its reward."""
 
     prompt: str

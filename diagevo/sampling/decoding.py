@@ -94,7 +94,7 @@ def draw(
     does not depend on what was known. `on_batch` gets each as it is done; `before_batch` may raise, and no
     other is begun.
     """
-    from diagevo.sampling.decode_cache import grouped_attention
+    from diagevo.sampling.grouped_attention import grouped_attention
 
     rows_P_G = [
         [_Row(p, g, np.random.default_rng(int.from_bytes(key))) for g, key in enumerate(of_prompt)]
@@ -205,8 +205,7 @@ def _prefill(
 ) -> tuple["torch.Tensor", Any, "torch.Tensor"]:
     """Logits (R, V) after each row's prompt, the cache of all rows, and the mask (R, prompt length)."""
     import torch
-
-    from diagevo.sampling.decode_cache import growing_cache
+    from transformers import DynamicCache
 
     counts: dict[int, int] = {}
     for row in rows:
@@ -218,7 +217,7 @@ def _prefill(
         [[pad_id] * n + list(prompts[p]) for n, p in zip(short, counts, strict=True)], device=device
     )
     mask = torch.tensor([[0] * n + [1] * (width - n) for n in short], device=device)
-    cache = growing_cache(model.config)
+    cache = DynamicCache(config=model.config)
     output = model(
         input_ids=ids,
         attention_mask=mask,

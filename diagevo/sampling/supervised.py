@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -76,6 +77,12 @@ class SupervisedProcess:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             return
+
+
+def free_port(host: str) -> int:
+    """A port that the system gives."""
+    with socket.create_server((host, 0)) as listener:
+        return listener.getsockname()[1]
 
 
 def only_gpus(gpus: Sequence[int]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import re
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
-from diagevo.sampling.supervised import SupervisedProcess, ending
+from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
 from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
@@ -69,7 +68,7 @@ class VLLMServer:
         self._stop = StopFlag() if stop is None else stop
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
-        self._port = _free_port(host)
+        self._port = free_port(host)
         self._start()
 
     @property
@@ -208,8 +207,3 @@ def _telling(log: str) -> str:
     lines = log.splitlines()
     named = dict.fromkeys(line for line in lines if re.search(r"\b[A-Z]\w*(Error|Exception): ", line))
     return "\n".join(list(named)[-5:] or lines[-15:])
-
-
-def _free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return listener.getsockname()[1]

@@ -1,10 +1,5 @@
 """What the weights of a run take on the disk."""
 
-import json
-import re
-from importlib.resources import files
-from pathlib import Path
-
 from diagevo.config.models import Config
 from diagevo.training.checkpoints import KEEP
 from diagevo.training.shapes import find_shape
@@ -17,33 +12,16 @@ def disk_bytes(config: Config) -> int | None:
     can hold. A resumable checkpoint holds what trains and AdamW's two moments; one is written before the
     oldest is removed. Sharded ranks write a head that is the embedding under both of its names.
     """
-    numbers = _parameters(config)
-    if numbers is None:
+    shape, lora = find_shape(config.roles.solver.model), config.training.lora
+    if shape is None:
         return None
     rounds, keep = config.round.rounds, config.round.keep_checkpoints
     policies = 2 if config.round.train_challenger else 1
     kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
-    shape, lora = find_shape(config.roles.solver.model), config.training.lora
-    trained = numbers if shape is None or lora is None else shape.adapters(lora)
+    trained = shape.weights if lora is None else shape.adapters(lora)
     sharded = config.hardware.accelerate_config is not None
-    again = shape.vocabulary * shape.hidden if sharded and shape is not None and shape.tied else 0
-    return 4 * ((numbers + again) * kept + (3 * trained + again) * (KEEP + 1))
-
-
-def _parameters(config: Config) -> int | None:
-    """Numbers in one policy: from its config.json, its weight files, or the size in a hub id's name."""
-    model = config.roles.solver.model
-    if (shape := find_shape(model)) is not None:
-        return shape.weights
-    folder = Path(model).expanduser()
-    if model == "builtin:arithmetic":
-        folder = Path(str(files("diagevo.arithmetic") / "weights"))
-    weights = list(folder.glob("*.safetensors"))
-    if weights:
-        dtype = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("dtype")
-        return sum(file.stat().st_size for file in weights) // (4 if dtype == "float32" else 2)
-    named = re.search(r"(\d+(?:\.\d+)?)B\b", model)
-    return None if named is None else int(float(named[1]) * 1e9)
+    again = shape.vocabulary * shape.hidden if sharded and shape.tied else 0
+    return 4 * ((shape.weights + again) * kept + (3 * trained + again) * (KEEP + 1))
 
 
 def gigabytes(size: int | None) -> str:

@@ -1,4 +1,4 @@
-"""What each GPU holds at its fullest, stage by stage, from the configuration and the models' shapes. Pure.
+"""What each GPU holds at its fullest, stage by stage, from the configuration and the models' shapes.
 
 Weights, gradients and AdamW's moments are float32, arithmetic is bfloat16. Under FSDP (or ZeRO-3) every rank
 holds its part of them, a layer at a time is gathered, and gradients are shared out after every micro-batch.
@@ -13,11 +13,17 @@ from urllib.parse import urlsplit
 
 from diagevo.config.models import Config, GRPOConfig
 from diagevo.config.serving import engine, engine_gpus, serving, training_gpus
-from diagevo.training.shapes import Shape
+from diagevo.training.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
 """Bytes that torch finds on a card sold with so many GB: the least of those on sale."""
 ROOM = 0.95  # of a card; the rest goes to what the allocator cannot use
+LESS = (
+    "lower micro_batch of challenger_grpo and solver_grpo, hardware.rows_at_once or the shares of vLLM "
+    "(hardware.vllm_memory, serve_memory); or train adapters (training.lora=32), or on more GPUs "
+    "(hardware.processes with accelerate_config=fsdp)"
+)
+"""What makes a run take less of a GPU, the cheapest first."""
 _PROCESS = 600_000_000  # CUDA's own, in each process
 _ENGINE = 1_000_000_000  # of vLLM beside weights, cache and work: its process and its graphs
 _CHUNK = 8192  # tokens of one forward pass of vLLM
@@ -61,6 +67,15 @@ class Load:
         return self.peak(card) <= ROOM * card and all(
             engine.tokens(card) >= engine.longest for engine in self.engines
         )
+
+
+def shapes_of(config: Config) -> tuple[Shape, Shape, Shape | None] | None:
+    """Challenger, solver, diagnostician; None where a policy's config.json is not here."""
+    roles = config.roles
+    challenger, solver = find_shape(roles.challenger.model), find_shape(roles.solver.model)
+    if challenger is None or solver is None:
+        return None
+    return challenger, solver, find_shape(roles.diagnostician.model)
 
 
 def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape | None = None) -> list[Load]:

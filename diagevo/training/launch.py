@@ -11,19 +11,21 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any, Self
 
+from diagevo.config.models import HardwareConfig
 from diagevo.errors import DiagEvoError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.supervised import ending
 from diagevo.training.checkpoints import checkpoint_folder
 from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.phase import OnStep, Phase, TrainingSummary
-from diagevo.training.ranks import Rank, log_of, ranks_for
+from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
 
 _RESUME = "The last complete checkpoint is kept: continue with diagevo train --resume."
 _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
@@ -42,7 +44,7 @@ def launch_phase(
     gone.
     """
     hardware, spec_file, key = phase.hardware, phase.logs / NAME, secrets.token_bytes(32)
-    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, ranks_for(hardware, stop) as placed:
+    with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, closing(_ranks(hardware, stop)) as placed:
         address = str(Path(folder) / "ranks") if placed.listen_at is None else (placed.listen_at, 0)
         with _Ear(Listener(address, backlog=hardware.processes), key) as ear:
             spec = LaunchSpec(phase, ear.address, placed.rendezvous, key.hex())
@@ -50,12 +52,26 @@ def launch_phase(
             ranks = placed.start(spec_file, spec)
             try:
                 return _Supervision(
-                    ear, ranks, spec_file, phase, on_step=on_step, stop=stop, keep_up=keep_up
+                    ear=ear,
+                    processes=ranks,
+                    spec_file=spec_file,
+                    phase=phase,
+                    on_step=on_step,
+                    stop=stop,
+                    keep_up=keep_up,
                 ).run()
             finally:
                 spec_file.unlink(missing_ok=True)
                 for rank in ranks:
                     rank.stop()
+
+
+def _ranks(hardware: HardwareConfig, stop: StopFlag) -> Ranks:
+    if hardware.cluster == "local":
+        return LocalRanks()
+    from diagevo.training.ray_ranks import RayRanks
+
+    return RayRanks(hardware, stop)
 
 
 class _Ear:
@@ -114,122 +130,111 @@ class _Ear:
                 return  # not one of our ranks, or it has ended
 
 
+@dataclass
 class _Supervision:
     """Listens to the ranks and watches their processes until the phase is done or one of them fails."""
 
-    def __init__(
-        self,
-        ear: _Ear,
-        processes: Sequence[Rank],
-        spec_file: Path,
-        phase: Phase,
-        *,
-        on_step: OnStep,
-        stop: StopFlag,
-        keep_up: Callable[[], None],
-    ) -> None:
-        self._ear = ear
-        self._processes = processes
-        self._job_file = spec_file
-        self._hardware = phase.hardware
-        self._ranks = phase.hardware.processes
-        self._on_step = on_step
-        self._keep_up = keep_up
-        self._work = phase.work
-        self._stop = stop
-        self._finished: int | None = None
-        """The newest step that these ranks have finished."""
-        self._told: set[Connection] = set()
-        """That a stop is overdue."""
-        self._rank_of: dict[Connection, int] = {}
-        self._place: dict[int, str] = {}
-        self._errors: dict[int, DiagEvoError | str] = {}
-        self._summary: TrainingSummary | None = None
-        self._heard_at = time.monotonic()
+    ear: _Ear
+    processes: Sequence[Rank]
+    spec_file: Path
+    phase: Phase
+    on_step: OnStep
+    stop: StopFlag
+    keep_up: Callable[[], None]
+    finished: int | None = None
+    """The newest step that these ranks have finished."""
+    told: set[Connection] = field(default_factory=set)
+    """That a stop is overdue."""
+    rank_of: dict[Connection, int] = field(default_factory=dict)
+    place: dict[int, str] = field(default_factory=dict)
+    errors: dict[int, DiagEvoError | str] = field(default_factory=dict)
+    summary: TrainingSummary | None = None
+    heard_at: float = field(default_factory=time.monotonic)
 
     def run(self) -> TrainingSummary:
         while True:
             self._listen(0.2)
-            self._keep_up()
-            if self._stop.overdue:
+            self.keep_up()
+            if self.stop.overdue:
                 self._break_off()
-            if self._errors:
+            if self.errors:
                 self._fail()
-            statuses = [process.status() for process in self._processes]
+            statuses = [process.status() for process in self.processes]
             if any(status not in (None, 0) for status in statuses):
                 self._listen_for(1.0)  # What a dead rank still had to say is in its pipe.
-                if self._errors:
+                if self.errors:
                     self._fail()
-                self._report_dead([process.status() for process in self._processes])
+                self._report_dead([process.status() for process in self.processes])
             if all(status == 0 for status in statuses):
                 self._listen_for(1.0)
-                if self._summary is None:
+                if self.summary is None:
                     raise ServiceError("All training ranks ended before the phase was done.", hint=_RESUME)
-                return self._summary
-            if time.monotonic() - self._heard_at > _SILENT * self._hardware.rank_timeout:
+                return self.summary
+            if time.monotonic() - self.heard_at > _SILENT * self.phase.hardware.rank_timeout:
                 self._report_silent([rank for rank, status in enumerate(statuses) if status is None])
 
     def _break_off(self) -> None:
         """Raise StoppedSafely where no finished step is lost by it, else let the ranks save the last one."""
-        if self._finished is None or checkpoint_folder(self._work, self._finished).is_dir():
-            self._stop.check()
-        for connection in self._rank_of.keys() - self._told:
-            self._told.add(connection)
+        if self.finished is None or checkpoint_folder(self.phase.work, self.finished).is_dir():
+            self.stop.check()
+        for connection in self.rank_of.keys() - self.told:
+            self.told.add(connection)
             with suppress(OSError):  # The rank is gone: its status tells.
                 connection.send(("overdue",))
 
     def _listen_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0 and self._ear.open():
+        while (left := deadline - time.monotonic()) > 0 and self.ear.open():
             self._listen(min(left, 0.2))
 
     def _listen(self, seconds: float) -> None:
-        if (heard := self._ear.hear(seconds)) is not None:
+        if (heard := self.ear.hear(seconds)) is not None:
             self._take(*heard)
-            self._heard_at = time.monotonic()  # from now: a step is also worked on here
+            self.heard_at = time.monotonic()  # from now: a step is also worked on here
 
     def _take(self, connection: Connection, message: tuple[Any, ...]) -> None:
         match message:
             case ("hello", rank):
-                self._rank_of[connection] = rank
-                self._place[rank] = "connecting to the other ranks"
+                self.rank_of[connection] = rank
+                self.place[rank] = "connecting to the other ranks"
             case ("at", text):
-                self._place[self._rank_of[connection]] = text
+                self.place[self.rank_of[connection]] = text
             case ("step", step, rollouts, rewards):
                 try:
-                    self._on_step(step, rollouts, rewards)
+                    self.on_step(step, rollouts, rewards)
                     answer = None
                 except StoppedSafely as stop:
                     answer = stop  # The ranks save the step before they stop.
                 with suppress(OSError):  # The rank is gone: its status tells.
                     connection.send(("answer", answer))
             case ("finished", step):
-                self._finished = step
+                self.finished = step
             case ("done", summary):
-                self._summary = summary
+                self.summary = summary
             case ("error", error):
-                self._errors[self._rank_of.get(connection, -1)] = error
+                self.errors[self.rank_of.get(connection, -1)] = error
 
     def _fail(self) -> None:
         """Raise what the ranks reported. A rank that waited in vain names those that did not answer."""
         self._listen_for(_ANSWER)
-        for error in self._errors.values():
+        for error in self.errors.values():
             if isinstance(error, DiagEvoError):
                 raise error
-        statuses = [process.status() for process in self._processes]
+        statuses = [process.status() for process in self.processes]
         if any(status not in (None, 0, 1) for status in statuses):
             self._report_dead(statuses)  # Killed: the others only report that it is gone.
-        silent = sorted(set(range(self._ranks)) - set(self._errors))
-        rank, text = next((rank, str(error)) for rank, error in self._errors.items())
+        silent = sorted(set(range(self.phase.hardware.processes)) - set(self.errors))
+        rank, text = next((rank, str(error)) for rank, error in self.errors.items())
         if silent and ("Timed out" in text or "timeout" in text.lower()):
             places = "; ".join(f"rank {r} was {self._where(r)}" for r in silent)
             raise ServiceError(
-                f"Training rank {silent[0]} of {self._ranks} did not answer the others in time: {places}. "
+                f"{self._named(silent[0])} did not answer the others in time: {places}. "
                 f"Its log: {self._log(silent[0])}",
                 hint=f"hardware.rank_timeout is how long ranks wait. {_RESUME}",
             )
         raise ServiceError(
-            f"Training rank {rank} of {self._ranks} failed: {text} Its log: {self._log(rank)}", hint=_RESUME
+            f"{self._named(rank)} failed: {text} Its log: {self._log(rank)}",
+            hint=_RESUME,
         )
 
     def _report_dead(self, statuses: Sequence[int | None]) -> None:
@@ -240,9 +245,9 @@ class _Supervision:
         # NCCL ends the ranks that wait; the one that hangs runs on.
         others = [r for r in range(len(statuses)) if statuses[r] is None]
         running = "".join(f" Rank {r} is still running, {self._where(r)}." for r in others)
-        tail = self._processes[rank].tail()
+        tail = self.processes[rank].tail()
         raise ServiceError(
-            f"Training rank {rank} of {self._ranks} {ending(status)} while {self._where(rank)}.{running} "
+            f"{self._named(rank)} {ending(status)} while {self._where(rank)}.{running} "
             f"Its log: {self._log(rank)}; it ends with:\n{tail}",
             hint=_RESUME,
         )
@@ -251,13 +256,16 @@ class _Supervision:
         """A rank alone has no other that waits for it; one that hangs at the end is waited for by none."""
         places = "; ".join(f"rank {rank} was {self._where(rank)}" for rank in running)
         raise ServiceError(
-            f"No training rank has responded for {_SILENT * self._hardware.rank_timeout:g} s: {places}. "
+            f"No training rank has responded for {_SILENT * self.phase.hardware.rank_timeout:g} s: {places}. "
             f"Its log: {self._log(running[0])}",
             hint=f"hardware.rank_timeout is a quarter of that: raise it if a step takes that long. {_RESUME}",
         )
 
+    def _named(self, rank: int) -> str:
+        return f"Training rank {rank} of {self.phase.hardware.processes}"
+
     def _where(self, rank: int) -> str:
-        return self._place.get(rank, "starting")
+        return self.place.get(rank, "starting")
 
     def _log(self, rank: int) -> Path:
-        return log_of(self._job_file, self._hardware, rank)
+        return log_of(self.spec_file, self.phase.hardware, rank)

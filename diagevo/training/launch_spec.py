@@ -14,7 +14,6 @@ Messages to a rank:
 """
 
 import os
-import socket
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,8 +63,3 @@ def _plain(part: Any) -> Any:
 
 def _made(kind: type, value: Any) -> Any:
     return kind.model_validate(value) if issubclass(kind, BaseModel) else kind(value)
-
-
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as listener:
-        return listener.getsockname()[1]

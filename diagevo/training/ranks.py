@@ -2,16 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError
-from diagevo.progress import StopFlag
-from diagevo.sampling.supervised import SupervisedProcess, only_gpus
-from diagevo.training.launch_spec import LaunchSpec, free_port
+from diagevo.sampling.supervised import SupervisedProcess, free_port, only_gpus
+from diagevo.training.launch_spec import LaunchSpec
 
 _HERE = "127.0.0.1"
 
@@ -41,8 +38,13 @@ class Ranks(Protocol):
         """All of them; accelerate's launcher on one machine is the only one."""
         ...
 
+    def close(self) -> None:
+        """Give back what they took."""
 
-class _Here:
+
+class LocalRanks:
+    """Implements `Ranks` on this machine."""
+
     listen_at = None
 
     def __init__(self) -> None:
@@ -69,20 +71,8 @@ class _Here:
             for rank in range(hardware.processes)
         ]
 
-
-@contextmanager
-def ranks_for(hardware: HardwareConfig, stop: StopFlag) -> Iterator[Ranks]:
-    """What starts the ranks: this machine, or the cluster, whose places are given back afterwards."""
-    if hardware.cluster == "local":
-        yield _Here()
-        return
-    from diagevo.training.ray_ranks import RayRanks
-
-    ranks = RayRanks(hardware, stop)
-    try:
-        yield ranks
-    finally:
-        ranks.close()
+    def close(self) -> None:
+        """Nothing was reserved."""
 
 
 def rank_environment(spec: LaunchSpec, rank: int, threads: int) -> dict[str, str]:

@@ -9,8 +9,8 @@ from diagevo.config.placement import rank_bundles
 from diagevo.errors import NodeLostError, ServiceError
 from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of
-from diagevo.sampling.supervised import SupervisedProcess
-from diagevo.training.launch_spec import LaunchSpec, free_port
+from diagevo.sampling.supervised import SupervisedProcess, free_port
+from diagevo.training.launch_spec import LaunchSpec
 from diagevo.training.ranks import Rank, accelerate_command, log_of, rank_environment, worker_command
 
 _ANSWER = 60.0  # seconds after which a node that says nothing counts as lost

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -120,16 +121,20 @@ KNOWN = {
 """The models that the profiles name, so that a plan can be made before one is downloaded."""
 
 
-def find_shape(model: str) -> Shape | None:
-    """By a folder's config.json, the hub's local cache, or KNOWN; None where nothing here tells."""
-    file: Path | None = Path(model).expanduser() / "config.json"
-    if model == "builtin:arithmetic":
-        from importlib.resources import files
+BUILTIN = "builtin:arithmetic"
 
-        file = Path(str(files("diagevo.arithmetic") / "weights")) / "config.json"
-    elif not file.is_file():
-        file = _downloaded(model)
-    if file is None:
+
+def config_file(model: str) -> Path | None:
+    """The config.json of a folder, a hub id in the local cache or our own model; None: it is not here."""
+    if model == BUILTIN:
+        return Path(str(files("diagevo.arithmetic") / "weights")) / "config.json"
+    file = Path(model).expanduser() / "config.json"
+    return file if file.is_file() else _downloaded(model)
+
+
+def find_shape(model: str) -> Shape | None:
+    """By its config.json or KNOWN; None where nothing here tells."""
+    if (file := config_file(model)) is None:
         return KNOWN.get(model)
     try:
         return shape_of(json.loads(file.read_text(encoding="utf-8")))

@@ -110,20 +110,11 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert list(Path().iterdir()) == []
 
 
-def test_a_plan_names_the_command_of_the_ranks() -> None:
-    assert json.loads(invoke("train", "--plan", "--json").stdout)["data"]["launch"] == {}
-    shown = invoke("train", "--plan", "--profile", "qwen3-8b", "--run", "first").stdout
-    launch = next(line for line in shown.splitlines() if line.startswith("launch  "))
-    assert launch.split()[1:4] == ["python", "-m", "accelerate.commands.launch"]
-    assert "--num_processes 4 --num_machines 1 --machine_rank 0" in launch
-
-
 def test_a_plan_for_a_cluster_that_does_not_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     done = invoke("train", "--plan", "--set", "hardware.cluster=ray", "--json")
-    launch = json.loads(done.stdout)["data"]["launch"]
-    assert launch["launch"] == "python -m diagevo.training.worker JOB"
-    assert launch["cluster"].startswith("not known: no Ray cluster answers at 127.0.0.1:1: ")
+    placement = json.loads(done.stdout)["data"]["placement"]
+    assert placement["cluster"].startswith("not known: no Ray cluster answers at 127.0.0.1:1: ")
     run = invoke("train", "--set", "hardware.cluster=ray")
     assert (run.exit_code, "RAY_ADDRESS=HOST:6379" in run.stderr) == (6, True)
 
@@ -218,15 +209,15 @@ def test_a_plan_for_a_cluster_says_what_the_gpus_of_ranks_and_engines_hold(
 def test_a_plan_for_a_cluster_is_made_without_ray_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     done = invoke("train", "--plan", "--set", "hardware.cluster=ray", "--json")
-    launch = json.loads(done.stdout)["data"]["launch"]
-    assert launch["cluster"] == "not known: hardware.cluster: ray needs ray, which is not installed"
+    placement = json.loads(done.stdout)["data"]["placement"]
+    assert placement["cluster"] == "not known: hardware.cluster: ray needs ray, which is not installed"
 
 
 def test_a_plan_says_what_to_change_where_it_does_not_fit() -> None:
     large = ["--set", "solver_grpo.micro_batch=16"]
     shown = invoke("train", "--plan", "--profile", "qwen3-0.6b-24gb", *large).stdout
-    told = "--set challenger_grpo.micro_batch=2 --set solver_grpo.micro_batch=2"
-    assert f"\non 24 GB      {told}\n" in shown
+    assert "\nfits          GPUs of 40, 48, 80, 141 GB; not of 24\n" in shown
+    assert "\nto fit less   lower micro_batch of challenger_grpo and solver_grpo" in shown
     unknown = ["--set", "roles.solver.model=somebody/model"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b", *unknown).stdout
     assert "memory        unknown: no config.json of the models is here; download them first" in shown

@@ -1,5 +1,6 @@
 """An ingest that is killed at any moment goes on where it stood, and ends where an unbroken one does."""
 
+import shutil
 import sqlite3
 import subprocess
 import time
@@ -13,7 +14,9 @@ from diagevo.memory.log.log import Log
 from tests.cli.program import STARTED, clean_environment
 from tests.ingest.conftest import DATA
 
-INGEST = ["ingest", "verl", str(DATA / "verl" / "rollouts"), "--run", "v", "--steps-per-round", "2"]
+STEPS = 24
+"""Enough that a kill falls between two of them."""
+INGEST = ["ingest", "verl", "rollouts", "--run", "v", "--steps-per-round", "2"]
 
 
 def _events(folder: Path) -> list[tuple[str, int, str]]:
@@ -32,8 +35,11 @@ def _started(folder: Path) -> "subprocess.Popen[bytes]":
 @pytest.mark.slow
 def test_an_ingest_that_is_killed_again_and_again_ends_as_an_unbroken_one(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    whole.mkdir()
-    broken.mkdir()
+    written = sorted((DATA / "verl" / "rollouts").glob("*.jsonl"))
+    for folder in (whole, broken):
+        (folder / "rollouts").mkdir(parents=True)
+        for step in range(1, STEPS + 1):
+            shutil.copy(written[step % len(written)], folder / "rollouts" / f"{step}.jsonl")
     assert _started(whole).wait(120) == 0
     expected = _events(whole)
     kept = [0]

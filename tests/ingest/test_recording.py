@@ -6,6 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from msgspec import structs
 
 from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
@@ -237,7 +238,7 @@ def test_a_step_with_the_same_rewards_for_other_responses_is_a_resumed_trainings
     record(memory, step(1, a="+-"))
     written_again = step(1, a="+-")
     [rollout, *rest] = written_again.rollouts
-    other = replace(rollout, response=f"{rollout.response}, said otherwise")
+    other = structs.replace(rollout, response=f"{rollout.response}, said otherwise")
     report = resume(memory, replace(written_again, rollouts=[other, *rest]))
     assert report.new_steps == 1
     assert [(g.step, g.attempt) for _, g in Rounds(memory).waiting()] == [(1, 2)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import diagevo.training.ranks
+from diagevo.sampling.supervised import free_port
 from diagevo.training import worker
-from diagevo.training.launch_spec import free_port
 from tests.forked import Forked
 
 MET = "The ranks have met."

@@ -4,12 +4,13 @@ safe."""
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import Executable, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
-from diagevo.memory.log.database import Database, insert_missing
+from diagevo.memory.log.database import Database, Prepared, among, insert_missing, listed
 from diagevo.memory.log.tables import ArtifactRow, ReplyRow, brought, table
 from diagevo.text.escaping import utf8
 
@@ -59,8 +60,17 @@ class Artifacts:
         """`run_id`: the run that replies which came with an import are recalled for."""
         self._database = database
         self._run_id = run_id
-        self._put = put_right(database)
         self._remember = insert_missing(database, REPLY)
+
+    @cached_property
+    def _put(self) -> Prepared:
+        return Prepared(self._database, put_right(self._database), ["digest", "content"])
+
+    @cached_property
+    def _stored(self) -> Prepared:
+        one_of = among(self._database, ARTIFACT.c.digest, "digests")
+        query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(one_of)
+        return Prepared(self._database, query, ["digests"])
 
     def put(self, text: str) -> str:
         """Store a text; its digest."""
@@ -73,23 +83,15 @@ class Artifacts:
         for known in self._right(list(missing)):
             del missing[known]
         if missing:
-            rows = [{"digest": d, "content": utf8(t)} for d, t in missing.items()]
             with self._database.write() as connection:
-                connection.execute(self._put, rows)
+                self._put.many(connection, [(d, utf8(t)) for d, t in missing.items()])
         return digests
 
     def _right(self, digests: Sequence[str]) -> set[str]:
         """Those whose text is stored, and is theirs."""
-        found: set[str] = set()
         with self._database.read() as connection:
-            for start in range(0, len(digests), 500):
-                query = select(ARTIFACT.c.digest, ARTIFACT.c.content).where(
-                    ARTIFACT.c.digest.in_(digests[start : start + 500])
-                )
-                for digest, content in connection.execute(query):
-                    if is_text(content, digest):
-                        found.add(digest)
-        return found
+            stored = self._stored.all(connection, listed(self._database, digests))
+        return {digest for digest, content in stored if is_text(content, digest)}
 
     def get(self, digest: str) -> str:
         """The text of a digest. Raises NotFoundError; ChangedTextError where the stored bytes are not the
@@ -106,12 +108,8 @@ class Artifacts:
     def kept(self, digests: Sequence[str]) -> dict[str, str]:
         """Those of the texts that are there, read together. Raises ChangedTextError as `get` does."""
         wanted = list(dict.fromkeys(digests))
-        found: dict[str, Any] = {}
         with self._database.read() as connection:
-            for start in range(0, len(wanted), 500):
-                query = select(ARTIFACT.c.digest, ARTIFACT.c.content)
-                query = query.where(ARTIFACT.c.digest.in_(wanted[start : start + 500]))
-                found |= {row.digest: row.content for row in connection.execute(query)}
+            found: dict[str, Any] = dict(self._stored.all(connection, listed(self._database, wanted)))
         for digest, content in found.items():
             if not is_text(content, digest):
                 raise ChangedTextError(digest)

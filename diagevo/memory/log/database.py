@@ -16,15 +16,22 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import quote
 
+import msgspec
 from sqlalchemy import (
+    ARRAY,
     URL,
     ClauseElement,
+    ColumnElement,
     Connection,
     Engine,
     Executable,
     Table,
+    Text,
+    bindparam,
     create_engine,
     event,
+    func,
+    select,
     text,
 )
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -204,6 +211,18 @@ def insert_missing(database: Database, target: Table) -> Executable:
     return insert(target).on_conflict_do_nothing()
 
 
+def among(database: Database, column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """Whether the column is one of many texts, handed over in one parameter (`listed`)."""
+    if database.dialect == "postgresql":
+        return column == func.any(bindparam(name, type_=ARRAY(Text)))
+    return column.in_(select(func.json_each(bindparam(name)).table_valued("value").c.value))
+
+
+def listed(database: Database, texts: Sequence[str]) -> Any:
+    """Texts as the parameter of `among`."""
+    return list(texts) if database.dialect == "postgresql" else msgspec.json.encode(texts).decode()
+
+
 class Prepared:
     """A Core statement compiled once and run on the driver's own cursor, with values in the order of `names`.
 
@@ -240,6 +259,14 @@ class Prepared:
         with closing(self(connection, *values)) as cursor:
             try:
                 return cursor.fetchone()
+            except self._errors as error:
+                raise self._wrapped(connection, error) from error
+
+    def all(self, connection: Connection, *values: Any) -> list[tuple[Any, ...]]:
+        """Run it; its rows."""
+        with closing(self(connection, *values)) as cursor:
+            try:
+                return cursor.fetchall()
             except self._errors as error:
                 raise self._wrapped(connection, error) from error
 
@@ -302,6 +329,7 @@ def _sqlite(url: URL, synchronous: str) -> Engine:
         dbapi.isolation_level = None  # pysqlite must not begin transactions of its own
         dbapi.execute(f"PRAGMA synchronous = {synchronous}")
         dbapi.execute("PRAGMA recursive_triggers = ON")
+        dbapi.execute("PRAGMA cache_size = -16384")  # KiB: an index of digests is read and written all over
 
     return engine
 

@@ -13,14 +13,13 @@ from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
-from msgspec.json import encode
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, insert, select
 
 from diagevo.errors import ConflictError, DamagedError, NotFoundError, StaleWriterError
 from diagevo.memory.events import Event
 from diagevo.memory.events.decode import Fact, decoded, facts
 from diagevo.memory.events.records import GENESIS, Pending, Recorded, chain_hash, damage, recorded
-from diagevo.memory.log.database import PAGE, Database, Prepared
+from diagevo.memory.log.database import PAGE, Database, Prepared, listed
 from diagevo.memory.log.statements import COLUMNS, EVENT, HEAD, LOG, ONE, RUN, Statements
 
 _FOUND = EVENT.alias("found")
@@ -124,8 +123,7 @@ class Log:
     ) -> Appended:
         self.lock(connection)
         ids = [event.event_id for event in events]
-        given = ids if self.database.dialect == "postgresql" else encode(ids).decode()
-        stand = self._write.stand.one(connection, run_id, given, run_id)
+        stand = self._write.stand.one(connection, run_id, listed(self.database, ids), run_id)
         if stand is None:
             raise DamagedError("the row that gives the positions is missing")
         last, taken, *stored = stand

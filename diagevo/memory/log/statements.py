@@ -7,7 +7,6 @@ from sqlalchemy import (
     BindParameter,
     ColumnClause,
     Integer,
-    Text,
     bindparam,
     exists,
     func,
@@ -17,7 +16,7 @@ from sqlalchemy import (
     update,
 )
 
-from diagevo.memory.log.database import Database, Prepared
+from diagevo.memory.log.database import Database, Prepared, among
 from diagevo.memory.log.tables import EventRow, LogRow, RunRow, table
 
 EVENT = table(EventRow)
@@ -38,12 +37,7 @@ class Statements:
         self.insert = Prepared(database, INSERT, NAMES)
         self.queue = Prepared(database, select(LOG.c.id).where(LOG.c.id == ONE).with_for_update(), ())
         of_run = RUN.c.run_id == bindparam("run")
-        given: Any = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
-        if database.dialect == "postgresql":
-            given = func.any(bindparam("ids", type_=ARRAY(Text)))
-            known = EVENT.c.event_id == given
-        else:
-            known = EVENT.c.event_id.in_(given)
+        known = among(database, EVENT.c.event_id, "ids")
         taken = exists(select(ONE).where(EVENT.c.run_id == bindparam("run"), known))
         stand = select(LOG.c.position, taken, *HEAD).select_from(LOG.outerjoin(RUN, of_run))
         self.stand = Prepared(database, stand.where(LOG.c.id == ONE), ["run", "ids", "run"])
@@ -56,7 +50,7 @@ class Statements:
         if database.dialect == "postgresql":
             moves = (moved.cte("log_moved"), move_run.cte("run_moved"))
             columns = [bindparam(f"all_{c.name}", type_=ARRAY(c.type)) for c in COLUMNS]
-            given = func.unnest(*columns).table_valued(*NAMES).render_derived()
+            given: Any = func.unnest(*columns).table_valued(*NAMES).render_derived()
             written = INSERT.from_select(NAMES, select(given)).add_cte(*moves)
             names = ["position", *new, "run", *(f"all_{name}" for name in NAMES)]
             self.insert_and_move = Prepared(database, written, names)
