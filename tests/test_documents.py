@@ -4,6 +4,7 @@ import ast
 import io
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -36,15 +37,18 @@ FILE_NAMED = re.compile(r"(?<![\w/.:-])[\w-]+(?:/[\w-]+)*\.py\b")
 EXAMPLE = "file.py"
 """The name that `file.py:Class` has where a form is shown."""
 ACTIVATE = "source .venv/bin/activate"
-COMMANDS = list(
-    dict.fromkeys(
+COMMANDS = {
+    page: [
         line.removeprefix("$ ")
-        for _, language, block in BLOCKS
-        if language == "console"
+        for name, language, block in BLOCKS
+        if (name, language) == (page, "console")
         for line in block.splitlines()
         if line.startswith("$ ") and ACTIVATE not in line
-    )
-)
+    ]
+    for page, language, _ in BLOCKS
+    if language == "console"
+}
+"""By page, in the order of the page: one may read what an earlier one wrote."""
 PROGRAMS = [pytest.param(block, id=page) for page, language, block in BLOCKS if language == "python"]
 
 
@@ -56,16 +60,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_of_the_documents_runs(line: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(home)
-    for name, value in {"DIAGEVO_HOME": "runs", "XDG_CONFIG_HOME": str(home / "none")}.items():
+@pytest.mark.parametrize("page", COMMANDS)
+def test_the_commands_of_a_page_run(
+    page: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(home, tmp_path / "home", symlinks=True))
+    for name, value in {"DIAGEVO_HOME": "runs", "XDG_CONFIG_HOME": str(tmp_path / "none")}.items():
         monkeypatch.setenv(name, value)
-    program, *arguments = shlex.split(line)
-    assert program == "diagevo"
-    done = CliRunner().invoke(load(), arguments)
-    assert done.exit_code == 0, done.stderr
-    assert done.stdout or "-o" in arguments
+    for line in COMMANDS[page]:
+        program, *arguments = shlex.split(line)
+        assert program == "diagevo"
+        done = CliRunner().invoke(load(), arguments)
+        assert done.exit_code == 0, (line, done.stderr)
+        assert done.stdout or "-o" in arguments
 
 
 @pytest.mark.slow

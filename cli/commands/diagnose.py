@@ -255,7 +255,7 @@ def _diagnose(call: Call, memory: "Memory", config: "Config", asked: "Diagnostic
 
 
 def _say_stored(call: Call, usage: "Mapping[str, Usage]") -> None:
-    stored = sum(kind.earlier for kind in usage.values())
+    stored = sum(kind.stored for kind in usage.values())
     if stored:
         calls = sum(kind.calls for kind in usage.values())
         render.say(call, f"{count(stored, 'reply', 'replies')} came from the store, {calls} from the service")
@@ -271,7 +271,7 @@ def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) ->
 
     settings = config.diagnosis
     if max_calls is not None:
-        calls = sum(kind.calls for kind in spent(memory.log, memory.run_id).values())
+        calls, _ = spent(memory.log, memory.run_id)
         most = min(calls + max_calls, settings.max_calls or calls + max_calls)
         settings = settings.model_copy(update={"max_calls": most})
     budget = budget_of(memory.log, memory.run_id, settings)

@@ -18,18 +18,12 @@ COMPARED = (
     Column("subject"),
     Column("recorded"),
     Column("answered"),
-    Column("effect"),
-    Column("failures", "F", align="right"),
-    Column("failures_then", "F then", align="right"),
-    Column("epsilon", "ε", align="right"),
-    Column("epsilon_then", "ε then", align="right"),
 )
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 
 def compare(call: Call, *, sample: int, seed: int, round: int | None, exit_code: bool) -> Result[Any]:
-    """What each disagreement would do to F and ε. A language model is really asked, and its replies are
-    not kept."""
+    """Where the answers differ. A language model is really asked, and its replies are not kept."""
     from diagevo.diagnosis.extraction import Cancellable
     from diagevo.diagnosis.recheck import Unrecorded, recheck
     from diagevo.memory.log.artifacts import Artifacts

@@ -293,22 +293,27 @@ def why(
     rows=True,
     example="""diagevo memory schedule
     diagevo memory schedule --round 3 --format csv -o p.csv
-    diagevo memory schedule --prompts train.jsonl -o weights.jsonl""",
+    diagevo memory schedule --dataset train.parquet -o next.parquet""",
 )
 def schedule(
     call: Call,
     *,
     round: Round = None,
-    prompts: Annotated[
+    dataset: Annotated[
         Path | None,
-        typer.Option("--prompts", metavar="FILE", help="Print a weight for each prompt of this JSONL file."),
+        typer.Option(
+            "--dataset",
+            metavar="FILE",
+            help="A weight for each prompt of the training's data set: .parquet, .jsonl, .json or a folder.",
+        ),
     ] = None,
-) -> Result[Any]:
+) -> Result[Any] | None:
     """Show what the next round draws: ε and p(e).
 
-    Next is after the last commit, or after `--round N`. The sums: `memory replay`. With --prompts, a weight a
-    prompt for the next epoch of an ingested run: Equation 2 over the prompts that come back, each aiming at
-    the causes of its last failures.
+    Next is after the last commit, or after `--round N`. The sums: `memory replay`. With --dataset, a weight
+    for each prompt of an ingested run: Equation 2 over the prompts that come back, each aiming at the causes
+    of its last failures. `-o next.parquet` or `-o next.jsonl` then writes the next epoch itself: as many rows
+    as the data set has, each as often as its weight says.
     """
     from diagevo.memory.audit.replay import describe, next_schedule
 
@@ -316,8 +321,8 @@ def schedule(
 
     with opened(call) as history:
         as_of = history.settled if round is None else history.as_of(round)
-        if prompts is not None:
-            return weigh(call, history, as_of, prompts)
+        if dataset is not None:
+            return weigh(call, history, as_of, dataset)
         memory = describe(history.state(as_of))
     found = next_schedule(memory)
     return Result(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
 
 Tracker = Literal["trackio", "wandb", "mlflow"]
+Kind = Literal["sft", "dpo", "prompts"]
 ADDED = (
     Column("round", align="right"),
     *FIGURES,
@@ -32,6 +33,7 @@ ADDED = (
     "runs export",
     example="""diagevo runs export a -o a.bundle
     diagevo runs export a --round 3 -o a.bundle
+    diagevo runs export a --as dpo --cause c3 -o c3.jsonl
     diagevo runs export a --to wandb --project math""",
 )
 def export(
@@ -39,10 +41,17 @@ def export(
     run: Run = None,
     *,
     file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new file: the run as a bundle.")
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="A new file: a bundle, or data.")
     ] = None,
     round: Round = None,
     at: At = None,
+    as_: Annotated[
+        Kind | None,
+        typer.Option("--as", help="Data to train on instead: sft, dpo, or the prompts with their answers."),
+    ] = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", metavar="REF", help="--as: only failures of this cause.")
+    ] = None,
     to: Annotated[
         Tracker | None, typer.Option("--to", help="trackio, wandb or mlflow, by its own settings.")
     ] = None,
@@ -50,22 +59,27 @@ def export(
         str, typer.Option("--project", metavar="NAME", help="The tracker's project or experiment.")
     ] = "diagevo",
 ) -> Result[Any]:
-    """Write a run to a bundle, or its metrics to a tracker.
+    """Write a run to a bundle, to training data, or to a tracker.
 
     A bundle is one file: the events with the chain's head, and the texts, replies and vectors that they name,
-    verified as `runs import` does. Into a tracker go the rounds that are new there, and are printed; a run is
-    known by its name, and where they go is the tracker's own setting: TRACKIO_DIR, WANDB_MODE,
-    MLFLOW_TRACKING_URI.
+    verified as `runs import` does. With --as: what failed beside what passed, with causes and ids, as .jsonl,
+    .parquet, or a folder for `datasets.load_dataset`. Into a tracker go the rounds that are new there, and
+    are printed; a run is known by its name, and where they go is the tracker's own setting: TRACKIO_DIR,
+    WANDB_MODE, MLFLOW_TRACKING_URI.
     """
-    if (file is None) == (to is None) or (to is not None and (round, at) != (None, None)):
+    if (file is None) == (to is None) or ((to or as_) is not None and (round, at) != (None, None)):
         raise ConfigError(
-            "give one of them: a file for the bundle (with --round or --at, if wanted), or a tracker",
+            "give one of them: a file (of a bundle with --round or --at, if wanted), or a tracker",
             hint="diagevo runs export RUN -o FILE, or diagevo runs export RUN --to trackio",
         )
+    if cause is not None and as_ is None:
+        raise ConfigError("--cause chooses training data", hint="add --as sft, dpo or prompts")
     with opened(call, one(call, run)) as history:
         if to is not None:
             return _track(history, to, project)
         assert file is not None
+        if as_ is not None:
+            return _data(history, as_, cause, file)
         return _bundle(history, history.as_of(round, at), file)
 
 
@@ -77,6 +91,23 @@ def _bundle(history: "History", as_of: "AsOf", file: Path) -> Result[Any]:
     text += f"  {made.texts} texts, {made.replies} replies, {made.vectors} vectors\n"
     text += f"  chain head {made.head}\n"
     return Result(made, text=text, run=made.run_id, as_of=where(as_of))
+
+
+def _data(history: "History", kind: "Kind", cause: str | None, file: Path) -> Result[Any]:
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.transfer.training_data import training_rows, write_training_data
+
+    cause_id = None if cause is None else resolve(history, cause, history.end, "cause").id
+    rows = list(training_rows(history, kind, cause_id))
+    if not rows:
+        raise NotFoundError(
+            f"run {history.run_id} has no such question of {cause_id or 'any cause'} whose label is true",
+            hint=f"its failures: diagevo memory why {cause_id or 'c1'} --run {history.run_id}",
+        )
+    write_training_data(rows, file)
+    made = {"file": str(file), "as": kind, "rows": len(rows), "cause_id": cause_id}
+    text = f"{file}: {count(len(rows), 'row')} of {history.run_id}" + (f", {cause_id}" if cause_id else "")
+    return Result(made, text=f"{text}\n", run=history.run_id, as_of=where(history.end))
 
 
 def _track(history: "History", to: "Tracker", project: str) -> Result[Any]:

@@ -30,12 +30,7 @@ class Usage:
     calls: int = 0
     """Answered by the service."""
     stored: int = 0
-    """Answered by a stored reply."""
-    earlier: int = 0
-    """Of these, by one that was stored before this process asked."""
-    refused: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    """Answered by a reply that was stored before this process asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +100,7 @@ class Chat:
     def count_stored(self, kind: str, requests: Sequence[str]) -> None:
         """Count these requests as answered by their stored replies."""
         with self._lock:
-            self.usage[kind].stored += len(requests)
-            self.usage[kind].earlier += sum(request not in self._answered for request in requests)
+            self.usage[kind].stored += sum(request not in self._answered for request in requests)
             self._answered.update(requests)
 
     def _question(self, messages: Sequence[Message], asked: int) -> str:
@@ -139,10 +133,7 @@ class Chat:
             if (future := self._open.get(request)) is None:
                 self._open[request] = mine = future = Future()
         if mine is None:
-            reply = future.result()
-            with self._lock:
-                self.usage[kind].stored += 1
-            return Asked(request, reply)
+            return Asked(request, future.result())
         try:
             mine.set_result(self._answer(kind, request, messages, schema, usable))
         except BaseException as error:
@@ -170,7 +161,6 @@ class Chat:
             reply = self._from_service(messages, kind, schema)
         except RefusedError as refused:
             with self._lock:
-                self.usage[kind].refused += 1
                 self._refusals += 1
                 too_many = self._refusals >= REFUSALS_IN_A_ROW
             if too_many:
@@ -184,10 +174,7 @@ class Chat:
         with self._lock:
             self._answered.add(request)
             self._refusals = 0
-            usage = self.usage[kind]
-            usage.calls += 1
-            usage.input_tokens += reply.input_tokens
-            usage.output_tokens += reply.output_tokens
+            self.usage[kind].calls += 1
         return reply
 
     def _from_service(self, messages: Sequence[Message], kind: str, schema: Mapping[str, Any]) -> Reply:

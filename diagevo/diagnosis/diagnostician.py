@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from diagevo.memory.events import Call, DiagnosisVerdict
+from diagevo.memory.events.catalogue import Votes
 from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 
@@ -39,9 +40,9 @@ class FailurePair:
     failure_id: str
     question: str
     label: str
-    """The pseudo-label: the majority answer, not a known truth."""
+    """The pseudo-label: the majority answer, not a known truth. Of rewards the expected answer, or empty."""
     agreeing: str
-    """The construction response that reaches the label."""
+    """The construction response that reaches the label; of rewards one that passed."""
     disagreeing: str
     """The optimization response that does not."""
     known: tuple[KnownCause, ...] = ()
@@ -49,6 +50,8 @@ class FailurePair:
     asked: int = 1
     """2 and more where an unresolved failure is asked again: a stored reply to the first asking does not
     count."""
+    votes_are: Votes = "answers"
+    """What tells the two apart: the solver's own majority, or the rewards of another trainer's check."""
 
 
 @dataclass(frozen=True, slots=True)

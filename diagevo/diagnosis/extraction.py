@@ -308,6 +308,7 @@ class _Texts:
                 agreeing=texts[failure.reference],
                 disagreeing=texts[failure.trajectory],
                 known=memory.supplied(failure.question_id),
+                votes_are=question.votes_are,
                 asked=memory.asked(failure.failure_id) + 1,
             )
 

@@ -35,6 +35,15 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
         "disagreeing_response",
         "known_causes_section",
     ),
+    "task_user": (
+        "problem",
+        "answer_section",
+        "passed_section",
+        "disagreeing_response",
+        "known_causes_section",
+    ),
+    "task_answer": ("expected_answer",),
+    "task_passed": ("agreeing_response",),
     "extract_known": ("known_cause_list",),
     "duplicate_user": ("new_cause", "candidate_cause_list"),
     "assign_user": ("new_cause", "candidate_node_list"),
@@ -44,7 +53,17 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 """Fields that a template must hold. System templates may hold `<data_rule>`, the data rule `<fence>`."""
 
 _FILES: Mapping[Decision, tuple[str, ...]] = {
-    "extract": ("extract_system", "extract_user", "extract_known", "data_rule", "retry"),
+    "extract": (
+        "extract_system",
+        "extract_user",
+        "task_system",
+        "task_user",
+        "task_answer",
+        "task_passed",
+        "extract_known",
+        "data_rule",
+        "retry",
+    ),
     "duplicate": ("duplicate_system", "duplicate_user", "data_rule", "retry"),
     "assign": ("assign_system", "assign_user", "data_rule", "retry"),
     "merge": ("merge_system", "merge_user", "data_rule", "retry"),
@@ -64,19 +83,34 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A piece of model text as shown: its head, and its tail where the middle was left out."""
+    """Model text as shown: its pieces, and between two of them how many characters were left out."""
 
-    head: str
-    left_out: int = 0
-    tail: str = ""
+    pieces: tuple[str | int, ...]
 
     @classmethod
-    def of(cls, text: str, limit: int, clean: Callable[[str], str]) -> "Text":
-        """Keep at most `limit` characters, half of them from the end."""
-        if len(text) <= limit:
-            return cls(clean(text))
-        tail = limit // 2
-        return cls(clean(text[: limit - tail]), len(text) - limit, clean(text[len(text) - tail :]))
+    def of(cls, text: str, limit: int, clean: Callable[[str], str], common: int = 0) -> "Text":
+        """Keep at most `limit` characters: half of them from the end, and where the text begins with `common`
+        characters that another one has too, most of the rest from where the two part."""
+        size = len(text)
+        if size <= limit:
+            return cls((clean(text),))
+        head, tail = min(limit // 8, common), limit // 2
+        until = common + limit - tail - head
+        spans = [(0, head), (common, until), (size - tail, size)]
+        if until >= size - tail:
+            spans[1:] = [(size - limit + head, size)]
+        pieces: list[str | int] = []
+        shown = 0
+        for start, end in spans:
+            if start > shown:
+                pieces.append(start - shown)
+            pieces.append(clean(text[start:end]))
+            shown = end
+        return cls(tuple(piece for piece in pieces if piece != ""))
+
+    def joined(self, gap: str) -> str:
+        """The pieces, with `gap` for what was left out between them; its {} is the number of characters."""
+        return "\n".join(gap.format(piece) if isinstance(piece, int) else piece for piece in self.pieces)
 
 
 def plain(text: str) -> str:
@@ -88,7 +122,7 @@ def plain(text: str) -> str:
 
 def fence(texts: Sequence[Text]) -> str:
     """A mark that none of the texts contains, the same for the same texts."""
-    pieces = [piece for text in texts for piece in (text.head, text.tail)]
+    pieces = [piece for text in texts for piece in text.pieces if isinstance(piece, str)]
     key = blake2b(digest_size=6)
     for piece in pieces:
         data = piece.encode()
@@ -140,22 +174,31 @@ class DiagnosisPrompts:
         return total.hexdigest()
 
     def extract(self, pair: FailurePair) -> list[Message]:
-        """Prompt 1. The section of known causes is left out where the question was generated freely."""
+        """Prompt 1. The section of known causes is left out where the question was generated freely. Where
+        another trainer's check decided, the task's own templates; what is not known has no section."""
+        common = _common(pair.agreeing, pair.disagreeing)
         values = {
             "problem": self._text(pair.question),
-            "pseudo_label": self._text(pair.label),
-            "agreeing_response": self._text(pair.agreeing),
-            "disagreeing_response": self._text(pair.disagreeing),
+            "agreeing_response": self._text(pair.agreeing, common),
+            "disagreeing_response": self._text(pair.disagreeing, common),
+        }
+        rewards = pair.votes_are == "rewards"
+        values["expected_answer" if rewards else "pseudo_label"] = self._text(pair.label)
+        sections = {
+            "answer_section": "task_answer" if pair.label else None,
+            "passed_section": "task_passed" if pair.agreeing else None,
+            "known_causes_section": "extract_known" if pair.known else None,
         }
         if pair.known:
             values["known_cause_list"] = _listed(
                 f"- {cause.cause_id} ({cause.state.capitalize()}): {one_line(cause.description)}"
                 for cause in pair.known
             )
-        user = self._templates["extract_user"].replace(
-            "<known_causes_section>", self._templates["extract_known"] if pair.known else ""
-        )
-        return self._messages("extract_system", user, values)
+        kind = "task" if rewards else "extract"
+        user = self._templates[f"{kind}_user"]
+        for field, template in sections.items():
+            user = user.replace(f"<{field}>", self._templates[template] if template else "")
+        return self._messages(f"{kind}_system", user, values)
 
     def duplicate(self, description: str, candidates: Sequence[KnownCause]) -> list[Message]:
         """Prompt 2. States are not shown: the question is about mechanisms, and the answer must not turn on
@@ -191,16 +234,15 @@ class DiagnosisPrompts:
 
     def retry(self, reply: str, complaint: str) -> list[Message]:
         """The turn that shows a model what was wrong with its reply."""
-        shown = Text.of(reply, 2000, plain)
-        middle = f"\n[{shown.left_out} characters left out]\n{shown.tail}" if shown.left_out else ""
+        shown = Text.of(reply, 2000, plain).joined("[{} characters left out]")
         error = plain(one_line(complaint))[:300]
         return [
-            Message(role="assistant", content=f"{shown.head}{middle}" or "(empty)"),
+            Message(role="assistant", content=shown or "(empty)"),
             Message(role="user", content=fill(self._templates["retry"], {"error": error})),
         ]
 
-    def _text(self, text: str) -> Text:
-        return Text.of(text, self._characters, plain)
+    def _text(self, text: str, common: int = 0) -> Text:
+        return Text.of(text, self._characters, plain, common)
 
     def _messages(self, system: str, user: str, values: Mapping[str, Text]) -> list[Message]:
         mark = fence(list(values.values()))
@@ -215,9 +257,15 @@ class DiagnosisPrompts:
 
 def _listed(lines: Iterable[str]) -> Text:
     """Entries on a line each; never shortened, for an entry left out could not be chosen."""
-    return Text(plain("\n".join(lines)) or "(none)")
+    return Text((plain("\n".join(lines)) or "(none)",))
 
 
 def _fenced(text: Text, mark: str) -> str:
-    middle = f"\n{mark} {text.left_out} characters left out here\n{text.tail}" if text.left_out else ""
-    return f"{mark} begin\n{text.head}{middle}\n{mark} end"
+    return f"{mark} begin\n{text.joined(mark + ' {} characters left out here')}\n{mark} end"
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters two texts begin with alike, in whole lines; in whole words where it is one line."""
+    shorter = min(len(one), len(other))
+    common = next((place for place in range(shorter) if one[place] != other[place]), shorter)
+    return (one.rfind("\n", 0, common) + 1) or (one.rfind(" ", 0, common) + 1)

@@ -1,16 +1,10 @@
-"""Ask again about recorded decisions, the same diagnostician or another, and say what would differ. Writes
-nothing.
-
-What a disagreement would do is told for the commit of its round alone: everything else of the run is held as
-it was recorded. A failure that is counted or not changes F by one and ε with it; which cause or node it goes
-to changes p and the stitching, never F.
-"""
+"""Ask again about recorded decisions, the same diagnostician or another, and compare the answers. Writes
+nothing."""
 
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 
 from diagevo.diagnosis.diagnostician import (
     Diagnostician,
@@ -21,7 +15,6 @@ from diagevo.diagnosis.diagnostician import (
 )
 from diagevo.diagnosis.legibility import UNREAD
 from diagevo.diagnosis.spending import DECISIONS
-from diagevo.equations.policy import next_epsilon
 from diagevo.memory.events import (
     CandidateScored,
     DuplicateJudged,
@@ -37,8 +30,6 @@ from diagevo.memory.log.vectors import Vectors
 from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.walk import nothing, walk
 
-_UNREADABLE = "its replies could not be read"
-
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
@@ -53,16 +44,7 @@ class Recheck:
     recorded: str
     answered: str
     agrees: bool
-    failures: int
-    """F of the round's commit as recorded."""
-    failures_then: int
-    """F with the new answer."""
-    epsilon: Fraction
-    """ε of the next round as recorded."""
-    epsilon_then: Fraction | None
-    """None under a policy of one's own, which is asked at a commit alone."""
-    effect: str
-    """What would differ, in words; empty where nothing would."""
+    """Never where no reply can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +158,10 @@ class _Asker:
 
     def _extract(self, recorded: Recorded, event: FailureDiagnosed, state: MemoryState) -> Recheck:
         answer = self._diagnostician.extract(self._pair(recorded.round, event, state))
-        counted = event.verdict in ("recurrence", "new_cause")
-        counts = answer.verdict in ("recurrence", "new_cause")
-        read = UNREAD.isdisjoint(answer.flags)
-        same = read and (event.verdict, event.cause_id) == (answer.verdict, answer.cause_id)
-        change = int(counts) - int(counted)
-        effect = ""
-        if not same:
-            effect = {-1: "one failure less", 1: "one failure more", 0: "the failure goes elsewhere"}[change]
         was = f"{event.verdict} {event.cause_id or event.description or ''}".strip()
         now = f"{answer.verdict} {answer.cause_id or answer.description or ''}".strip()
-        if not counts and not counted:
-            effect = ""
-        effect = effect if read else _UNREADABLE
-        return self._recheck(
-            state, recorded, event.failure_id, (was, now), agrees=same, effect=effect, change=change
-        )
+        same = (event.verdict, event.cause_id) == (answer.verdict, answer.cause_id)
+        return _compared(recorded, event.failure_id, was, now, answer.flags, same=same)
 
     def _duplicate(self, recorded: Recorded, event: DuplicateJudged, state: MemoryState) -> Recheck:
         shown = [
@@ -201,76 +171,20 @@ class _Asker:
         description = self._description(recorded.round, event.failure_id)
         answer = self._diagnostician.judge_duplicate(description, shown)
         was, now = event.cause_id or "a new cause", answer.cause_id or "a new cause"
-        effect = "" if was == now else f"the failure goes to {now}"
-        return self._compared(state, recorded, event.failure_id, (was, now), effect, answer.flags)
+        return _compared(recorded, event.failure_id, was, now, answer.flags)
 
     def _assign(self, recorded: Recorded, event: NodeAssigned, state: MemoryState) -> Recheck:
         description = self._description(recorded.round, event.failure_id)
         shortlist = self._shortlist(state, description, event.shortlist)
         answer = self._diagnostician.assign_node(description, shortlist)
         was, now = event.node_id or "a new node", answer.node_id or "a new node"
-        effect = "" if was == now else f"the cause goes to {now}: other partners to stitch with"
-        return self._compared(state, recorded, event.failure_id, (was, now), effect, answer.flags)
+        return _compared(recorded, event.failure_id, was, now, answer.flags)
 
     def _merge(self, recorded: Recorded, event: NodePairJudged, state: MemoryState) -> Recheck:
         a, b = (self._contents(state, node_id) for node_id in event.nodes)
         answer = self._diagnostician.judge_pair(a, b)
         was, now = ("one skill" if merge else "two skills" for merge in (event.merge, answer.merge))
-        effect = (
-            ""
-            if was == now
-            else f"{event.nodes[0]} and {event.nodes[1]} are {now}: other partners to stitch with"
-        )
-        return self._compared(state, recorded, " ".join(event.nodes), (was, now), effect, answer.flags)
-
-    def _compared(
-        self,
-        state: MemoryState,
-        recorded: Recorded,
-        subject: str,
-        answers: tuple[str, str],
-        effect: str,
-        flags: Sequence[str],
-    ) -> Recheck:
-        """Of a decision with a defined answer where no reply can be read: then it agrees with nothing."""
-        if UNREAD.isdisjoint(flags):
-            return self._recheck(state, recorded, subject, answers, effect=effect)
-        return self._recheck(
-            state, recorded, subject, (answers[0], "unreadable"), agrees=False, effect=_UNREADABLE
-        )
-
-    def _recheck(
-        self,
-        state: MemoryState,
-        recorded: Recorded,
-        subject: str,
-        answers: tuple[str, str],
-        *,
-        agrees: bool | None = None,
-        effect: str,
-        change: int = 0,
-    ) -> Recheck:
-        """`answers`: as recorded, and now; they agree where they are the same, or as `agrees` says."""
-        was, now = answers
-        commit = self._history.commit(recorded.round).event
-        reference = commit.reference_failures
-        if commit.reference_round == recorded.round and reference is not None:
-            reference += change
-        then = commit.failures + change
-        return Recheck(
-            decision=DECISIONS[recorded.type],
-            round=recorded.round,
-            position=recorded.position,
-            subject=subject,
-            recorded=was,
-            answered=now,
-            agrees=was == now if agrees is None else agrees,
-            failures=commit.failures,
-            failures_then=then,
-            epsilon=Fraction(commit.epsilon_next),
-            epsilon_then=next_epsilon(state.settings, then, reference or then or None),
-            effect=effect,
-        )
+        return _compared(recorded, " ".join(event.nodes), was, now, answer.flags)
 
     def _pair(self, number: int, event: FailureDiagnosed, state: MemoryState) -> FailurePair:
         assert state.open is not None
@@ -287,6 +201,7 @@ class _Asker:
             known=tuple(
                 KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied
             ),
+            votes_are=found[1].votes_are,
             asked=event.asked,
         )
 
@@ -318,3 +233,20 @@ class _Asker:
     def _contents(state: MemoryState, node_id: str) -> NodeContents:
         node = state.nodes[node_id]
         return NodeContents(node_id, node.label, tuple(state.causes[c].description for c in node.causes))
+
+
+def _compared(
+    recorded: Recorded, subject: str, was: str, now: str, flags: Sequence[str], *, same: bool | None = None
+) -> Recheck:
+    """The answers agree where they read the same, or as `same` says; one that cannot be read agrees with
+    nothing."""
+    readable = UNREAD.isdisjoint(flags)
+    return Recheck(
+        decision=DECISIONS[recorded.type],
+        round=recorded.round,
+        position=recorded.position,
+        subject=subject,
+        recorded=was,
+        answered=now if readable else "unreadable",
+        agrees=readable and (was == now if same is None else same),
+    )

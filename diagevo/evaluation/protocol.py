@@ -99,12 +99,7 @@ def best_round(accuracy_by_round: Mapping[int, float]) -> int:
     return min(accuracy_by_round, key=lambda round_: (-accuracy_by_round[round_], round_))
 
 
-def colder(metrics: Mapping[str, float], conditions: Mapping[str, object] | None = None) -> dict[str, str]:
-    """Labels of the base model's scores at lower temperatures, by metric, the highest first. An older log
-    has one, and its temperature among the conditions."""
+def colder(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Labels of the base model's scores at lower temperatures, by metric, the highest first."""
     heats = [found[1] for name in metrics if (found := _COLDER.fullmatch(name))]
-    names = {f"mean_at_k_T{heat}": f"T = {heat}" for heat in sorted(heats, key=float, reverse=True)}
-    if "mean_at_k_baseline" in metrics:
-        heat = (conditions or {}).get("baseline_temperature")
-        names["mean_at_k_baseline"] = "lower temperature" if heat is None else f"T = {heat}"
-    return names
+    return {f"mean_at_k_T{heat}": f"T = {heat}" for heat in sorted(heats, key=float, reverse=True)}

@@ -22,6 +22,8 @@ from diagevo.memory.events import (
     RoundCommitted,
     RoundsSuperseded,
 )
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
 
 LAST = 2**31 - 1
@@ -34,6 +36,16 @@ def ingested(memory: Memory, first: int, last: int) -> Iterator[tuple[int, Group
         event = recorded.event
         assert isinstance(event, GroupIngested)
         yield recorded.round, event
+
+
+def ingested_prompts(log: Log, run_id: str) -> dict[str, str]:
+    """Every prompt that was rolled out, by digest."""
+    digests = dict.fromkeys(
+        recorded.event.question
+        for recorded in log.read(run_id, types=["GroupIngested"])
+        if isinstance(recorded.event, GroupIngested)
+    )
+    return Artifacts(log.database).get_many(list(digests))
 
 
 class Rounds:
@@ -88,7 +100,10 @@ class Rounds:
             digests = (scored.question, failure.reference, failure.trajectory)
             texts = memory.artifacts.get_many(digests)
             question, agreeing, disagreeing = (texts[digest] for digest in digests)
-            pair = FailurePair(failure.failure_id, question, scored.label or "", agreeing, disagreeing)
+            label = scored.label or ""
+            pair = FailurePair(
+                failure.failure_id, question, label, agreeing, disagreeing, votes_are=scored.votes_are
+            )
             said = diagnostician.extract(pair)
             _, error = legibility.sift([(diagnosed(failure, pair, said), said.unread)])
             if error is not None:

@@ -1,21 +1,14 @@
 """Equation 2 over a data set: how often each prompt should come back in the next epoch."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 
-from diagevo.errors import ConfigError
 from diagevo.ingest.aims import Aim, LastFailures
-from diagevo.ingest.formats import messages
-from diagevo.ingest.lines import CutLine, rows
+from diagevo.ingest.dataset import PromptDataset
 from diagevo.memory.events import CauseState
-from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.state.schedule import Schedule
-
-FIELDS = ("prompt", "question", "input")
-"""Where a line's prompt may stand, the first that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,31 +23,10 @@ class PromptWeight:
     stitched: str | None
 
 
-_A_PROMPT = 'each line is a JSON object with "prompt"'
-
-
-def prompts_of(file: Path) -> list[tuple[int, str]]:
-    """The prompts of a JSONL file, by line. Raises ConfigError."""
-    if not file.is_file():
-        raise ConfigError(f"there is no file {file}", hint=_A_PROMPT)
-    found: list[tuple[int, str]] = []
-    try:
-        for line, row in rows(file):
-            name = next((name for name in FIELDS if name in row), None)
-            if name is None:
-                raise ConfigError(f"{file}, line {line} has none of {', '.join(FIELDS)}", hint=_A_PROMPT)
-            found.append((line, messages(row[name]).strip()))
-    except CutLine:
-        raise ConfigError(f"{file} ends inside a line", hint="is it still being written?") from None
-    if not found:
-        raise ConfigError(f"{file} has no prompts", hint=_A_PROMPT)
-    return found
-
-
 def weights(
-    schedule: Schedule, last: LastFailures, prompts: Sequence[tuple[int, str]]
+    schedule: Schedule, last: LastFailures, dataset: PromptDataset
 ) -> tuple[list[PromptWeight], Fraction]:
-    """A weight a prompt, and the share of F whose causes no prompt of these aims at.
+    """A weight for each row of a matched data set, and the share of F whose causes none of them aims at.
 
     The free share ε is spread evenly over all prompts, (1 − ε)·p(e) evenly over those that aim at e. What
     aims at a cause that no prompt reaches is spread as the free share is.
@@ -62,20 +34,22 @@ def weights(
     states: Mapping[str, CauseState] = {
         c.cause_id: "mastered" if c.mastered else "active" for c in schedule.causes
     }
-    aims: list[Aim | None] = [last.aim(digest_of(text), states) for _, text in prompts]
+    aims: list[Aim | None] = [
+        None if digest is None else last.aim(digest, states) for digest in dataset.digests
+    ]
     reached = Counter(aim.cause_id for aim in aims if aim is not None)
     p = schedule.probabilities
     aimed = 1 - schedule.epsilon
     unreached = sum((p[cause] for cause in p if cause not in reached), Fraction(0))
-    even = (schedule.epsilon + aimed * unreached) / len(prompts)
+    even = (schedule.epsilon + aimed * unreached) / len(dataset.prompts)
     found = [
         PromptWeight(
-            line,
-            text,
+            prompt.line,
+            prompt.user,
             even if aim is None else even + aimed * p[aim.cause_id] / reached[aim.cause_id],
             None if aim is None else aim.cause_id,
             None if aim is None else aim.stitched_cause_id,
         )
-        for (line, text), aim in zip(prompts, aims, strict=True)
+        for prompt, aim in zip(dataset.prompts, aims, strict=True)
     ]
     return found, unreached

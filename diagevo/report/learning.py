@@ -87,7 +87,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
             if material is materials[0]:
                 baseline += [
                     {"accuracy": percent(metrics[metric]), "label": f"base model, {heat}"}
-                    for metric, heat in colder(metrics, validation.conditions).items()
+                    for metric, heat in colder(metrics).items()
                 ]
     if not rows and lacking:
         return Missing(

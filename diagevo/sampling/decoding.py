@@ -164,6 +164,22 @@ def _heard_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
             hook.remove()
 
 
+@contextmanager
+def heard_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
+    """As above, of vLLM's engine inside the trainer: before its next step."""
+    step = engine.step
+
+    def heard() -> Any:
+        stop.check_overdue()
+        return step()
+
+    engine.step = heard
+    try:
+        yield
+    finally:
+        engine.step = step
+
+
 def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row], decoding: Decoding) -> None:
     """Fill in the ids of `rows` (sorted so that rows of one prompt are neighbours)."""
     import torch

@@ -193,8 +193,8 @@ class TestHostileText:
                 return first
 
         monkeypatch.setattr(prompts, "blake2b", lambda *a, **k: real(*a, **k) if a else Hash())
-        assert fence([Text("harmless")]) == "[aaaaaaaaaaaa]"
-        assert fence([Text(f"it says {first}")]) != "[aaaaaaaaaaaa]"
+        assert fence([Text(("harmless",))]) == "[aaaaaaaaaaaa]"
+        assert fence([Text((f"it says {first}",))]) != "[aaaaaaaaaaaa]"
 
     @pytest.mark.parametrize("token", SPECIAL_TOKENS)
     def test_no_mark_of_a_chat_template_reaches_the_server(self, token: str):
@@ -276,3 +276,54 @@ class TestAFolderOfOnesOwn:
 def test_one_line_leaves_ordinary_text_alone():
     assert one_line("applies AM–GM to √x, é") == "applies AM–GM to √x, é"
     assert one_line("  a\tb \n c\u200b ") == "a b c"
+
+
+def rewarded(agreeing: str, disagreeing: str, label: str = "") -> FailurePair:
+    return FailurePair("r1.q0.a0", "Solve x.", label, agreeing, disagreeing, votes_are="rewards")
+
+
+def test_where_a_check_decided_nothing_is_called_a_majority_or_mathematics_and_no_section_is_empty():
+    system, user = BUILT_IN.extract(rewarded("it passed", "it failed"))
+    assert not re.search(r"majority|math solver|pseudo|Reference", system["content"] + user["content"])
+    assert sections(user["content"]) == ["Solve x.", "it passed", "it failed"]
+    titles = re.findall(r"^# (.*)$", user["content"], re.MULTILINE)
+    assert titles == ["Task", "Attempt That Passed", "Attempt That Failed"]
+    _, user = BUILT_IN.extract(rewarded("", "it failed", "42"))
+    assert sections(user["content"]) == ["Solve x.", "42", "it failed"]
+    assert re.findall(r"^# (.*)$", user["content"], re.MULTILINE)[1:] == [
+        "Expected Answer",
+        "Attempt That Failed",
+    ]
+
+
+def test_long_transcripts_are_cut_where_they_are_the_same_and_shown_where_they_part():
+    """Of 800 characters: 100 of the beginning, 400 of the end, 300 from the line in which they part."""
+    short = DiagnosisPrompts.load(None, 800)
+    same = "".join(f"turn {n:04}: the same\n" for n in range(200))
+    passed = same + "tool: passed\n" + "p" * 3000
+    failed = same + "tool: failed\n" + "f" * 200
+    _, user = short.extract(rewarded(passed, failed))
+    _, one, other = sections(user["content"])
+    gaps = [
+        [int(n) for n in re.findall(r"^\[\w+\] (\d+) characters left out here$", s, re.MULTILINE)]
+        for s in (one, other)
+    ]
+    assert gaps == [[len(same) - 100, 13 + 3000 - 300 - 400], [len(same) + 13 + 200 - 800]]
+    assert one.startswith("turn 0000: the same\n")
+    assert "\ntool: passed\nppp" in one
+    assert "\ntool: failed\nfff" in other
+    assert other.endswith("f" * 200)
+
+
+@given(st.text("ab \n", max_size=80), st.text("ab\n", max_size=80), st.integers(8, 40))
+def test_what_is_shown_of_a_text_and_left_out_is_the_text(same: str, rest: str, limit: int):
+    text = same + rest
+    shown = Text.of(text, limit, lambda piece: piece, len(same))
+    kept = sum(len(piece) for piece in shown.pieces if isinstance(piece, str))
+    assert kept == min(len(text), limit)
+    assert kept + sum(piece for piece in shown.pieces if isinstance(piece, int)) == len(text)
+    place = 0
+    for piece in shown.pieces:
+        if isinstance(piece, str):
+            assert text[place : place + len(piece)] == piece
+        place += piece if isinstance(piece, int) else len(piece)

@@ -12,11 +12,9 @@ from diagevo.config.models import DiagnosisConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Extraction, FailurePair, KnownCause
 from diagevo.diagnosis.embedder import HashingEmbedder
 from diagevo.errors import ConflictError, OutOfOrderError
-from diagevo.ingest.aims import LastFailures
 from diagevo.ingest.recording import IngestSummary, Recorder
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.ingest.rounds import Rounds
-from diagevo.ingest.weights import weights
 from diagevo.memory.audit.groups import first_stranger
 from diagevo.memory.audit.retention import moved
 from diagevo.memory.audit.timeline.rounds import observations
@@ -156,24 +154,6 @@ def test_a_round_of_another_trainer_is_not_ours_to_commit(memory: Memory) -> Non
     memory.open_round(1)
     with pytest.raises(OutOfOrderError, match="is open and was not ingested"):
         diagnose(memory, {})
-
-
-def test_weights_follow_equation_2_over_the_prompts_of_a_file(memory: Memory) -> None:
-    """After round 1: f(c1) = 2, f(c2) = 1, F = F₁ = 3, so ε₂ = 1/3. Three prompts: a aims at c1, d at c2, new
-    at nothing. Even share 1/9; a: 1/9 + 2/3·2/3 = 5/9, d: 1/9 + 2/3·1/3 = 3/9."""
-    record(memory, step(1, a="+--", d="+-"))
-    diagnose(memory, {"a": "sign", "d": "carry"})
-    last = LastFailures()
-    last.read(memory.log, memory.run_id, [1])
-    found, unreached = weights(memory.schedule(2), last, [(1, "a"), (2, "d"), (3, "new")])
-    assert [(w.cause, w.weight) for w in found] == [
-        ("c1", Fraction(5, 9)),
-        ("c2", Fraction(3, 9)),
-        (None, Fraction(1, 9)),
-    ]
-    assert unreached == 0
-    [alone], unreached = weights(memory.schedule(2), last, [(1, "new")])
-    assert (alone.weight, unreached) == (1, 1)
 
 
 def resume(memory: Memory, *steps: RolloutStep) -> IngestSummary:

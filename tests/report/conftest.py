@@ -20,8 +20,7 @@ def validated(number: int) -> CheckpointEvaluated:
     metrics = {"mean_at_k": ACCURACY[number], "mean_at_k_se": 0.02, "greedy": 0.9, "greedy_se": 0.01}
     conditions = {"samples": 8, "temperature": 1.0}
     if number == 0:
-        metrics |= {"mean_at_k_baseline": 0.62, "mean_at_k_baseline_se": 0.02}
-        conditions["baseline_temperature"] = 0.77
+        metrics |= {"mean_at_k_T0.77": 0.62, "mean_at_k_T0.77_se": 0.02}
     return CheckpointEvaluated(
         role="solver",
         checkpoint=f"rounds/{number}",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Executable, delete, select
+from sqlalchemy import Insert, delete, select
 
 from diagevo.errors import ChangedTextError, NotFoundError
 from diagevo.memory.log.database import Database, Prepared, among, insert_missing, listed
@@ -37,7 +37,7 @@ def is_text(content: Any, digest: str) -> bool:
     return isinstance(content, bytes) and hashlib.sha256(content).hexdigest() == digest
 
 
-def put_right(database: Database) -> Executable:
+def put_right(database: Database) -> Insert:
     """An INSERT of texts that fit their digests. Where another content stands under a digest, it was damaged,
     and gives way."""
     # Each dialect is imported only where it is used: PostgreSQL's takes a tenth of a second.

@@ -1,0 +1,209 @@
+"""The data set that a training reads: its prompts, found again in the log, and the next epoch of it.
+
+A trainer logs a prompt through its chat template, and the data set holds messages. The template is read off
+a logged prompt that has the last user message of a row on lines of its own.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+from math import floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats.messages import ChatMessage, messages, written
+from diagevo.ingest.lines import CutLine, rows
+from diagevo.memory.log.artifacts import digest_of
+from diagevo.text.escaping import json_text
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FIELDS = ("prompt", "question", "problem", "input", "messages")
+"""Where a row's prompt may stand; the first that is there counts."""
+MISSES = 300
+"""Logged prompts in which no row was found, after which none is looked for."""
+_A_PROMPT = f"each row has its prompt, a text or messages, in one of: {', '.join(FIELDS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetPrompt:
+    """A row's prompt: `text` is what `ingest` makes of it, `user` its last user message."""
+
+    line: int
+    text: str
+    user: str
+
+
+@dataclass(slots=True)
+class PromptDataset:
+    """The rows of a data set, with their prompts."""
+
+    rows: list[dict[str, Any]]
+    prompts: list[DatasetPrompt]
+    schema: "Mapping[str, pl.DataType] | None" = None
+    """Of a table."""
+    digests: list[str | None] = field(default_factory=list[str | None])
+    """By row, the prompt as the log has it; None where it was never rolled out."""
+
+    def match(self, logged: Mapping[str, str]) -> int:
+        """Find the rows among the logged prompts.
+
+        Args:
+            logged: Every prompt that was rolled out, by digest.
+
+        Returns:
+            How many rows were found.
+        """
+        whole = [digest_of(prompt.text) for prompt in self.prompts]
+        users = {p.user for p, digest in zip(self.prompts, whole, strict=True) if digest not in logged}
+        alone = {user: digest for user in users if (digest := digest_of(user)) in logged}
+        known = {*whole, *alone.values()}
+        others = {digest: text for digest, text in logged.items() if digest not in known}
+        found = {**alone, **_through_templates(users - alone.keys() - {""}, others)}
+        self.digests = [
+            digest if digest in logged else found.get(prompt.user)
+            for prompt, digest in zip(self.prompts, whole, strict=True)
+        ]
+        return sum(digest is not None for digest in self.digests)
+
+    def next_epoch(self, weights: Sequence[Fraction], seed: str) -> list[int]:
+        """As many rows as the data set has, each as often as its weight says, rounded up or down by chance.
+
+        Args:
+            weights: By row; they sum to 1.
+            seed: The same seed gives the same rows.
+
+        Returns:
+            The places of the rows, in order.
+        """
+        rng = random.Random(seed)
+        order = list(range(len(weights)))
+        rng.shuffle(order)
+        offset = Fraction(rng.randrange(2**32), 2**32)
+        until = [
+            floor(total * len(order) + offset) for total in accumulate(weights[place] for place in order)
+        ]
+        copies = [end - start for start, end in zip([0, *until], until, strict=False)]
+        return sorted(place for place, number in zip(order, copies, strict=True) for _ in range(number))
+
+    def write(self, file: Path, places: Sequence[int], columns: Mapping[str, Sequence[Any]]) -> None:
+        """The rows at `places`, with further columns, as .parquet or .jsonl. Raises ConfigError."""
+        import polars as pl
+
+        found = [
+            {**self.rows[place], **{name: values[place] for name, values in columns.items()}}
+            for place in places
+        ]
+        try:
+            if file.suffix == ".parquet":
+                schema = None if self.schema is None else {**self.schema, **dict.fromkeys(columns)}
+                pl.DataFrame(found, schema=schema, infer_schema_length=None).write_parquet(file)
+            elif file.suffix == ".jsonl":
+                file.write_text("".join(f"{json_text(row)}\n" for row in found), encoding="utf-8")
+            else:
+                raise ConfigError(f"{file} is no .parquet and no .jsonl", hint="name it so: -o next.parquet")
+        except (OSError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            raise ConfigError(f"{file} cannot be written: {error}", hint="try -o next.jsonl") from error
+
+
+def read_dataset(path: Path) -> PromptDataset:
+    """JSON lines, a JSON array, Parquet, or a folder that `datasets` saved.
+
+    Raises:
+        ConfigError: A row that has no prompt, with file and row; a file that cannot be read.
+    """
+    table = _table(path)
+    found = list(enumerate(table.to_dicts(), 1) if table is not None else _json_rows(path))
+    if not found:
+        raise ConfigError(f"{path} has no prompts", hint=_A_PROMPT)
+    prompts = [_prompt(f"{path}, row {number}", number, row) for number, row in found]
+    return PromptDataset([row for _, row in found], prompts, None if table is None else table.schema)
+
+
+def _table(path: Path) -> "pl.DataFrame | None":
+    import polars as pl
+
+    try:
+        if path.is_dir():
+            files = sorted(path.glob("*.arrow"))
+            if not files:
+                raise ConfigError(
+                    f"{path} has no .arrow file", hint="name a file, or a folder of save_to_disk"
+                )
+            return pl.concat([pl.read_ipc_stream(file) for file in files])
+        return pl.read_parquet(path) if path.suffix == ".parquet" else None
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", hint="is it still being written?") from error
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}", hint=_A_PROMPT)
+    if path.suffix == ".json":
+        try:
+            yield from enumerate(msgspec.json.decode(path.read_bytes(), type=list[dict[str, Any]]), 1)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ConfigError(f"{path}: {error}", hint="a .json file is an array of objects") from error
+        return
+    try:
+        yield from rows(path)
+    except CutLine:
+        raise ConfigError(f"{path} ends inside a line", hint="is it still being written?") from None
+
+
+def _prompt(place: str, number: int, row: Mapping[str, Any]) -> DatasetPrompt:
+    value = next((row[name] for name in FIELDS if row.get(name) is not None), None)
+    if value is None:
+        raise ConfigError(f"{place} has none of {', '.join(FIELDS)}", hint=_A_PROMPT)
+    try:
+        text = messages(value).strip()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error.message}", hint=_A_PROMPT) from error
+    if isinstance(value, str):
+        return DatasetPrompt(number, text, text)
+    said = [m for m in msgspec.convert(value, list[ChatMessage]) if m.role == "user"]
+    return DatasetPrompt(number, text, written(said[-1:]).strip() if said else text)
+
+
+def _through_templates(wanted: set[str], logged: Mapping[str, str]) -> dict[str, str]:
+    """Of user messages that stand in a logged prompt, its digest."""
+    found: dict[str, str] = {}
+    left, misses = dict(logged), 0
+    while left and misses < MISSES and wanted:
+        first = next(iter(left))
+        template = _template(left[first], wanted)
+        if template is None:
+            del left[first]
+            misses += 1
+            continue
+        before, after = template
+        for digest, text in list(left.items()):
+            if text.startswith(before) and text.endswith(after) and len(text) >= len(before) + len(after):
+                user = text[len(before) : len(text) - len(after)].strip()
+                if user in wanted:
+                    found[user] = digest
+                    del left[digest]
+    return found
+
+
+def _template(text: str, wanted: set[str]) -> tuple[str, str] | None:
+    """What stands before and after the longest of the messages that is alone in the text."""
+    for message in sorted((message for message in wanted if message in text), key=len, reverse=True):
+        start = len(text)
+        while (start := text.rfind(message, 0, start + len(message) - 1)) >= 0:  # examples come before it
+            before, after = text[:start], text[start + len(message) :]
+            if _alone(before, after):
+                return before, after
+    return None
+
+
+def _alone(before: str, after: str) -> bool:
+    """Whether marks of a template or ends of lines are around it."""
+    opens, closes = before.strip(" ")[-1:], after.strip(" ")[:1]
+    return opens in ("", "\n", ">", "]", ":") and closes in ("", "\n", "<", "[")

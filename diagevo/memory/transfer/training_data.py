@@ -1,0 +1,150 @@
+"""The questions that went wrong as data to train on: supervised, preferences or prompts, with provenance."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal
+
+from diagevo.errors import ConfigError, NotFoundError, StoreError
+from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.history import History
+from diagevo.memory.log.artifacts import Artifacts
+from diagevo.text.escaping import json_text
+
+Kind = Literal["sft", "dpo", "prompts"]
+PAGE = 500
+"""Failures whose texts are read together."""
+_MARKS = re.compile(r"<\|\w+\|>|<start_of_turn>|\[INST\]")
+_Failure = tuple[FailureObserved, CandidateScored]
+
+
+def training_rows(history: History, kind: Kind, cause: str | None = None) -> Iterator[dict[str, Any]]:
+    """Rows as TRL's trainers take them, in order of the log, without superseded rounds and abandoned steps.
+
+    Where the true answer is known, what would teach a false one is left out: an agreeing response of a false
+    label, a failed response that was right.
+
+    Args:
+        kind: "sft": the question and the response that passed, one row a question (`messages`).
+            "dpo": that response as `chosen`, the failed one as `rejected`, one row a failure.
+            "prompts": the question with its answer (the truth where it is known, else the label), one row a
+            question.
+        cause: Only failures that were assigned to this cause.
+
+    Returns:
+        Rows. Prompts are chat messages; they are texts where the trainer logged them through a chat template.
+    """
+    failures, causes = _failures(history)
+    wanted = [pair for pair in failures if cause is None or causes.get(pair[0].failure_id) == cause]
+    if kind != "prompts":
+        wanted = [pair for pair in wanted if pair[1].label_true is not False]
+    if kind == "dpo":
+        wanted = [pair for pair in wanted if pair[0].right is not True]
+    else:
+        first: dict[str, _Failure] = {}
+        for pair in wanted:
+            first.setdefault(pair[1].question_id, pair)
+        wanted = list(first.values())
+    templated: bool | None = None
+    descriptions = {c.cause_id: c.description for c in history.state(history.end).causes.values()}
+    remaining, artifacts = iter(wanted), Artifacts(history.database)
+    while page := list(islice(remaining, PAGE)):
+        digests = [(scored.question, failed.trajectory, failed.reference) for failed, scored in page]
+        texts = artifacts.get_many(list(chain.from_iterable(digests)))
+        for failed, scored in page:
+            question = texts[scored.question]
+            if templated is None:
+                templated = _MARKS.search(question) is not None
+            cause_id = causes.get(failed.failure_id)
+            said = texts[failed.reference], texts[failed.trajectory]
+            yield {
+                **_row(kind, scored, question, said, templated=templated),
+                "cause_id": cause_id,
+                "cause": descriptions.get(cause_id or ""),
+                "question_id": scored.question_id,
+                "failure_id": failed.failure_id,
+                "run": history.run_id,
+            }
+
+
+def write_training_data(rows: Sequence[dict[str, Any]], file: Path) -> None:
+    """Write .jsonl, .parquet, or a folder (no suffix) that `datasets.load_dataset` reads.
+
+    Raises:
+        ConfigError: Another suffix, or something is there already.
+        StoreError: It cannot be written.
+    """
+    if file.suffix not in ("", ".jsonl", ".parquet"):
+        raise ConfigError(
+            f"{file} is no .jsonl, no .parquet and no folder", hint="name it so: -o hard.jsonl, or -o hard"
+        )
+    if file.exists():
+        raise ConfigError(f"{file} is there already", hint="name a new one, or remove it")
+    try:
+        if file.suffix == ".jsonl":
+            file.write_text("".join(f"{json_text(row)}\n" for row in rows), encoding="utf-8")
+            return
+        import polars as pl
+
+        if file.suffix == "":
+            file.mkdir(parents=True)
+            file /= "train.parquet"
+        pl.DataFrame(rows, infer_schema_length=None).write_parquet(file)
+    except OSError as error:
+        raise StoreError(
+            f"{file} cannot be written: {error}", hint="is there room, and may you write?"
+        ) from error
+
+
+def _failures(history: History) -> tuple[list[_Failure], dict[str, str]]:
+    """The failures that count, with their questions, and the cause of each that has one."""
+    state = history.state(history.end)
+    counted = set(state.counted(range(1, state.last_opened + 1)))
+    questions: dict[str, CandidateScored] = {}
+    failures: dict[str, _Failure] = {}
+    causes: dict[str, str] = {}
+    types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
+    for payload in history.log.payloads(history.run_id, types):
+        if payload.round not in counted:
+            continue
+        match payload.event:
+            case CandidateScored() as scored:
+                questions[scored.question_id] = scored
+            case FailureObserved() as failed:
+                if not history.abandoned.void(payload.round, failed.stage, failed.attempt, failed.step):
+                    failures[failed.failure_id] = failed, questions[failed.question_id]
+            case (
+                CauseCreated(failure_id=failure_id, cause_id=cause_id)
+                | CauseMatched(failure_id=failure_id, cause_id=cause_id)
+            ):
+                causes[failure_id] = cause_id
+            case _:
+                pass
+    if not failures:
+        raise NotFoundError(
+            f"run {history.run_id} has no failure with a response that passed", hint="see: diagevo runs show"
+        )
+    return list(failures.values()), causes
+
+
+def _row(
+    kind: Kind, scored: CandidateScored, question: str, said: tuple[str, str], *, templated: bool
+) -> dict[str, Any]:
+    """The part that a trainer reads. `said`: the response that passed, and the one that failed."""
+    passed, failed = said
+    prompt = question if templated else [_message("user", question)]
+    if kind == "prompts":
+        return {"prompt": prompt, "answer": scored.label if scored.truth is None else scored.truth}
+    if templated:
+        return {"prompt": prompt} | (
+            {"completion": passed} if kind == "sft" else {"chosen": passed, "rejected": failed}
+        )
+    chosen = [_message("assistant", passed)]
+    if kind == "sft":
+        return {"messages": [_message("user", question), *chosen]}
+    return {"prompt": prompt, "chosen": chosen, "rejected": [_message("assistant", failed)]}
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}

@@ -1,0 +1,116 @@
+"""What failed as data to train on: the failures of two rounds played by hand, and TRL's own trainers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from typer.testing import Result
+
+from tests.cli.memory.conftest import Ask
+from tests.cli.program import invoke
+from tests.memory.audit.played import C1, play
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two rounds of the hand-played run: r2.q2 has a false label, an attempt of r2 was abandoned."""
+    home = tmp_path_factory.mktemp("home")
+    play(f"sqlite:///{home / 'diagevo.db'}", "played", root=home, rounds=2)
+    return home
+
+
+@pytest.fixture
+def ask(home: Path) -> Ask:
+    return lambda *given: invoke("runs", "export", "played", *given, env={"DIAGEVO_HOME": str(home)})
+
+
+def rows(ask: Ask, *given: str) -> list[dict[str, Any]]:
+    assert (told := ask(*given, "-o", "data.jsonl")).exit_code == 0, told.output
+    return [json.loads(line) for line in Path("data.jsonl").read_text().splitlines()]
+
+
+def test_each_failure_stands_beside_the_response_that_passed(ask: Ask) -> None:
+    found = rows(ask, "--as", "dpo")
+    assert [row["failure_id"] for row in found] == [
+        *(f"r1.q0.a{n}" for n in range(3)),
+        *(f"r1.q3.a{n}" for n in (4, 5, 6)),
+        "r2.q3.a1",
+    ]
+    assert [row["cause_id"] for row in found] == ["c1", "c1", "c2", "c3", None, None, "c3"]
+    assert found[0] == {
+        "prompt": [{"role": "user", "content": "Question 0 of round 1: what is it?"}],
+        "chosen": [{"role": "assistant", "content": "A reference of r1.q0"}],
+        "rejected": [{"role": "assistant", "content": "The wrong way of r1.q0.a0, attempt 1"}],
+        "cause_id": "c1",
+        "cause": C1,
+        "question_id": "r1.q0",
+        "failure_id": "r1.q0.a0",
+        "run": "played",
+    }
+    assert found[-1]["rejected"][0]["content"] == "The wrong way of r2.q3.a1, attempt 2"
+
+
+def test_a_question_is_one_row_and_a_false_label_teaches_nothing(ask: Ask) -> None:
+    taught = rows(ask, "--as", "sft")
+    assert [row["question_id"] for row in taught] == ["r1.q0", "r1.q3", "r2.q3"]
+    assert [message["role"] for message in taught[0]["messages"]] == ["user", "assistant"]
+    Path("data.jsonl").unlink()
+    asked = rows(ask, "--as", "prompts")
+    assert [(row["question_id"], row["answer"]) for row in asked] == [
+        ("r1.q0", "4"),
+        ("r1.q3", "7"),
+        ("r2.q2", "5"),
+        ("r2.q3", "8"),
+    ]
+
+
+def test_a_cause_and_every_form_have_the_same_rows(ask: Ask) -> None:
+    of_cause = rows(ask, "--as", "dpo", "--cause", "carry the ten")
+    assert [row["failure_id"] for row in of_cause] == ["r1.q0.a0", "r1.q0.a1"]
+    assert ask("--as", "dpo", "--cause", "c1", "-o", "data.parquet").exit_code == 0
+    assert ask("--as", "dpo", "--cause", "c1", "-o", "folder").exit_code == 0
+    assert pl.read_parquet("data.parquet").to_dicts() == of_cause
+    assert pl.read_parquet("folder/train.parquet").to_dicts() == of_cause
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "told"),
+    [
+        (("--as", "dpo", "-o", "data.csv"), 2, "no .jsonl, no .parquet and no folder"),
+        (("--as", "dpo", "-o", "there.jsonl"), 2, "is there already"),
+        (("--as", "dpo"), 2, "give one of them"),
+        (("--as", "dpo", "--round", "1", "-o", "a.jsonl"), 2, "give one of them"),
+        (("--cause", "c1", "-o", "a.jsonl"), 2, "--as sft, dpo or prompts"),
+        (("--as", "dpo", "--cause", "c9", "-o", "a.jsonl"), 3, "c9"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(ask: Ask, given: tuple[str, ...], code: int, told: str) -> None:
+    Path("there.jsonl").write_text("mine")
+    refused: Result = ask(*given)
+    assert (refused.exit_code, told in refused.stderr) == (code, True), refused.output
+    assert Path("there.jsonl").read_text() == "mine"
+    assert not Path("a.jsonl").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sft", "dpo"])
+def test_trls_trainer_takes_a_step_on_it(ask: Ask, kind: str, tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    datasets = pytest.importorskip("datasets")
+    from diagevo.arithmetic import WEIGHTS
+
+    assert ask("--as", kind, "-o", "hard").exit_code == 0
+    data = datasets.load_dataset(str(tmp_path / "hard"), split="train", cache_dir=str(tmp_path / "cache"))
+    config, trainer = {"sft": (trl.SFTConfig, trl.SFTTrainer), "dpo": (trl.DPOConfig, trl.DPOTrainer)}[kind]
+    settings = config(
+        output_dir=str(tmp_path / "out"),
+        max_steps=1,
+        per_device_train_batch_size=2,
+        report_to="none",
+        save_strategy="no",
+        use_cpu=True,
+        bf16=False,
+    )
+    assert trainer(str(WEIGHTS), args=settings, train_dataset=data).train().global_step == 1
