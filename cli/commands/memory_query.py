@@ -68,7 +68,7 @@ def query(
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-    return Result(rows, [Column(name) for name in names], run=history.run_id)
+    return Result(rows, [Column(name, always=True) for name in names], run=history.run_id)
 
 
 def _statement(sql: str | None, file: Path | None) -> str:
