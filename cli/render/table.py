@@ -159,10 +159,10 @@ def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]], *, narrow:
 
 
 def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
-    """The row's name, and below it what the row says, each value beside its heading."""
+    """The row's name, and below it each value that the row has, beside its heading."""
     rows, said = broken(f"{headings[0]} {line[0]}".strip(), width), ""
     for heading, value in zip(headings[1:], line[1:], strict=True):
-        if value == _NONE:
+        if value in (_NONE, ""):
             continue
         item = f"{heading}{':' if heading and len(value) > _WORD else ''} {value}".strip()
         if said and len(said) + len(item) + 5 > width:
@@ -170,4 +170,4 @@ def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
             said = item
         else:
             said = f"{said} · {item}" if said else item
-    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2))])
+    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2) if row)])
