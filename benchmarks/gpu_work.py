@@ -74,7 +74,7 @@ def card_traffic(device: str, gigabytes: float) -> float:
 
 
 def sampling_row(shape: Shape, model: Any, card: Card) -> Row:
-    from diagevo.sampling.decoding import Decoding, decode, row_key
+    from diagevo.sampling.decoding import Decoding, draw, row_key
 
     device = model.device.type
     samples = 8
@@ -83,7 +83,7 @@ def sampling_row(shape: Shape, model: Any, card: Card) -> Row:
     settings = Decoding(1.0, 0.99, shape.new, (), 0, rows_at_once=shape.rows)
     reset_memory(device)
     model.eval()
-    seconds = _seconds(lambda: decode(model, prompts, keys, settings), device)
+    seconds = _seconds(lambda: draw(model, prompts, keys, settings), device)
     cache = 2 * shape.layers * 8 * 128 * 2 * shape.rows * (shape.prompt + shape.new / 2)
     share = shape.new * (2 * _multiplying(shape, model) + cache) / seconds / card.traffic
     tokens = shape.rows * shape.new / seconds

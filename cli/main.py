@@ -1,6 +1,7 @@
 """The program: its commands, and the one place where an error becomes a message and an exit code."""
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -25,6 +26,8 @@ BUG = 70
 INTERRUPTED = 130
 REFUSED = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENAMETOOLONG})
 """What a place says that takes no more, or not this name."""
+
+gc.set_threshold(200_000)  # else what is imported is walked again and again: a tenth of a short command
 
 
 class Program(listing.Group):

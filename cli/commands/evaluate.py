@@ -199,17 +199,16 @@ def _condition(value: Any) -> str:
     "eval compare",
     without=("--run",),
     example="""diagevo eval compare e3f1 e9a0
-    diagevo eval compare e3f1 e9a0 --confidence 0.99 --json""",
+    diagevo eval compare e3f1 e9a0 --json""",
 )
 def compare(
     call: Call,
     first: Annotated[str, typer.Argument(metavar="FIRST", help="The evaluation compared with.")],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="The evaluation compared.")],
-    confidence: Annotated[float, typer.Option("--confidence", min=0.5, max=0.9999)] = 0.95,
 ) -> Result[Any]:
     """Compare two evaluations on the same questions.
 
-    The difference is paired by question, with its confidence interval."""
+    The difference is paired by question, with its 95% confidence interval."""
     from diagevo.evaluation.scoring import compare as compare_
     from diagevo.evaluation.scoring import different_conditions
     from diagevo.evaluation.store import EvaluationStore
@@ -217,7 +216,7 @@ def compare(
     with database(call) as opened:
         store = EvaluationStore(opened)
         a, b = store.find(first), store.find(second)
-        result = compare_(store, a, b, confidence)
+        result = compare_(store, a, b)
         worlds = worlds_of(opened, [a, b])
     differ = different_conditions(a, b)
     text = [
@@ -225,7 +224,7 @@ def compare(
         f"  {a.evaluation_id}  {result.first:.4f}  {a.model}",
         f"  {b.evaluation_id}  {result.second:.4f}  {b.model}",
         f"  difference {result.difference:+.4f} ± {result.standard_error:.4f}"
-        f"  [{result.low:+.4f}, {result.high:+.4f}] at {confidence:.4g} confidence",
+        f"  [{result.low:+.4f}, {result.high:+.4f}] at {result.confidence:.4g} confidence",
         f"  {count(result.better, 'question')} better, {result.worse} worse;"
         f" exact sign test p = {result.p_value:.3g}",
         "they differ in: " + (", ".join(differ) or "nothing"),

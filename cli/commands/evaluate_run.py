@@ -63,10 +63,6 @@ JudgeModel = Annotated[
     typer.Option("--judge", metavar="MODEL", help="Judge model, asked where the rule finds no match."),
 ]
 JudgeUrl = Annotated[str | None, typer.Option("--judge-url", help="OpenAI-compatible endpoint of the judge.")]
-Swapped = Annotated[
-    bool,
-    typer.Option("--swapped-judge", help="Give the judge reference and answer swapped, as peers' code does."),
-]
 
 
 @options.command(
@@ -101,7 +97,6 @@ def run(
     judge_key_env: Annotated[
         str, typer.Option("--judge-key-env", help="Environment variable that holds the judge's key.")
     ] = "OPENAI_API_KEY",
-    swapped_judge: Swapped = False,
 ) -> Result[Any]:
     """Evaluate a model on benchmarks.
 
@@ -122,7 +117,7 @@ def run(
         history = None if model is not None else stack.enter_context(opened(call))
         loaded = list(_loaded(names, data or [], seed, limit, history))
         store, checker = EvaluationStore(asked), stack.enter_context(AnswerChecker())
-        grader = _judge(stack, asked, judge, judge_url, judge_key_env, swapped_judge, stop)
+        grader = _judge(stack, asked, judge, judge_url, judge_key_env, stop)
         done: list[Evaluation] = []
         if model is not None:
             measured = [subjects.model(model, base_url, key_env, prompts, max_new_tokens, stop)]
@@ -277,11 +272,10 @@ def _judge(
     name: str | None,
     url: str | None,
     key_env: str,
-    swapped: bool,
     stop: StopFlag,
 ) -> "Judge | None":
     if name is None:
-        if url is not None or swapped:
+        if url is not None:
             raise ConfigError("a judge needs a model", hint="name it: --judge MODEL --judge-url URL")
         return None
     if url is None:
@@ -293,4 +287,4 @@ def _judge(
 
     sampler = endpoint(name, url, key_env, stop)
     stack.callback(sampler.close)
-    return Judge(sampler, name, Artifacts(database), swapped=swapped)
+    return Judge(sampler, name, Artifacts(database))

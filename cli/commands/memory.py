@@ -1,7 +1,7 @@
 """`diagevo memory`: read the log, rebuild the memory, and ask it why."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     rows=True,
     example="""diagevo memory show
     diagevo memory show --round 3
-    diagevo memory show --state active --top 10 --grep carry
     diagevo memory show --tree""",
 )
 def show(
@@ -32,29 +31,13 @@ def show(
     round: Round = None,
     at: At = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show nodes with their causes.")] = False,
-    top: Annotated[
-        int | None, typer.Option("--top", metavar="N", min=1, help="Only the first N causes.")
-    ] = None,
-    state: Annotated[
-        Literal["active", "mastered"] | None, typer.Option("--state", help="Only causes in this state.")
-    ] = None,
-    sort: Annotated[
-        Literal["frequency", "cause", "node", "created"],
-        typer.Option("--sort", help="Sort order; ties by number."),
-    ] = "frequency",
-    grep: Annotated[
-        str | None,
-        typer.Option(
-            "--grep", metavar="TEXT", help="Only causes with this in description or node, in any case."
-        ),
-    ] = None,
 ) -> Result[Any]:
     """Show causes by node: states, frequencies, probabilities.
 
     One of them with its evidence: `memory why`."""
     from dataclasses import replace
 
-    from diagevo.memory.audit.replay import Wanted, chosen, describe
+    from diagevo.memory.audit.replay import by_frequency, describe
 
     from ..render import layout as screen
     from ..screens import memory as memory_text
@@ -63,11 +46,8 @@ def show(
         as_of = history.as_of(round, at)
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
-    causes = chosen(memory.causes, Wanted(state, grep, sort, top))
+    memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
-    if len(causes) < len(memory.causes):
-        title += f"; shown: {len(causes)} of {len(memory.causes)} causes"
-    memory = replace(memory, causes=causes)
     place: dict[str, Any] = {"run": history.run_id, "as_of": where(as_of)}
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)

@@ -1,8 +1,6 @@
 """`diagevo memory query, rebuild`: the memory by SQL, and its disposable parts anew."""
 
 import sys
-from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,15 +21,14 @@ if TYPE_CHECKING:
     from diagevo.memory.transfer.rebuilding import Rebuilding
 
 LONGEST = 2**20
-"""Bytes of a statement in a file."""
+"""Bytes of a statement on stdin."""
 
 
 @options.command(
     "memory query",
     rows=True,
     example="""diagevo memory query "SELECT round, failures, active FROM v_round WHERE run_id = :run"
-    diagevo memory query --file questions.sql -o questions.csv
-    diagevo memory query - < questions.sql
+    diagevo memory query - -o questions.csv < questions.sql
     diagevo memory query --views""",
 )
 def query(
@@ -43,9 +40,6 @@ def query(
         ),
     ] = None,
     *,
-    file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="A file with the statement.")
-    ] = None,
     views: Annotated[bool, typer.Option("--views", help="List the stable views and their columns.")] = False,
 ) -> Result[Any]:
     """Run read-only SQL over the v_… views.
@@ -54,12 +48,9 @@ def query(
     from diagevo.memory.audit.query import VIEWS, view_columns
     from diagevo.memory.audit.query import query as ask
 
-    if [sql is not None, file is not None, views].count(True) != 1:
-        raise ConfigError(
-            "give one of them: a statement, --file or --views",
-            hint='diagevo memory query "SELECT * FROM v_round"',
-        )
-    statement = _statement(sql, file)
+    if (sql is None) != views:
+        raise ConfigError("give a statement or --views", hint='diagevo memory query "SELECT * FROM v_round"')
+    statement = _statement(sql or "")
     history = call.stack.enter_context(opened(call))
     if views:
         known = view_columns(history.database)
@@ -68,25 +59,20 @@ def query(
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-    return Result(rows, [Column(name) for name in names], run=history.run_id)
+    return Result(rows, [Column(name, always=True) for name in names], run=history.run_id)
 
 
-def _statement(sql: str | None, file: Path | None) -> str:
-    """The statement that was typed, or the one in a file or on stdin. Raises ConfigError where it is none."""
-    if file is None and sql != "-":
-        return sql or ""
-    name = file or "stdin"
-    try:
-        with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
-            text = source.read(LONGEST + 1)
-        statement = text.decode("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"cannot read {name}: {error.strerror}", hint="is the name right?") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8 text", hint="save the statement as UTF-8") from error
+def _statement(sql: str) -> str:
+    """The statement that was typed, or the one on stdin. Raises ConfigError where it is none."""
+    if sql != "-":
+        return sql
+    text = sys.stdin.buffer.read(LONGEST + 1)
     if len(text) > LONGEST:
-        raise ConfigError(f"{name} is too long for a statement", hint=f"at most {LONGEST:,} bytes are read")
-    return statement
+        raise ConfigError("stdin is too long for a statement", hint=f"at most {LONGEST:,} bytes are read")
+    try:
+        return text.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError("stdin is not UTF-8 text", hint="write the statement in UTF-8") from error
 
 
 def _unique(names: tuple[str, ...]) -> list[str]:

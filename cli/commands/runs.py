@@ -37,7 +37,6 @@ RUNS = (
     Column("now"),
     Column("events", align="right"),
     *FIGURES,
-    Column("nodes", align="right"),
     Column("last", "last event"),
     Column("from"),
 )
@@ -108,7 +107,7 @@ def _line(line: "RunLine") -> dict[str, Any]:
     return row_of(line) | {
         "origin": given,
         "now": now,
-        "last": line.last_event[:19].replace("T", " "),
+        "last": line.last_event[:16].replace("T", " "),
         "from": ", ".join(filter(None, (bundle, origin))) or None,
     }
 

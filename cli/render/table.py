@@ -21,6 +21,8 @@ _WORD = 24
 """Cells of the longest value that stays in one row: `8 → 13`, a date, a name. A longer one is running text,
 and wraps."""
 
+_NONE = "–"
+"""What stands where there is no value."""
 _WIDE = 80
 """Cells of a running text beyond which it takes no more room from the others."""
 
@@ -35,6 +37,8 @@ class Column:
     digits: int = 3
     show: Callable[[Any], str] | None = None
     """How a person sees a value, where not as every other."""
+    always: bool = False
+    """Whether a terminal shows it even where no row has a value."""
 
     @property
     def heading(self) -> str:
@@ -44,7 +48,7 @@ class Column:
 def _cell(value: Any, digits: int) -> str:
     match value:
         case None:
-            return "–"
+            return _NONE
         case bool():
             return "yes" if value else "no"
         case Fraction() | float():
@@ -98,15 +102,23 @@ def markdown_line(line: Sequence[str]) -> str:
 def draw(
     console: "Console", columns: Sequence[Column], lines: Sequence[Sequence[str]], title: str | None
 ) -> None:
-    """Print `lines`, the headings first: as a table where its words have room, else a small card a row."""
+    """Print `lines`, the headings first: as a table where its words have room, else a small card a row.
+
+    A column in which no row has a value is left out.
+    """
     from rich.text import Text
 
     if title is not None:
         console.print(Text(folded(title, console.width)))
-    for padding, narrow in ((1, False), (1, True), (0, True)):
-        table = _table(columns, lines, padding, narrow=narrow)
-        between = (2 * padding + 1) * (len(columns) - 1)
-        if sum(column.min_width or 0 for column in table.columns) + between > console.width:
+    said = [
+        place
+        for place, (_, *values) in enumerate(zip(*lines, strict=True))
+        if columns[place].always or not values or set(values) != {_NONE}
+    ]
+    columns, lines = [columns[n] for n in said], [[line[n] for n in said] for line in lines]
+    for narrow in (False, True):
+        table = _table(columns, lines, narrow=narrow)
+        if sum(column.min_width or 0 for column in table.columns) + 2 * (len(columns) - 1) > console.width:
             continue
         if table.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum > console.width:
             table.expand = True  # what is left goes to the running texts, each at least as wide as it must be
@@ -118,16 +130,14 @@ def draw(
         console.print(Text(_card(lines[0], line, console.width)))
 
 
-def _table(
-    columns: Sequence[Column], lines: Sequence[Sequence[str]], padding: int, *, narrow: bool
-) -> "Table":
+def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
     """Running texts wrap, and no other value does. `narrow`: headings break between their words, too."""
     from rich import box
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, padding))
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for place, (column, (heading, *values)) in enumerate(zip(columns, zip(*lines, strict=True), strict=True)):
         wide = max(map(cell_len, values), default=0)
         longest = max((cell_len(word) for value in values for word in value.split()), default=0)
@@ -149,13 +159,15 @@ def _table(
 
 
 def _card(headings: Sequence[str], line: Sequence[str], width: int) -> str:
-    """The row's name, and below it what the row says, each value beside its heading."""
+    """The row's name, and below it each value that the row has, beside its heading."""
     rows, said = broken(f"{headings[0]} {line[0]}".strip(), width), ""
     for heading, value in zip(headings[1:], line[1:], strict=True):
+        if value in (_NONE, ""):
+            continue
         item = f"{heading}{':' if heading and len(value) > _WORD else ''} {value}".strip()
         if said and len(said) + len(item) + 5 > width:
             rows += [f"  {row}" for row in broken(said, width - 2)]
             said = item
         else:
             said = f"{said} · {item}" if said else item
-    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2))])
+    return "\n".join([*rows, *(f"  {row}" for row in broken(said, width - 2) if row)])

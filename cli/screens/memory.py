@@ -111,11 +111,11 @@ def cause_rows(causes: Sequence["CauseLine"]) -> list[dict]:
 
 def replayed_rows(memory: "Rebuilt") -> list[dict]:
     """Rows of causes with the sum of each p."""
-    from diagevo.memory.audit.replay import chosen
+    from diagevo.memory.audit.replay import by_frequency
 
     return [
         row | {"sum": None if row["probability"] is None else f"{row['frequency']}/{memory.failures}"}
-        for row in cause_rows(chosen(memory.causes))
+        for row in cause_rows(by_frequency(memory.causes))
     ]
 
 

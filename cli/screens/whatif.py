@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagevo.equations.policy import BUILT_IN
 from diagevo.errors import ConfigError
+from diagevo.text.numbers import number
 
 from ..call import Call
 from ..opening import opened, where
@@ -20,33 +21,25 @@ if TYPE_CHECKING:
 
 FILTERED = ("tau", "p_low", "p_high")
 REPLAY = (
-    Column("change"),
     Column("round", align="right"),
     Column("status"),
     Column("failures", "F", "right"),
-    Column("was_failures", "was", "right"),
     Column("epsilon_next", "ε next", "right"),
-    Column("was_epsilon_next", "was", "right"),
     Column("active", "Active", "right"),
-    Column("was_active", "was", "right"),
     Column("mastered", "Mastered", "right"),
-    Column("was_mastered", "was", "right"),
     Column("promoted"),
     Column("reactivated"),
 )
 RETENTION = (
-    Column("change"),
     Column("round", align="right"),
     Column("status"),
     Column("candidates", align="right"),
     Column("kept", align="right"),
-    Column("was_kept", "was", "right"),
     Column("share", align="right"),
     Column("label_truth", "labels true", "right"),
     Column("own", "the run's own"),
 )
 MOVED = (
-    Column("change"),
     Column("question"),
     Column("now"),
     Column("votes"),
@@ -55,6 +48,8 @@ MOVED = (
     Column("truth"),
 )
 _MOVED_SHOWN = 12
+_CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
+"""What a row says beside what was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +83,8 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
         for name in own
         if name not in BUILT_IN
     ]
-    columns = (*RETENTION, *MOVED[1:], *REPLAY[3:])
+    recorded = (Column(f"was_{name}") for name in _CHANGED)
+    columns = (Column("change"), *RETENTION, *MOVED, *REPLAY[2:], *recorded)
     return Result(rows, columns, parts, run=history.run_id, as_of=where(as_of), notes=notes)
 
 
@@ -184,9 +180,9 @@ def _named(values: Values, dropped: frozenset[str]) -> str:
     return ", ".join(words)
 
 
-def _screen(rows: list[dict[str, Any]]) -> tuple[list[Rows], list[str]]:
-    """Three tables at most, and what is to be said of them."""
-    parts: list[Rows] = []
+def _screen(rows: list[dict[str, Any]]) -> tuple[list[str | Rows], list[str]]:
+    """Three tables at most, below the change, and what is to be said of them."""
+    parts: list[str | Rows] = [rows[0]["change"]]
     notes: list[str] = []
     for kind, columns in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
@@ -199,11 +195,19 @@ def _screen(rows: list[dict[str, Any]]) -> tuple[list[Rows], list[str]]:
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Lists of causes for a person: how many, and the first of them; a dash for none."""
-    return {
-        key: (f"{len(value)}: {listed(value, 4)}" if value else None) if isinstance(value, list) else value
-        for key, value in row.items()
+    """A row for a person: a figure that changed as `0.333 → 0.500`, and of many causes the first."""
+    shown = {
+        key: listed(value, 4) or None if isinstance(value, list) else value for key, value in row.items()
     }
+    for key in _CHANGED:
+        was = row.get(f"was_{key}")
+        if was is not None and row.get(key) != was:
+            shown[key] = f"{_figure(was)} → {_figure(row[key]) if key in row else '?'}"
+    return shown
+
+
+def _figure(value: Any) -> str:
+    return "–" if value is None else str(value) if isinstance(value, int) else number(value)
 
 
 def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:

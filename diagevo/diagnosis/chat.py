@@ -13,12 +13,9 @@ import msgspec
 from diagevo.config.models import DiagnosticianRole
 from diagevo.diagnosis.endpoint import Endpoint
 from diagevo.diagnosis.replies import LONGEST_REPLY
-from diagevo.errors import AGAIN, RefusedError, ServiceError, StoppedSafely
+from diagevo.errors import AGAIN, RefusedError, StoppedSafely
 from diagevo.memory.log.artifacts import Artifacts, Reply, digest_of
 from diagevo.sampling.sampler import Message
-
-REFUSALS_IN_A_ROW = 8
-"""Requests refused one after another, whatever they ask, before the service counts as unfit."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -35,11 +32,20 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and its answer. `reply` is None where the service refused the request."""
+    """A question and its answer."""
 
     request: str
     """Digest of the request."""
     reply: Reply | None
+    """None where the service refused the request."""
+    refused: str = ""
+    """What the service said then."""
+
+    @classmethod
+    def of(cls, request: str, answer: Reply | RefusedError) -> "Asked":
+        if isinstance(answer, RefusedError):
+            return cls(request, None, answer.message)
+        return cls(request, answer)
 
 
 class Budget:
@@ -82,11 +88,10 @@ class Chat:
         self._artifacts = artifacts
         self._budget = budget
         self._lock = threading.Lock()
-        self._open: dict[str, Future[Reply | None]] = {}
+        self._open: dict[str, Future[Reply | RefusedError]] = {}
         self._structured = role.structured_output != "off"
         self._structured_works = role.structured_output == "on"
         self._parameters: dict[str, Any] = {"max_tokens": role.max_tokens, "temperature": 0}
-        self._refusals = 0
         self._answered: set[str] = set()
         """Requests of this process that have an answer."""
         self.usage: defaultdict[str, Usage] = defaultdict(Usage)
@@ -133,7 +138,7 @@ class Chat:
             if (future := self._open.get(request)) is None:
                 self._open[request] = mine = future = Future()
         if mine is None:
-            return Asked(request, future.result())
+            return Asked.of(request, future.result())
         try:
             mine.set_result(self._answer(kind, request, messages, schema, usable))
         except BaseException as error:
@@ -142,7 +147,7 @@ class Chat:
         finally:
             with self._lock:
                 del self._open[request]
-        return Asked(request, mine.result())
+        return Asked.of(request, mine.result())
 
     def _answer(
         self,
@@ -151,7 +156,7 @@ class Chat:
         messages: Sequence[Message],
         schema: Mapping[str, Any],
         usable: Callable[[str], bool],
-    ) -> Reply | None:
+    ) -> Reply | RefusedError:
         stored = self._artifacts.recall_reply(self._role.model, request)
         if stored is not None and usable(stored.text):
             self.count_stored(kind, [request])
@@ -160,20 +165,11 @@ class Chat:
         try:
             reply = self._from_service(messages, kind, schema)
         except RefusedError as refused:
-            with self._lock:
-                self._refusals += 1
-                too_many = self._refusals >= REFUSALS_IN_A_ROW
-            if too_many:
-                raise ServiceError(
-                    f"{REFUSALS_IN_A_ROW} requests were refused in a row, last: {refused.message}",
-                    hint="check the role's model and max_tokens, and diagnosis.trajectory_characters",
-                ) from None
-            return None
+            return refused
         self._artifacts.remember_reply(self._role.model, request, reply, instead=stored is not None)
         self._budget.add_tokens(reply.input_tokens + reply.output_tokens)
         with self._lock:
             self._answered.add(request)
-            self._refusals = 0
             self.usage[kind].calls += 1
         return reply
 

@@ -56,9 +56,9 @@ class FailurePair:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A reply that could not be read, and why."""
+    """A reply that could not be read, and why; no reply where the service refused the request."""
 
-    reply: str
+    reply: str | None
     complaint: str
 
 

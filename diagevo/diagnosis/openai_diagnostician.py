@@ -206,7 +206,7 @@ class OpenAIDiagnostician:
                 return None
             call = self._call(decision, answer, tries, call)
             if answer.reply is None:
-                return _Tried(best.value if best else None, "refused", call, unread)
+                return _Tried(best.value if best else None, "refused", call, Unread(None, answer.refused))
             reading = read(answer.reply.text)
             if reading.complaint is None or (reading.soft and soft_shown):
                 return _Tried(reading.value, "", call)

@@ -248,7 +248,7 @@ def settled(results: Sequence[Answered], texts: Sequence[str], judge: Judge | No
             replace(
                 result,
                 judged=judged,
-                judge=None if judge is None else judge.name,
+                judge=None if judge is None else judge.model,
                 correct=correct,
                 score=sum(correct) / len(correct),
             )

@@ -1,8 +1,7 @@
 """A language model behind the rule: it decides only what the rule refused, and every verdict is cached.
 
-The judge sees the question, the reference answer as the reference and the model's answer as the answer. The
-released code of R-Zero and DARC hands the two over the other way round; `swapped` does the same, for figures
-that are to be compared with theirs, and says so in the judge's name.
+The judge sees the question, the reference answer as the reference and the model's answer as the answer. (The
+released code of R-Zero and DARC hands the two over the other way round.)
 """
 
 import json
@@ -31,31 +30,24 @@ class Case:
 class Judge:
     """Asks `sampler` (any served model) at temperature 0, through the cache of replies in the database."""
 
-    def __init__(
-        self, sampler: Sampler, model: str, artifacts: Artifacts, *, swapped: bool = False, at_once: int = 64
-    ) -> None:
+    def __init__(self, sampler: Sampler, model: str, artifacts: Artifacts, *, at_once: int = 64) -> None:
         self.sampler = sampler
         self.model = model
         self.artifacts = artifacts
-        self.swapped = swapped
         self.at_once = at_once
         self.asked = 0
         """Requests that were not answered from the cache."""
 
     @property
-    def name(self) -> str:
-        return f"{self.model} (reference and answer swapped, as peers do)" if self.swapped else self.model
-
-    @property
     def conditions(self) -> dict[str, object]:
         """What its verdicts depend on, as an evaluation stores it."""
-        return {"model": self.name, "swapped": self.swapped, "prompt": digest_of(INSTRUCTION)}
+        return {"model": self.model, "prompt": digest_of(INSTRUCTION)}
 
     def prompt(self, case: Case) -> Prompt:
-        reference, answer = case.reference, case.answer
-        if self.swapped:
-            reference, answer = answer, reference
-        content = f"Question:\n{case.question}\n\nReference answer: {reference}\nAnswer to grade: {answer}"
+        content = (
+            f"Question:\n{case.question}\n\nReference answer: {case.reference}"
+            f"\nAnswer to grade: {case.answer}"
+        )
         return [{"role": "system", "content": INSTRUCTION}, {"role": "user", "content": content}]
 
     def same(self, cases: Sequence[Case]) -> list[bool | None]:

@@ -66,7 +66,7 @@ def by_category(results: Iterable[Answered]) -> dict[str, Estimate]:
 
 
 def compare(
-    store: EvaluationStore, first: Evaluation, second: Evaluation, confidence: float
+    store: EvaluationStore, first: Evaluation, second: Evaluation, confidence: float = 0.95
 ) -> PairedDifference:
     """`second` against `first`, paired by question. Raises ConfigError where they asked other questions."""
     if first.conditions["data"] != second.conditions["data"]:

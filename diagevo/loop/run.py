@@ -314,8 +314,8 @@ class Run:
 
 
 def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
-    """Raise ConfigError where a prompt template is not the one that the run is played with. A log that is
-    older than their digests has none to compare, nor has a fork that was given other prompts."""
+    """Raise ConfigError where a prompt template is not the one that the run is played with. A fork that was
+    given other prompts has none to compare yet."""
     [last] = memory.log.read(memory.run_id, types=["RunConfigured"], newest_first=True, limit=1)
     assert isinstance(last.event, events.RunConfigured)
     before = last.event.prompts

@@ -26,7 +26,7 @@ _DROP_ABOVE = 0.1  # share of finished rows at which they leave the batch
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How to draw. `temperature` 0 is greedy; `ended` looks at a row's ids for stop strings.
+    """How to draw. `temperature` 0 is greedy.
 
     `threads`: batches under way at once, each on one core. For small models on a CPU that beats several cores
     for one batch, where the cores wait for each other after every small product. `stop`: where it is overdue,
@@ -40,7 +40,6 @@ class Decoding:
     pad_id: int
     rows_at_once: int = 256
     threads: int = 1
-    ended: Callable[[list[int]], bool] | None = None
     stop: StopFlag = field(default_factory=StopFlag)
 
 
@@ -68,16 +67,6 @@ def row_key(seed: int, prompt_ids: Sequence[int], sample: int) -> bytes:
     return digest.digest()
 
 
-def decode(
-    model: Any, prompts: Sequence[Sequence[int]], keys: Sequence[Sequence[bytes]], decoding: Decoding
-) -> list[list[list[int]]]:
-    """Continue each prompt once a key. Returns the new ids of each, the end mark included where it was drawn.
-
-    `prompts`: token ids, none empty. `keys[i]`: one 16-byte key for each sample of prompt i.
-    """
-    return [[row.ids for row in group] for group in draw(model, prompts, keys, decoding)]
-
-
 def draw(
     model: Any,
     prompts: Sequence[Sequence[int]],
@@ -88,8 +77,9 @@ def draw(
     before_batch: Callable[[], None] = lambda: None,
     on_batch: Callable[[Mapping[Row, SampledTokens]], None] = lambda rows: None,
 ) -> list[list[SampledTokens]]:
-    """As `decode`, with the log-probabilities of what was drawn.
+    """Continue each prompt once a key: the new ids of each, the end mark included where it was drawn.
 
+    `prompts`: token ids, none empty. `keys[i]`: one 16-byte key for each sample of prompt i.
     Rows that are `known` are left out, and stay empty. The batches are those of the whole call, so that a row
     does not depend on what was known. `on_batch` gets each as it is done; `before_batch` may raise, and no
     other is begun.
@@ -162,6 +152,22 @@ def _heard_in_layers(model: Any, stop: StopFlag) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def heard_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
+    """As above, of vLLM's engine inside the trainer: before its next step."""
+    step = engine.step
+
+    def heard() -> Any:
+        stop.check_overdue()
+        return step()
+
+    engine.step = heard
+    try:
+        yield
+    finally:
+        engine.step = step
 
 
 def _decode_batch(model: Any, prompts: Sequence[Sequence[int]], rows: list[_Row], decoding: Decoding) -> None:
@@ -250,7 +256,7 @@ def _append(rows: list[_Row], drawn: list[int], logps: list[float], decoding: De
 
 
 def _finished(row: _Row, decoding: Decoding) -> bool:
-    return row.ids[-1] in decoding.end_ids or (decoding.ended is not None and decoding.ended(row.ids))
+    return row.ids[-1] in decoding.end_ids
 
 
 def _draw(

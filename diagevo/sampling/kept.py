@@ -128,5 +128,5 @@ def _digest(prompts: Sequence[Prompt], n: int, params: SamplingParams, seed: int
         if file.is_file()
         for status in [file.stat()]
     )
-    asked = [prompts, n, params.temperature, params.top_p, params.max_new_tokens, params.stop, seed, weights]
+    asked = [prompts, n, params.temperature, params.top_p, params.max_new_tokens, seed, weights]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()

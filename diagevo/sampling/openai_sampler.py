@@ -120,8 +120,6 @@ class OpenAISampler:
             "top_p": params.top_p if params.temperature > 0 else 1.0,
             "max_tokens": params.max_new_tokens,
         }
-        if params.stop:
-            fields["stop"] = list(params.stop)
         answered = await self._service.complete(client, **fields)
         choices = answered.choices[:n]
         shares = _shared_out(answered.output_tokens, [len(choice.text) + 1 for choice in choices])

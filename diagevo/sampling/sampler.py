@@ -20,7 +20,6 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 0.99
     max_new_tokens: int = 4096
-    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

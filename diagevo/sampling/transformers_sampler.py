@@ -88,7 +88,7 @@ class TransformersSampler:
             known=found.rows,
             before_batch=self._stop.check if found.kept else lambda: None,
             on_batch=lambda rows: found.add(
-                {row: self._completion(drawn.ids, params) for row, drawn in rows.items()}
+                {row: self._completion(drawn.ids) for row, drawn in rows.items()}
             ),
         )
         return found.groups()
@@ -102,13 +102,6 @@ class TransformersSampler:
             torch.cuda.empty_cache()  # Others hold the GPU after us: ranks, servers.
 
     def _decoding(self, params: SamplingParams) -> Decoding:
-        # A token holds a byte or more, so a stop string that just ended lies in so many last tokens.
-        reach = max((len(stop.encode()) for stop in params.stop), default=0) + 4
-
-        def stopped(ids: list[int]) -> bool:
-            tail = self._tokenizer.decode(ids[-reach:], skip_special_tokens=True)
-            return any(stop in tail for stop in params.stop)
-
         return Decoding(
             temperature=params.temperature,
             top_p=params.top_p,
@@ -117,7 +110,6 @@ class TransformersSampler:
             pad_id=self._tokenizer.pad_token_id,
             rows_at_once=self._rows_at_once,
             threads=self._threads,
-            ended=stopped if params.stop else None,
             stop=self._stop,
         )
 
@@ -134,9 +126,6 @@ class TransformersSampler:
                 hint="Lower sampling.max_new_tokens or shorten the prompt.",
             )
 
-    def _completion(self, ids: list[int], params: SamplingParams) -> Completion:
+    def _completion(self, ids: list[int]) -> Completion:
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
-        cuts = [at for at in (text.find(stop) for stop in params.stop) if at >= 0]
-        if cuts:
-            return Completion(text=text[: min(cuts)], tokens=len(ids), truncated=False)
         return Completion(text=text, tokens=len(ids), truncated=ids[-1] not in self._end_ids)

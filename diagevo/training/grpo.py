@@ -16,7 +16,6 @@ from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
 from diagevo.training.phase import OnStep, Phase, Reward, TrainingRow, TrainingSummary
 from diagevo.training.plan import PhasePlan, plan_phase
-from diagevo.training.saving import Saving
 
 
 def play_phase(
@@ -42,6 +41,8 @@ def play_phase(
     _refuse_wrong_sharding(settings)
     from accelerate import PartialState
     from accelerate.utils import broadcast_object_list
+
+    from diagevo.training.saving import Saving
 
     on_cpu = uses_cpu(hardware)
     processes = PartialState(cpu=on_cpu)

@@ -1,14 +1,19 @@
-"""Checkpoints that are made to count while the next step is played: digests, flush, rename, rotation."""
+"""Checkpoints that are made to count while the next step is played: digests, flush, rename, rotation; and
+when one is due beside the regular ones."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
+from transformers.training_args import TrainingArguments
+
 from diagevo.errors import StoppedSafely
 from diagevo.training import checkpoints
+from diagevo.training.measures import PhaseMeasures
 
 
 class Saving:
@@ -46,3 +51,25 @@ class Saving:
             checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
             shutil.rmtree(staging)
             checkpoints.rotate(self._work)
+
+
+class SavesAndStops(TrainerCallback):
+    """Ends training after a step in which a stop was asked for, and has the step saved before.
+
+    Ends it at once where what was measured says that it goes wrong: nothing of such a step is saved.
+    """
+
+    def __init__(self, trainer: Any, check: Callable[[list[dict[str, Any]]], PhaseMeasures]) -> None:
+        self._trainer = trainer
+        self._check = check
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if steps := [entry for entry in state.log_history if "loss" in entry]:
+            self._check(steps)
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        self._trainer.finished(state.global_step)
+        if self._trainer.stopped is not None:
+            control.should_save = control.should_training_stop = True

@@ -32,15 +32,13 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list, gather_object, set_seed
 from torch.utils.data import DataLoader
-from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
-from transformers.training_args import TrainingArguments
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
 from trl.trainer.utils import nanmax, nanmin
 
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
-from diagevo.sampling.decoding import Decoding, draw
+from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
 from diagevo.training import checkpoints
 from diagevo.training.loss import clipped, grpo_loss, kl_to, token_weights
 from diagevo.training.measures import (
@@ -54,12 +52,29 @@ from diagevo.training.measures import (
 from diagevo.training.micro_batches import MicroSteps, select, sequences, split, trim
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
-from diagevo.training.saving import Saving
+from diagevo.training.saving import SavesAndStops, Saving
 from diagevo.training.sharding import shard_layers, whole
 
 
 class PhaseTrainer(GRPOTrainer):
-    """Plays a `PhasePlan`. Built from the folder of starting weights, where TRL reads its reference."""
+    """Plays a `PhasePlan`, from the folder of starting weights, where TRL reads its reference too.
+
+    Args:
+        phase: Settings, seed, and the work folder that checkpoints go to.
+        plan: The rows of each step, and how ranks and micro-batches share them.
+        reward: Measures this rank's rollouts, and rewards those of all ranks.
+        on_step: Called on rank 0 once a step, before its checkpoint is saved.
+        finished: Called on every rank with each step once its weights are there.
+        saving: Makes checkpoints count beside the next step.
+        check: Gets the metrics of all steps so far after each, and raises where they end the phase.
+        stop: Where it is overdue on a rank, all ranks break off the step and save those before it.
+        saved: The step of the newest checkpoint; 0 where there is none.
+        **trl: Arguments of TRL's `GRPOTrainer`.
+
+    Raises:
+        StoppedSafely: From `train`, on every rank, once a stop is overdue. One that `on_step` raises is in
+            `stopped` after the step, whose checkpoint is saved.
+    """
 
     def __init__(
         self,
@@ -75,9 +90,6 @@ class PhaseTrainer(GRPOTrainer):
         saved: int,
         **trl: Any,
     ) -> None:
-        """`finished` is told of each step once its weights are there. `check` gets the metrics of all steps
-        so far after each, and raises where they end the phase.
-        `saved`: the step of the newest checkpoint."""
         self._phase = phase
         self._plan = plan
         self._reward = reward
@@ -95,7 +107,7 @@ class PhaseTrainer(GRPOTrainer):
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
-        self.add_callback(_SavesAndStops(self, check))
+        self.add_callback(SavesAndStops(self, check))
 
     @property
     def ref_model(self) -> Any:
@@ -268,7 +280,7 @@ class PhaseTrainer(GRPOTrainer):
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], Any]:
         if self.use_vllm:
-            with self._alone(), _heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
+            with self._alone(), heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
                 return super()._generate_single_turn(
                     prompt_ids, images, multimodal_fields, num_generations, has_tool_images
                 )
@@ -387,41 +399,3 @@ class PhaseTrainer(GRPOTrainer):
             self._saved = step
         finally:
             self._staging = None
-
-
-@contextmanager
-def _heard_in_steps(engine: Any, stop: StopFlag) -> Iterator[None]:
-    """Raises StoppedSafely before the engine's next step once a stop is overdue."""
-    step = engine.step
-
-    def heard() -> Any:
-        stop.check_overdue()
-        return step()
-
-    engine.step = heard
-    try:
-        yield
-    finally:
-        engine.step = step
-
-
-class _SavesAndStops(TrainerCallback):
-    """Ends training after a step in which a stop was asked for, and has the step saved before.
-
-    Ends it at once where what was measured says that it goes wrong: nothing of such a step is saved.
-    """
-
-    def __init__(self, trainer: PhaseTrainer, check: Callable[[list[dict[str, Any]]], PhaseMeasures]) -> None:
-        self._trainer = trainer
-        self._check = check
-
-    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if steps := [entry for entry in state.log_history if "loss" in entry]:
-            self._check(steps)
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
-        self._trainer.finished(state.global_step)
-        if self._trainer.stopped is not None:
-            control.should_save = control.should_training_stop = True

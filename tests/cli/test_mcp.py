@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.commands.mcp import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.commands.mcp_tools import LIST, _bounded, server  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from tests.cli.program import invoke
 from tests.ingest.conftest import DATA, diagnose_by_rules

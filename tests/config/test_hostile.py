@@ -19,7 +19,7 @@ NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("seed: 1\nx: " + "[" * 5000, "nested too deeply"),
+        ("seed: 1\nx: " + "[" * 800, "nested too deeply"),
         ("- " * 5000, "nested too deeply"),
         ("seed:\n  " + "9" * 5000, "line 2: a number of thousands of digits"),
         ("x: 2001-13-13", "line 1: month must be in 1..12"),

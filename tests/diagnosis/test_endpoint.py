@@ -4,12 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
+from diagevo.config.models import DiagnosisConfig, DiagnosticianRole, MemoryConfig
+from diagevo.diagnosis.diagnostician import KnownCause
+from diagevo.diagnosis.maintain import maintain
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.memory.memory import Memory
 from diagevo.sampling.service import RETRIES
 from tests.diagnosis.asking import NEW, SLIP, TWELVE, after, diagnostician, pair
+from tests.diagnosis.rounds import Angles, Question, play
 from tests.diagnosis.server import Answer, Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
@@ -115,9 +118,14 @@ def test_a_request_that_the_service_refuses_leaves_the_failure_unresolved(memory
 def test_a_service_that_refuses_everything_is_an_error(memory: Memory):
     with Server(lambda request, before: Answer("no such model", status=400)) as server:
         asked = diagnostician(server, memory)
-        verdicts = []
-        with pytest.raises(ServiceError, match="8 requests were refused in a row"):
-            verdicts.extend(asked.extract(pair(number)).verdict for number in range(20))
+        play(memory, 1, [Question(["a", "b", "c", "d"])])
+        with pytest.raises(ServiceError, match=r"the first 3 replies .*no such model"):
+            maintain(memory, asked, Angles(), DiagnosisConfig(), MemoryConfig())
+        assert len(memory.undiagnosed()) == 4, "nothing is recorded"
+        asked.reopen()
+        known = [KnownCause("c1", "active", "a cause")]
+        with pytest.raises(ServiceError, match=r"10 replies in a row .*no such model"):
+            _ = [asked.judge_duplicate(f"cause {number}", known) for number in range(20)]
         asked.close()
 
 

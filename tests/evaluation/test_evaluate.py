@@ -224,14 +224,6 @@ def test_a_failing_judge_loses_no_answer_and_is_not_asked_again(store, checker) 
     assert again.asked == 0
 
 
-def test_the_swapped_judge_hands_them_over_the_other_way_round_and_says_so(store) -> None:
-    grader = Grader()
-    judge = Judge(grader, "grader-1", Artifacts(store.database), swapped=True)
-    judge.same([Case("1 + 1?", "2", "two")])
-    assert "Reference answer: two\nAnswer to grade: 2" in grader.seen[0]
-    assert "swapped" in judge.name
-
-
 def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, checker) -> None:
     good = evaluate(
         store, ScriptedSampler(adds), sums(), TEMPLATES, checker, subject=subject("good"), procedure=GREEDY

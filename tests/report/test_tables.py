@@ -86,7 +86,7 @@ def measured(history: History, tmp_path: Path) -> Iterator[History]:
             "whole": True,
             "samples": entry.samples,
             "temperature": entry.temperature,
-            "judge": {"model": "gpt-4o (reference and answer swapped, as peers do)"},
+            "judge": {"model": "gpt-4o"},
             **changes,
         }
         key = store.begin(
@@ -111,13 +111,13 @@ def test_only_whole_sets_by_their_own_protocol_count(measured: History) -> None:
     assert best.scores["mmlu_pro"] == 0.4
 
 
-def test_the_main_table_is_in_the_papers_order_and_names_a_swapped_judge(measured: History) -> None:
+def test_the_main_table_is_in_the_papers_order_and_names_the_judge(measured: History) -> None:
     content = table("main", results(measured))
     assert content.columns[:7] == (*GROUPS["Math Avg."], "Math Avg.", "mmlu_pro")
     text = markdown(content)
-    assert "Judge behind the rule: gpt-4o (reference and answer swapped, as peers do)." in text
+    assert "Judge behind the rule: gpt-4o." in text
     assert "| hand (Diag. –) | 50.0 | 60.0 | 70.0 | 80.0 | 90.0 | 70.0 | 40.0 |" in text
-    assert "reference and answer swapped" in latex(content)
+    assert "gpt-4o" in latex(content)
 
 
 def test_latex_sets_any_text_as_it_is() -> None:

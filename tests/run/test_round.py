@@ -102,6 +102,7 @@ def test_every_phase_of_training_records_and_tells_what_it_measured_of_itself(
         assert told["cut off"] == f"{found.cut_off}/{found.completions}"
 
 
+@pytest.mark.slow
 def test_a_phase_that_ended_itself_is_in_the_log_with_what_it_found(tmp_path: Path) -> None:
     with pytest.raises(WrongTrainingError) as caught:
         play(tmp_path, small_config(training={"sampling_gap": 1e-12}))

@@ -44,7 +44,6 @@ def answer(sampler: Sampler, body: dict[str, Any]) -> tuple[int, dict[str, Any]]
         temperature=body["temperature"],
         top_p=body["top_p"],
         max_new_tokens=body["max_tokens"],
-        stop=tuple(body.get("stop", ())),
     )
     [completions] = sampler.sample([body["messages"]], n=body["n"], params=params, seed=body["seed"])
     return 200, {

@@ -83,16 +83,5 @@ def test_a_response_that_reaches_the_limit_is_truncated(sampler: Sampler) -> Non
     assert completion.tokens == 5
 
 
-def test_a_stop_string_ends_a_response_and_is_left_out(sampler: Sampler) -> None:
-    long = SamplingParams(temperature=0.0, max_new_tokens=24)
-    [[whole]] = sampler.sample(PROMPTS[:1], n=1, params=long, seed=0)
-    stop = whole.text[4:6]
-    params = SamplingParams(temperature=0.0, max_new_tokens=24, stop=(stop,))
-    [[cut]] = sampler.sample(PROMPTS[:1], n=1, params=params, seed=0)
-    assert cut.text == whole.text[: whole.text.index(stop)]
-    assert not cut.truncated
-    assert cut.tokens < whole.tokens
-
-
 def test_no_prompts_give_no_completions(sampler: Sampler) -> None:
     assert sampler.sample([], n=4, params=SamplingParams(), seed=0) == []

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import chi2_contingency
 
-from diagevo.sampling.decoding import Decoding, _draw, decode, row_key
+from diagevo.sampling.decoding import Decoding, _draw, draw, row_key
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
 
 QUESTIONS = ["1+1?", "what is 12 times 3, and why?", "a", "how many primes are below 20?", "7-9?"]
@@ -36,6 +36,12 @@ def settings(**changes: Any) -> Decoding:
         "pad_id": 0,
     }
     return Decoding(**(values | changes))
+
+
+def decode(
+    model: Any, prompts: list[list[int]], keys: list[list[bytes]], decoding: Decoding
+) -> list[list[list[int]]]:
+    return [[row.ids for row in group] for group in draw(model, prompts, keys, decoding)]
 
 
 def keys(prompts: list[list[int]], n: int, seed: int = 0) -> list[list[bytes]]:

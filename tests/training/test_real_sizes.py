@@ -120,6 +120,7 @@ def adapted(model: Any, rank: int) -> Any:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "rows", "ranks", "lora"),
     [(SMALL, 2, 1, None), (MIDDLE, 4, 4, None), (LARGE, 4, 4, None), (LARGE, 1, 4, None), (LARGE, 2, 1, 32)],

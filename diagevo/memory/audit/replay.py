@@ -1,9 +1,8 @@
 """The memory rebuilt from events alone, the paper's arithmetic in sight: F, F₁, z, ε and p."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
 
 from sqlalchemy import select
 
@@ -92,33 +91,9 @@ class Rebuilt:
         return next((c for c in self.causes if c.id == cause_id), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which causes are listed, and what comes first: without anything said all, the most frequent first."""
-
-    state: CauseState | None = None
-    text: str | None = None
-    """Literal, in a description or the label of a node, in upper or lower case."""
-    sort: Literal["frequency", "cause", "node", "created"] = "frequency"
-    top: int | None = None
-
-
-def chosen(causes: Iterable[CauseLine], wanted: Wanted = Wanted()) -> tuple[CauseLine, ...]:
-    """The causes that are wanted, in order; equal ones by number."""
-    text = (wanted.text or "").casefold()
-    kept = [
-        c
-        for c in causes
-        if wanted.state in (None, c.state) and text in f"{c.description}\n{c.node_label}".casefold()
-    ]
-    places: dict[str, Callable[[CauseLine], int]] = {
-        "frequency": lambda c: -c.frequency,
-        "cause": lambda c: 0,
-        "node": lambda c: number_of(c.node),
-        "created": lambda c: c.created_round,
-    }
-    place = places[wanted.sort]
-    return tuple(sorted(kept, key=lambda c: (place(c), number_of(c.id)))[: wanted.top])
+def by_frequency(causes: Iterable[CauseLine]) -> tuple[CauseLine, ...]:
+    """The most frequent first; equal ones by number."""
+    return tuple(sorted(causes, key=lambda c: (-c.frequency, number_of(c.id))))
 
 
 def describe(state: MemoryState) -> Rebuilt:

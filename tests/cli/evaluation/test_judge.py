@@ -1,4 +1,4 @@
-"""A judge behind a real endpoint: what the rule refused, cached, named, failing, and swapped as peers do."""
+"""A judge behind a real endpoint: what the rule refused, cached, named, failing."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,7 +57,6 @@ def test_the_judge_decides_only_what_the_rule_refused(ask: Ask, solver: Server, 
     assert (found["by_rule"], found["score"]) == (0.25, 0.5)
     assert (found["judge_asked"], found["judge_changed"], found["judge_unread"]) == (0.5, 0.25, 0.0)
     assert line["judge"] == "gpt-4o"
-    assert line["conditions"]["judge"]["swapped"] is False
     shown = rows(ask("eval", "show", line["evaluation_id"], "--wrong", "9", "--json"))
     assert [(r["judge"], r["judged"]) for r in shown["wrong"]] == [
         ("gpt-4o", [False]),
@@ -112,27 +111,6 @@ def test_a_reply_that_is_no_completion_is_the_judges_failure(
     with Server(lambda request, before: Answer("Yes", manner=manner)) as judge:
         result = evaluate(ask, solver, judge, data)
     assert result.exit_code == 6, result.output
-
-
-def test_the_swapped_judge_is_handed_them_the_other_way_and_labelled(
-    ask: Ask, solver: Server, data: Path
-) -> None:
-    """A judge that takes a longer "reference" as right: swapped, it is shown the model's answer as that."""
-
-    def lenient(request: dict[str, Any], before: int) -> Answer:
-        reference = question_of(request).split("Reference answer: ")[1].split("\n")[0]
-        return Answer("Yes" if reference in ("four", "seven") else "No")
-
-    with Server(lenient) as judge:
-        straight = metrics(evaluate(ask, solver, judge, data))
-        [swapped] = rows(evaluate(ask, solver, judge, data, "--swapped-judge"))
-        shown = [question_of(r).split("\n\n")[1] for r in judge.requests]
-    assert "Reference answer: 4\nAnswer to grade: four" in shown
-    assert "Reference answer: four\nAnswer to grade: 4" in shown
-    assert (straight["score"], swapped["metrics"]["score"]) == (0.25, 0.75)
-    assert swapped["judge"] == "g (reference and answer swapped, as peers do)"
-    assert swapped["conditions"]["judge"]["swapped"] is True
-    assert "swapped" in ask("eval", "show").stdout
 
 
 def test_a_benchmark_of_choices_has_no_judge(ask: Ask, knowing: Server, folder: Path) -> None:

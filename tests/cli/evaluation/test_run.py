@@ -133,7 +133,7 @@ def test_rows_come_in_every_format_and_a_pipe_gets_no_escape(
         (["amc", "--data", "{folder}/gsm8k.jsonl"], 2, "amc, row 1"),
         (["validation", "--data", "{folder}/mmlu_val.jsonl"], 2, "one file for each of math_train, mmlu_val"),
         (["gsm8k", "--data", "{folder}", "--samples", "4"], 2, "4 greedy samples are one answer repeated"),
-        (["gsm8k", "--data", "{folder}", "--swapped-judge"], 2, "a judge needs a model"),
+        (["gsm8k", "--data", "{folder}", "--judge-url", "http://127.0.0.1:9/v1"], 2, "a judge needs a model"),
         (["gsm8k", "--data", "{folder}", "--judge", "gpt-4o"], 2, "a judge needs an endpoint"),
         (["gsm8k"], 4, "openai/gsm8k (test) could not be loaded"),
     ],

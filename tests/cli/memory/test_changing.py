@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from diagevo.cli.commands.runs import _reconfigured  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.commands.runs_fork import _reconfigured  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 import diagevo
 from diagevo.config.loading import of_profile

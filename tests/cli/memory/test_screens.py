@@ -166,7 +166,7 @@ def test_diff_and_why_name_what_changed_and_by_what(ask: Ask) -> None:
 
 def test_what_if_says_how_far_each_row_can_be_trusted(ask: Ask) -> None:
     result = ask("memory", "what-if", "--theta-up", "0.9")
-    assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == [
+    assert [line.split()[1] for line in result.stdout.splitlines()[3:]] == [
         "exact",
         "exact",
         "open-loop",
@@ -181,8 +181,9 @@ def test_what_if_says_how_far_each_row_can_be_trusted(ask: Ask) -> None:
 def test_what_if_names_the_questions_that_it_drops_and_the_runs_own_tau(ask: Ask) -> None:
     """5 against 3 of 12 votes: below 2, not below 1.6."""
     lines = [" ".join(line.split()) for line in ask("memory", "what-if", "--tau", "2").stdout.splitlines()]
-    assert lines[4] == "tau = 2 4 exact 4 1 2 0.250 1.000 tau = 8/5"
-    assert lines[7] == "tau = 2 r4.q0 dropped 5 and 3 of 12 1 yes –"
+    assert lines[0] == "tau = 2"
+    assert lines[6] == "4 exact 4 2 → 1 0.250 1.000 tau = 8/5"
+    assert lines[9] == "r4.q0 dropped 5 and 3 of 12 1 yes –"
 
 
 def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:

@@ -58,14 +58,14 @@ def test_on_a_narrow_terminal_rows_fit_and_no_name_figure_or_value_is_lost_or_br
 
 
 def _values(wide: str) -> list[str]:
-    """What stands in one row: cells of a table, and what a sign holds together, of up to 24 cells."""
+    """What stands in one row: every cell of a table, and what a sign holds together, of up to 24 cells. A
+    dash says that there is no value."""
     found = [pair for line in wide.split("\n") for pair in _COMPARED.findall(line)]
     in_table = False
     for line in wide.split("\n"):
         in_table = "───" in line or (in_table and line.strip() != "")
-        first = not line.startswith(" " * 8)  # a text that goes on stands below its beginning
-        found += re.split(r"\s{2,}", line.strip()) if in_table and first and "───" not in line else []
-    return [value for value in found if len(value) <= 24]
+        found += re.split(r"\s{2,}", line.strip()) if in_table and "───" not in line else []
+    return [value for value in found if len(value) <= 24 and value != "–"]
 
 
 @pytest.mark.parametrize(
