@@ -15,7 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
 	$(BIN)/python -m pip install --quiet pip==26.0.1
 	$(BIN)/python -m pip install --quiet torch==2.13.0
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index]' --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train,postgres,report,index,local]' --group dev
 	touch $(READY)
 
 # Plays the run `first`; called again it goes on with it, and says so where nothing is left to do.

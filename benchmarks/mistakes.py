@@ -33,9 +33,7 @@ def _carries(rng: random.Random) -> Made:
 
 def _minutes(rng: random.Random) -> Made:
     hours, speed = rng.randint(2, 6), rng.randint(3, 9)
-    asked = (
-        f"A {rng.choice(['pump', 'printer', 'robot'])} does {speed} units a minute. How many in {hours}h?"
-    )
+    asked = f"A {rng.choice(['pump', 'printer', 'robot'])} does {speed} units a minute. How many in {hours}h?"
     right = hours * 60 * speed
     return (
         asked,

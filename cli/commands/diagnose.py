@@ -148,8 +148,10 @@ def diagnose(
         found = cost(memory, config)
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
+        notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
+        if rows and engine == LOCAL:
+            notes.insert(0, "grouped by likeness, not named by a model; what is like no other has no cause")
         as_of = (memory.state.round, memory.state.position)
-    notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
     return Result(rows, ROUNDS, run=run, as_of=as_of, notes=notes)
 
 

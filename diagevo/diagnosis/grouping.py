@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -82,6 +82,8 @@ def group(failures: Sequence[FailedResponse], known: Mapping[int, str]) -> list[
     Raises:
         MissingDependencyError: scikit-learn is not installed.
     """
+    if not failures:
+        return []
     partings = [parting(failure) for failure in failures]
     rows = features(failures, partings)
     found: list[tuple[str, str] | None] = [None] * len(failures)
@@ -133,12 +135,13 @@ def parting(failure: FailedResponse) -> Parting:
 def features(failures: Sequence[FailedResponse], partings: Sequence[Parting]) -> "csr_matrix":
     """(failures, terms): rows of length 1, so that their products are cosines."""
     with extra("local", "grouping by likeness"):
-        from scipy.sparse import hstack
+        from scipy.sparse import csr_matrix, hstack
         from sklearn.feature_extraction.text import TfidfVectorizer
 
-    asked = TfidfVectorizer(analyzer=lambda failure: _form(failure.question)).fit_transform(failures)
-    parted = TfidfVectorizer(analyzer=lambda each: each.marks).fit_transform(partings)
-    return hstack([asked * (1 - PARTING) ** 0.5, parted * PARTING**0.5]).tocsr()
+    vectors: Any = TfidfVectorizer  # its stubs take no function
+    asked = vectors(analyzer=lambda failure: _form(failure.question) or [""]).fit_transform(failures)
+    parted = vectors(analyzer=lambda each: each.marks).fit_transform(partings)
+    return csr_matrix(hstack([asked * (1 - PARTING) ** 0.5, parted * PARTING**0.5]))
 
 
 def linkage(rows: "csr_matrix", places: Sequence[int]) -> list[list[int]]:
@@ -148,9 +151,8 @@ def linkage(rows: "csr_matrix", places: Sequence[int]) -> list[list[int]]:
     if len(places) < 2:
         return [[place] for place in places]
     near = rows[list(places)]
-    clustering = AgglomerativeClustering(
-        n_clusters=None, distance_threshold=APART, metric="precomputed", linkage="average"
-    )
+    average: Any = AgglomerativeClustering
+    clustering = average(n_clusters=None, distance_threshold=APART, metric="precomputed", linkage="average")
     labels = clustering.fit_predict(np.maximum(1 - (near @ near.T).toarray(), 0))
     groups: dict[int, list[int]] = defaultdict(list)
     for place, label in zip(places, labels, strict=True):

@@ -14,6 +14,7 @@ from diagevo.diagnosis.diagnostician import (
     PairJudgement,
 )
 from diagevo.diagnosis.grouping import FailedResponse, group
+from diagevo.errors import NotFoundError
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved, GroupIngested
 from diagevo.memory.memory import Memory
@@ -40,6 +41,7 @@ class LocalDiagnostician:
 
         Raises:
             MissingDependencyError: The extra `local` is not installed.
+            NotFoundError: No failure that waits is like another one.
         """
         done, waiting = _diagnosed(memory), _waiting(memory)
         every = list(dict.fromkeys([*done, *waiting]))
@@ -48,6 +50,11 @@ class LocalDiagnostician:
         known = {place: done[digests] for place, digests in enumerate(every) if digests in done}
         found = group(failures, known)
         named = zip(failures, found, strict=True)
+        if waiting and not any(each is not None for each in found):
+            raise NotFoundError(
+                f"no two of the {len(waiting)} failures of run {memory.run_id} are alike",
+                hint=f"ask a language model: diagevo diagnose --run {memory.run_id} --model M --base-url URL",
+            )
         return cls({failure: each for failure, each in named if each is not None})
 
     def extract(self, pair: FailurePair) -> Extraction:
