@@ -153,7 +153,7 @@ def _found(session: "_Session", report: "IngestSummary") -> Ingested:
 
 
 def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -> str:
-    who = "" if served else " --model M --base-url URL"
+    who = "" if served else " --model M --base-url URL (or --local)"
     groups = report.groups
     lines = [
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from diagevo.text.numbers import count
+
 from ..render.result import Rows
 from ..render.rows import row_of
 from ..render.table import Column
@@ -36,12 +38,22 @@ CAUSES = (
     Column("pass_rate", "their pass rate", "right"),
     Column("description"),
 )
+DROPS = (
+    Column("first_step", "step", "right"),
+    Column("first_pass_rate", "pass rate", "right"),
+    Column("last_step", "then step", "right"),
+    Column("last_pass_rate", "pass rate", "right"),
+    Column("cause_id", "cause"),
+    Column("prompt"),
+)
 SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
+FALLEN = 5
+"""Prompts, those that fell most."""
 
 
 def pass_rates(story: "RunStory") -> list[str | Rows]:
-    """Three tables; what they leave out is said, with the command that has it."""
+    """The tables; what they leave out is said, with the command that has it."""
     rates = story.pass_rates
     if rates is None:
         return []
@@ -51,9 +63,14 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     parts: list[str | Rows] = [Rows(columns, rows) for columns, rows in tables if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
-        parts.append(f'{hidden} steps before: diagevo memory query "SELECT * FROM v_step" --run {run}')
+        listed = f'diagevo memory query "SELECT * FROM v_step WHERE run_id = :run" --run {run}'
+        parts.append(f"{hidden} steps before: {listed}")
     if hidden := len(rates.causes) - len(causes):
         parts.append(f"{hidden} more causes: diagevo runs show {run} --json")
+    if rates.dropped:
+        again = f"{rates.dropped:,} of {count(rates.prompts, 'prompt')} that came back passed less often"
+        listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
+        parts += [f"{again}; all: {listed}", Rows(DROPS, rates.drops[:FALLEN])]
     return parts
 
 

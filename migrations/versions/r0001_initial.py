@@ -341,4 +341,17 @@ def _views(sqlite: bool) -> dict[str, str]:
         sum(rollouts) AS rollouts, sum(passes) AS passes,
         CAST(sum(passes) AS {real}) / sum(rollouts) AS pass_rate
         FROM v_group WHERE void = 0 GROUP BY run_id, round, step""",
+        "v_prompt": f"""WITH at AS (SELECT run_id, question, step, sum(rollouts) AS rollouts,
+            sum(passes) AS passes FROM v_group WHERE void = 0 GROUP BY run_id, question, step),
+        span AS (SELECT run_id, question, count(*) AS steps, sum(rollouts) AS rollouts, sum(passes) AS passes,
+            min(step) AS first_step, max(step) AS last_step FROM at GROUP BY run_id, question)
+        SELECT span.run_id, span.question, {text("asked")} AS prompt, span.steps, span.rollouts, span.passes,
+        span.first_step, CAST(began.passes AS {real}) / began.rollouts AS first_pass_rate,
+        span.last_step, CAST(ended.passes AS {real}) / ended.rollouts AS last_pass_rate
+        FROM span
+        JOIN at began ON began.run_id = span.run_id AND began.question = span.question
+            AND began.step = span.first_step
+        JOIN at ended ON ended.run_id = span.run_id AND ended.question = span.question
+            AND ended.step = span.last_step
+        LEFT JOIN artifact asked ON asked.digest = span.question""",
     }

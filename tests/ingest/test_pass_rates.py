@@ -51,6 +51,16 @@ def test_a_cause_has_its_share_of_the_failures_and_the_pass_rate_of_its_groups(h
     assert found.failures == 8
 
 
+def test_prompts_that_fell_are_told_with_the_cause_of_their_last_failures(history: History) -> None:
+    """b: 2 of 4, then 1 of 4; a, c and d came once."""
+    found = pass_rates(history)
+    assert found is not None
+    assert (found.prompts, found.dropped) == (1, 1)
+    [drop] = found.drops
+    assert (drop.prompt, drop.cause_id) == ("b", "c2")
+    assert (drop.first_step, drop.first_pass_rate, drop.last_step, drop.last_pass_rate) == (1, 0.5, 2, 0.25)
+
+
 def test_a_round_has_the_rate_of_all_its_rollouts(history: History) -> None:
     """5 of 10 and 1 of 4: 6 of 14."""
     [line] = run_story(history).rounds

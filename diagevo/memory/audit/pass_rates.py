@@ -13,6 +13,10 @@ from diagevo.memory.events import (
     number_of,
 )
 from diagevo.memory.history import History
+from diagevo.memory.log.artifacts import Artifacts
+
+DROPS = 20
+"""Prompts that are listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,19 @@ class CauseRate:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptDrop:
+    """A prompt that passed less often in the last step that had it than in the first."""
+
+    prompt: str
+    first_step: int
+    first_pass_rate: float
+    last_step: int
+    last_pass_rate: float
+    cause_id: str | None
+    """The cause of most of its last failures that have one."""
+
+
+@dataclass(frozen=True, slots=True)
 class PassRates:
     source: str
     """Where the last rollouts came from."""
@@ -54,6 +71,12 @@ class PassRates:
     steps: tuple[StepRate, ...]
     causes: tuple[CauseRate, ...]
     """Most failures first."""
+    prompts: int
+    """That came back in a later step."""
+    dropped: int
+    """Of them those that passed less often in the last step than in the first."""
+    drops: tuple[PromptDrop, ...]
+    """Those that fell most, up to `DROPS`."""
 
 
 def pass_rates(history: History) -> PassRates | None:
@@ -94,11 +117,61 @@ def pass_rates(history: History) -> PassRates | None:
         _cause(cause, descriptions[cause], asked, [groups[name] for name in asked], failures)
         for cause, asked in by_cause.items()
     ]
+    again, dropped = _drops([group for (_, _), found in sorted(steps.items()) for group in found])
     return PassRates(
         history.ingested,
         failures,
         tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
         tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
+        again,
+        len(dropped),
+        _told(history, dropped[:DROPS], groups, by_cause),
+    )
+
+
+_Drop = tuple[str, tuple[int, float], tuple[int, float]]
+"""The digest of a prompt, its first and its last step with the pass rate."""
+
+
+def _drops(groups: list[GroupIngested]) -> tuple[int, list[_Drop]]:
+    """How many prompts came back, and those that passed less often then, the furthest fallen first."""
+    at: dict[str, dict[int, list[GroupIngested]]] = {}
+    for one in groups:
+        at.setdefault(one.question, {}).setdefault(one.step, []).append(one)
+    found: list[_Drop] = []
+    for prompt, by_step in at.items():
+        first, last = min(by_step), max(by_step)
+        rates = [_rate(by_step[step]) for step in (first, last)]
+        if rates[1] < rates[0]:
+            found.append((prompt, (first, rates[0]), (last, rates[1])))
+    again = sum(len(by_step) > 1 for by_step in at.values())
+    return again, sorted(found, key=lambda drop: (drop[2][1] - drop[1][1], drop[0]))
+
+
+def _rate(groups: list[GroupIngested]) -> float:
+    return sum(one.passes for one in groups) / sum(len(one.rewards) for one in groups)
+
+
+def _told(
+    history: History,
+    drops: list[_Drop],
+    groups: dict[str, CandidateScored],
+    by_cause: dict[str, Counter[str]],
+) -> tuple[PromptDrop, ...]:
+    """With the prompt's text, and the cause of its last failures."""
+    wanted = {prompt for prompt, _, _ in drops}
+    texts = Artifacts(history.database).get_many(list(wanted))
+    of_question: dict[str, Counter[str]] = {}
+    for cause, asked in by_cause.items():
+        for question_id, failures in asked.items():
+            of_question.setdefault(question_id, Counter())[cause] = failures
+    causes: dict[str, str] = {}
+    for question_id, scored in groups.items():  # in order of the log: the last one stays
+        if scored.question in wanted and question_id in of_question:
+            causes[scored.question] = of_question[question_id].most_common(1)[0][0]
+    return tuple(
+        PromptDrop(texts[prompt], first_step, first, last_step, last, causes.get(prompt))
+        for prompt, (first_step, first), (last_step, last) in drops
     )
 
 

@@ -27,6 +27,8 @@ VIEWS: dict[str, str] = {
     "v_group": "one row per group of another trainer's rollouts: its step, prompt, rollouts, "
     "passes and outcome",
     "v_step": "one row per step of another trainer: its groups by outcome, rollouts, passes and pass rate",
+    "v_prompt": "one row per prompt of another trainer: its pass rate in the first and in the last step that"
+    " had it",
     "v_event": "one row per event, its payload as JSON text",
 }
 """The stable views and what a row of each is. `run_id` is a column of every one."""

@@ -30,3 +30,10 @@ def test_a_group_and_a_step_are_a_row_with_what_passed(store: Store) -> None:
                 (1, 1, 2, 1, 1, 0, 5, 3, 0.6),
                 (1, 2, 1, 0, 0, 1, 3, 0, 0.0),
             ]
+        prompts = "SELECT prompt, steps, rollouts, passes, first_step, first_pass_rate"
+        prompts += ", last_step, last_pass_rate FROM v_prompt WHERE run_id = :run ORDER BY prompt"
+        with query(database, prompts, run_id="a") as found:
+            assert [tuple(row) for row in found.rows] == [
+                ("a", 2, 6, 1, 1, 1 / 3, 2, 0.0),
+                ("b", 1, 2, 2, 1, 1.0, 1, 1.0),
+            ]

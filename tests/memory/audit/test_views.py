@@ -147,6 +147,7 @@ ROWS: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
     ),
     "v_group": ("SELECT step FROM v_group", []),  # its rows: test_group_views.py
     "v_step": ("SELECT step FROM v_step", []),
+    "v_prompt": ("SELECT prompt FROM v_prompt", []),
     "v_superseded": ("SELECT first, last, reason, position FROM v_superseded", []),  # tests/ingest has some
     "v_event": (
         "SELECT type, count(*) FROM v_event WHERE type LIKE 'Cause%' GROUP BY type ORDER BY type",
