@@ -15,6 +15,7 @@ from tests.cli.program import clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 from tests.forked import Forked
 from tests.ingest.conftest import DATA
+from tests.memory.audit.played import play
 from tests.training.forked_ranks import play_ranks
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -145,3 +146,15 @@ def test_trl_keeps_a_memory_and_is_steered_by_it(tmp_path: Path, processes: int)
     assert rows[0][2] == "0"
     assert 0 < int(rows[1][2]) <= 8 * processes
     assert invoke("memory", "verify", "--deep", "--db", f"sqlite:///{tmp_path}/diagevo.db").exit_code == 0
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(str(tmp_path / "runs" / "diagevo.db"), "first", root=tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((EXAMPLES / "read_a_run.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile(cell, "read_a_run.ipynb", "exec"), names)
+    assert [type(turn).__name__ for turn in names["story"].turns][:2] == ["Created", "Counted"]
+    assert all(cell.get("outputs", []) == [] for cell in notebook["cells"])
