@@ -59,6 +59,7 @@ def training() -> None:
 def test_every_example_is_run_here() -> None:
     """What is reported by other systems is read by tests/report/test_reported.py."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
+        "read_a_run.ipynb",
         "reported.csv",
         "round_by_hand.py",
         "trl_observed.py",
