@@ -9,6 +9,7 @@ from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.findings import sentences
 from diagevo.view.integrity import VERIFIED
+from diagevo.view.mistakes import mistakes
 from diagevo.view.page import Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
@@ -49,6 +50,7 @@ def overview(history: History, site: Site) -> Page:
     data = {
         "story": story,
         "counted": COUNTED if not counted else None,
+        "mistakes": mistakes(history) if counted else [],
         "sentences": list(sentences(history, story)),
         "drawn": (drawn := site.drawn_of(history.run_id)),
         "beside": site.only[1:] if drawn else (),
