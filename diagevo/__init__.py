@@ -136,7 +136,8 @@ def read(
         root: The folder of the runs (default: as in `open`).
 
     Returns:
-        The run, whose methods give polars frames: `causes`, `history`, `rounds`, `candidates`, `events`.
+        The run, whose methods give polars frames: `causes`, `history`, `rounds`,
+        `candidates`, `failures`, `groups`, `events`; `why` tells a cause's evidence.
 
     Raises:
         StoreError: The database is missing, or of another revision.

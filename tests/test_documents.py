@@ -43,7 +43,7 @@ COMMANDS = {
         for name, language, block in BLOCKS
         if (name, language) == (page, "console")
         for line in block.splitlines()
-        if line.startswith("$ ") and ACTIVATE not in line
+        if line.startswith("$ diagevo ")
     ]
     for page, language, _ in BLOCKS
     if language == "console"
@@ -57,6 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as `make train` leaves it, but for the models: a run `first`, four rounds played by hand."""
     folder = tmp_path_factory.mktemp("home")
     play(str(folder / "runs" / "diagevo.db"), "first", root=folder / "runs")
+    (folder / "examples").symlink_to(ROOT / "examples", target_is_directory=True)
     return folder
 
 
@@ -78,7 +79,7 @@ def test_the_commands_of_a_page_run(
 @pytest.mark.slow
 def test_the_first_commands_of_the_readme_run_as_they_are_typed(home: Path) -> None:
     (home / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    first = next(block for page, language, block in BLOCKS if page == "README.md")
+    first = next(block for page, _, block in BLOCKS if page == "README.md" and ACTIVATE in block)
     script = "set -e\n" + "\n".join(line.removeprefix("$ ") for line in first.splitlines())
     bare = clean_environment(PATH="/usr/bin:/bin")
     done = subprocess.run(["bash", "-c", script], cwd=home, env=bare, capture_output=True, text=True)

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
+from diagevo.answers.extraction import extract_boxed
+from diagevo.arithmetic import answer
 from tests.cli.program import clean_environment, invoke
 from tests.diagnosis.server import Answer, Server
 from tests.forked import Forked
 from tests.ingest.conftest import DATA
+from tests.memory.audit.played import play
 from tests.training.forked_ranks import play_ranks
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -58,8 +61,10 @@ def training() -> None:
 def test_every_example_is_run_here() -> None:
     """What is reported by other systems is read by tests/report/test_reported.py."""
     assert {file.name for file in EXAMPLES.glob("*.*")} == {
+        "read_a_run.ipynb",
         "reported.csv",
         "round_by_hand.py",
+        "sample_rollouts.py",
         "trl_observed.py",
         "trl_steered.py",
         "verl_log.sh",
@@ -145,3 +150,49 @@ def test_trl_keeps_a_memory_and_is_steered_by_it(tmp_path: Path, processes: int)
     assert rows[0][2] == "0"
     assert 0 < int(rows[1][2]) <= 8 * processes
     assert invoke("memory", "verify", "--deep", "--db", f"sqlite:///{tmp_path}/diagevo.db").exit_code == 0
+
+
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(str(tmp_path / "runs" / "diagevo.db"), "first", root=tmp_path / "runs")
+    monkeypatch.chdir(tmp_path)
+    notebook = json.loads((EXAMPLES / "read_a_run.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        exec(compile(cell, "read_a_run.ipynb", "exec"), names)
+    assert [type(turn).__name__ for turn in names["story"].turns][:2] == ["Created", "Counted"]
+    assert all(cell.get("outputs", []) == [] for cell in notebook["cells"])
+
+
+@pytest.mark.slow
+def test_the_sample_is_made_by_its_program_and_scored_by_the_truth(tmp_path: Path) -> None:
+    made = runpy.run_path(str(EXAMPLES / "sample_rollouts.py"))
+    names = made["main"].__globals__
+    names |= {"QUESTIONS": names["QUESTIONS"][:2], "BATCHES": 1}
+    made["main"](str(tmp_path))
+    [file] = tmp_path.iterdir()
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    sample = [
+        json.loads(line)
+        for each in sorted((EXAMPLES / "rollouts").iterdir())
+        for line in each.read_text(encoding="utf-8").splitlines()
+    ]
+    assert [(row["input"], row["gts"]) for row in rows] == [(row["input"], row["gts"]) for row in sample[:12]]
+    assert len(sample) == 432
+    for row in rows + sample:
+        assert answer(row["input"]) == row["gts"]
+        assert row["score"] == float(extract_boxed(row["output"]) == row["gts"])
+
+
+def test_the_readme_shows_what_the_sample_gives(tmp_path: Path) -> None:
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    printed: list[str] = []
+    for line in block(README, "console", "ingest verl examples/rollouts").splitlines():
+        program, *arguments = line.removeprefix("$ ").split()
+        if program == "diagevo":
+            at = [str(EXAMPLES / "rollouts") if word == "examples/rollouts" else word for word in arguments]
+            told = invoke(*at, env=env)
+            assert told.exit_code == 0, told.output
+            printed += told.stdout.splitlines() if "show" in arguments else []
+    shown = [line for line in block(README, "text", "grouped: ").splitlines() if line != "…"]
+    assert shown == printed[: len(shown)]

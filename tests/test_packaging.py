@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import diagevo
 from tests.cli.program import clean_environment
 from tests.memory.audit.played import play
 
@@ -164,3 +165,10 @@ def test_the_package_lists_its_public_names_alone() -> None:
     import diagevo
 
     assert dir(diagevo) == sorted(diagevo.__all__)
+
+
+def test_the_package_is_a_program_too() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "diagevo", "--version"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == f"diagevo {diagevo.__version__}\n"

@@ -4,8 +4,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diagevo.errors import ConfigError
-from diagevo.text.escaping import one_line
 from diagevo.text.numbers import number
 
 from ..call import Call
@@ -30,37 +28,25 @@ SHOWN = 60
 
 def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any] | None:
     """The weights of a data set's prompts for the round after `as_of`; with `-o` the next epoch of it."""
-    from diagevo.ingest.aims import LastFailures
     from diagevo.ingest.dataset import read_dataset
-    from diagevo.ingest.rounds import ingested_prompts
-    from diagevo.ingest.weights import weights
+    from diagevo.ingest.weights import weigh as weighed
 
-    dataset, logged = read_dataset(file), ingested_prompts(history.log, history.run_id)
-    count = len(dataset.prompts)
-    matched = dataset.match(logged)
-    if not matched:
-        example = next(iter(logged.values()), None)
-        raise ConfigError(
-            f"none of the {count:,} prompts of {file} was rolled out in run {history.run_id}"
-            + ("" if example is None else f", whose first prompt is: {one_line(example)[:SHOWN]}…"),
-            hint="name the data set that the training read, with prompt, question, problem or messages a row",
-        )
-    last = LastFailures()
-    last.read(history.log, history.run_id, history.state(as_of).counted(range(1, as_of.round + 1)))
-    schedule = history.state(as_of).next_schedule()
-    found, unreached = weights(schedule, last, dataset)
-    aimed = sum(1 for weight in found if weight.cause is not None)
-    notes = [f"{matched:,} of {count:,} prompts were rolled out, {aimed:,} aim at a cause; weights sum to 1"]
-    if unreached:
-        notes.append(
-            f"{number(unreached)} of F is of causes without a prompt here: that share is spread evenly"
-        )
+    dataset, state = read_dataset(file), history.state(as_of)
+    schedule = state.next_schedule()
+    found = weighed(history.log, state, schedule, dataset)
+    count, aimed = len(found.prompts), sum(1 for each in found.prompts if each.cause is not None)
+    notes = [
+        f"{found.matched:,} of {count:,} prompts were rolled out, {aimed:,} aim at a cause; weights sum to 1"
+    ]
+    if found.unreached:
+        share = number(found.unreached)
+        notes.append(f"{share} of F is of causes without a prompt here: that share is spread evenly")
     if call.output is not None and call.format in ("parquet", "jsonl"):
-        seed = f"{history.state(as_of).settings.seed}.{schedule.round}"
-        places = dataset.next_epoch([each.weight for each in found], seed)
+        seed = f"{state.settings.seed}.{schedule.round}"
+        places = dataset.next_epoch([each.weight for each in found.prompts], seed)
         columns = {
-            "diagevo_weight": [float(each.weight) for each in found],
-            "diagevo_cause": [each.cause for each in found],
+            "diagevo_weight": [float(each.weight) for each in found.prompts],
+            "diagevo_cause": [each.cause for each in found.prompts],
         }
         dataset.write(call.output, places, columns)
         different = len(set(places))
@@ -68,5 +54,5 @@ def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[A
         render.say(call, "\n".join(notes))
         return None
     return Result(
-        [asdict(each) for each in found], WEIGHTS, run=history.run_id, as_of=where(as_of), notes=notes
+        [asdict(each) for each in found.prompts], WEIGHTS, run=history.run_id, as_of=where(as_of), notes=notes
     )

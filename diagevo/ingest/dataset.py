@@ -5,13 +5,13 @@ a logged prompt that has the last user message of a row on lines of its own.
 """
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -44,12 +44,20 @@ class DatasetPrompt:
 class PromptDataset:
     """The rows of a data set, with their prompts."""
 
+    name: str
+    """In messages."""
     rows: list[dict[str, Any]]
     prompts: list[DatasetPrompt]
     schema: "Mapping[str, pl.DataType] | None" = None
     """Of a table."""
     digests: list[str | None] = field(default_factory=list[str | None])
     """By row, the prompt as the log has it; None where it was never rolled out."""
+
+    @classmethod
+    def of(cls, rows: Iterable[dict[str, Any]], name: str) -> Self:
+        """Rows as they are, of a data set that messages call `name`. Raises ConfigError."""
+        found = list(rows)
+        return cls(name, found, [_prompt(f"{name}, row {n}", n, row) for n, row in enumerate(found, 1)])
 
     def match(self, logged: Mapping[str, str]) -> int:
         """Find the rows among the logged prompts.
@@ -123,7 +131,9 @@ def read_dataset(path: Path) -> PromptDataset:
     if not found:
         raise ConfigError(f"{path} has no prompts", hint=_A_PROMPT)
     prompts = [_prompt(f"{path}, row {number}", number, row) for number, row in found]
-    return PromptDataset([row for _, row in found], prompts, None if table is None else table.schema)
+    return PromptDataset(
+        str(path), [row for _, row in found], prompts, None if table is None else table.schema
+    )
 
 
 def _table(path: Path) -> "pl.DataFrame | None":

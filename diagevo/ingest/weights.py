@@ -5,10 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from diagevo.errors import ConfigError
 from diagevo.ingest.aims import Aim, LastFailures
 from diagevo.ingest.dataset import PromptDataset
+from diagevo.ingest.rounds import ingested_prompts
 from diagevo.memory.events import CauseState
+from diagevo.memory.log.log import Log
+from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.schedule import Schedule
+from diagevo.text.escaping import one_line
+from diagevo.text.numbers import count
+
+SHOWN = 60
+"""Characters of a prompt in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,39 @@ class PromptWeight:
     cause: str | None
     """The Active cause that it aims at."""
     stitched: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A data set, weighed. The weights sum to 1."""
+
+    prompts: list[PromptWeight]
+    matched: int
+    """Prompts that were rolled out."""
+    unreached: Fraction
+    """The share of F whose causes no prompt aims at."""
+
+
+def weigh(log: Log, state: MemoryState, schedule: Schedule, dataset: PromptDataset) -> Weighed:
+    """Match a data set with the prompts that were rolled out, and weigh it by a schedule of the state.
+
+    Raises:
+        ConfigError: No prompt was rolled out.
+    """
+    logged = ingested_prompts(log, state.run_id)
+    matched = dataset.match(logged)
+    if not matched:
+        example = next(iter(logged.values()), None)
+        raise ConfigError(
+            f"none of the {count(len(dataset.prompts), 'prompt')} of {dataset.name} was rolled out in run"
+            f" {state.run_id}"
+            + ("" if example is None else f", whose first prompt is: {one_line(example)[:SHOWN]}…"),
+            hint="name the data set that the training read, with prompt, question, problem or messages a row",
+        )
+    last = LastFailures()
+    last.read(log, state.run_id, state.counted(range(1, schedule.round)))
+    found, unreached = weights(schedule, last, dataset)
+    return Weighed(found, matched, unreached)
 
 
 def weights(

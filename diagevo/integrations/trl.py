@@ -19,19 +19,23 @@ from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather_object
 from datasets import IterableDataset
+from torch.utils.data import WeightedRandomSampler
 from transformers import TrainerCallback
 
 from diagevo.config.models import DiagnosisConfig, IngestConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import ConfigError, DiagEvoError
+from diagevo.ingest.dataset import PromptDataset
 from diagevo.ingest.formats import messages
 from diagevo.ingest.recording import events_of
 from diagevo.ingest.rollouts import RolloutGroup
 from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.weights import weigh
 from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
@@ -84,6 +88,29 @@ def _schedule(memory: Memory) -> Schedule:
     if memory not in _schedules:
         _schedules[memory] = memory.schedule(memory.state.round + 1)
     return _schedules[memory]
+
+
+def sampler(memory: Memory, dataset: Sequence[dict[str, Any]]) -> WeightedRandomSampler:
+    """A sampler over a data set that was rolled out before: Equation 2 as of the last commit.
+
+    For a `DataLoader`, or what draws rows one by one. GRPOTrainer has a sampler of its own, which repeats
+    each prompt: there, `dataset.select(list(sampler(memory, dataset)))` is the next epoch.
+
+    Args:
+        memory: Of the run that recorded the rollouts.
+        dataset: Rows with `prompt`, `question`, `problem`, `input` or `messages`.
+
+    Returns:
+        A sampler of as many rows as the data set has, with replacement; the run's seed and round seed it.
+
+    Raises:
+        ConfigError: A row has no prompt, or no prompt was ever rolled out.
+    """
+    schedule, found = memory.schedule(memory.state.round + 1), PromptDataset.of(dataset, "the data set")
+    weighed = weigh(memory.log, memory.state, schedule, found)
+    generator = torch.Generator().manual_seed(memory.state.settings.seed * 1_000_003 + schedule.round)
+    shares = [float(each.weight) for each in weighed.prompts]
+    return WeightedRandomSampler(shares, len(shares), generator=generator)
 
 
 class Captured:

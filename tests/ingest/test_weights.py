@@ -162,3 +162,17 @@ def test_the_command_weighs_a_data_set_and_writes_its_next_epoch(
     assert none.exit_code == 2
     assert "none of the 2 prompts of other.parquet was rolled out" in none.stderr
     assert not Path("never.parquet").exists()
+
+
+def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory) -> None:
+    """The weights of the first test, 5/9, 3/9 and 1/9; again in the next round from another seed."""
+    trl = pytest.importorskip("diagevo.integrations.trl")
+    record(memory, step(1, a="+--", d="+-"))
+    diagnose(memory, {"a": "sign", "d": "carry"})
+    rows = [{"prompt": [{"role": "user", "content": text}]} for text in ("a", "d", "new")]
+    drawn = trl.sampler(memory, rows)
+    assert drawn.weights.tolist() == pytest.approx([5 / 9, 3 / 9, 1 / 9])
+    assert (len(drawn), len(list(drawn))) == (3, 3)
+    assert list(trl.sampler(memory, rows * 20)) == list(trl.sampler(memory, rows * 20))
+    with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
+        trl.sampler(memory, [{"prompt": "never"}])

@@ -3,17 +3,28 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from html import escape
 from typing import TYPE_CHECKING, Any, Self
 
+from sqlalchemy import text
+
 from diagevo.errors import MissingDependencyError
+from diagevo.memory.audit.failures import FailureStory, failure_story
+from diagevo.memory.audit.nodes import NodeStory, why_node
+from diagevo.memory.audit.questions import QuestionStory, question_story
+from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
 from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History, expect
 from diagevo.memory.memory import Memory
+from diagevo.text.numbers import count
 
 if TYPE_CHECKING:
     import polars
+
+    from diagevo.memory.audit.cause_story import CauseStory
 
 
 class RunFrames:
@@ -176,6 +187,100 @@ class RunFrames:
 
         found = self._run.events(CandidateScored, round=round)
         return _frame(columns, (row(r.round, expect(r, CandidateScored)) for r in found))
+
+    def failures(self, *, cause: str | None = None) -> "polars.DataFrame":
+        """The failures with their texts, in order of the log.
+
+        Args:
+            cause: Only those that are counted under this cause: `c42`, or an unambiguous piece of its
+                description.
+
+        Returns:
+            A row a failure: ids, `question`, `trajectory` (the response that failed), `reference` (one that
+            agreed or passed), `label`, `truth`, `cause_id` and `cause`; observations that were voided too.
+
+        Raises:
+            NotFoundError: No such cause.
+            ConfigError: Several causes have the text.
+        """
+        columns = {
+            "round": "int",
+            "failure_id": "str",
+            "question_id": "str",
+            "question": "str",
+            "trajectory": "str",
+            "reference": "str",
+            "label": "str",
+            "truth": "str",
+            "label_true": "int",
+            "right_answer": "int",
+            "via": "str",
+            "cause_id": "str",
+            "cause": "str",
+        }
+        frame = self._view("v_trajectory", columns)
+        if cause is None:
+            return frame
+        named = resolve(self._run, cause, self._run.end, "cause").id
+        return frame.filter(frame["cause_id"] == named)
+
+    def groups(self) -> "polars.DataFrame":
+        """A row a group of another trainer's rollouts: step, prompt, passes, pass rate and outcome."""
+        columns = {
+            "round": "int",
+            "step": "int",
+            "attempt": "int",
+            "prompt": "str",
+            "answer": "str",
+            "rollouts": "int",
+            "passes": "int",
+            "pass_rate": "float",
+            "outcome": "str",
+            "source": "str",
+            "void": "int",
+        }
+        return self._view("v_group", columns)
+
+    def why(self, ref: str) -> "CauseStory | NodeStory | QuestionStory | FailureStory":
+        """The chain of evidence of a cause, node, question or failure, with its texts.
+
+        Args:
+            ref: `c42`, `n7`, `r3.q318`, `r3.q318.a5`, or an unambiguous piece of a description.
+
+        Returns:
+            What `diagevo memory why REF --full` prints, as values.
+
+        Raises:
+            NotFoundError: It names nothing.
+            ConfigError: It names several things.
+        """
+        run, found = self._run, resolve(self._run, ref, self._run.end)
+        match found.kind:
+            case "cause":
+                return why_cause(run, found.id, run.end, evidence=None, full=True)
+            case "node":
+                return why_node(run, found.id, run.end, full=True)
+            case "question":
+                return question_story(run, found, run.end, full=True)
+            case "failure":
+                return failure_story(run, found, run.end, full=True)
+
+    def _repr_html_(self) -> str:
+        """The causes, most frequent first, for a notebook."""
+        causes = self.causes().sort("frequency", descending=True)
+        shown = causes.select("cause_id", "state", "frequency", "description")
+        table = shown._repr_html_()  # pyright: ignore[reportPrivateUsage]  (the name that notebooks know)
+        return f"<p>{escape(repr(self))}</p>{table}"
+
+    def __repr__(self) -> str:
+        state = self._run.state(self._run.end)
+        return f"<run {self._run.run_id}: round {state.round}, {count(len(state.causes), 'cause')}>"
+
+    def _view(self, view: str, columns: Mapping[str, str]) -> "polars.DataFrame":
+        """Columns of a stable view, in order of the log."""
+        query = text(f"SELECT {', '.join(columns)} FROM {view} WHERE run_id = :run ORDER BY position")
+        with self._run.database.read() as connection:
+            return _frame(columns, map(tuple, connection.execute(query, {"run": self._run.run_id})))
 
     def events(
         self, *, types: Sequence[str] | None = None, rounds: tuple[int, int] | None = None

@@ -119,13 +119,13 @@ def pass_rates(history: History) -> PassRates | None:
     ]
     again, dropped = _drops([group for (_, _), found in sorted(steps.items()) for group in found])
     return PassRates(
-        history.ingested,
-        failures,
-        tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
-        tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
-        again,
-        len(dropped),
-        _told(history, dropped[:DROPS], groups, by_cause),
+        source=history.ingested,
+        failures=failures,
+        steps=tuple(_step(step, round_, found) for (round_, step), found in sorted(steps.items())),
+        causes=tuple(sorted(causes, key=lambda one: (-one.failures, number_of(one.cause_id)))),
+        prompts=again,
+        dropped=len(dropped),
+        drops=_told(history, dropped[:DROPS], groups, by_cause),
     )
 
 

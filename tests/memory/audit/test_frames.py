@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import polars
 import pytest
 
 import diagevo
-from diagevo.errors import NotFoundError
+from diagevo.errors import NotFoundError, StoreError
 from diagevo.memory.audit.frames import RunFrames
 from diagevo.memory.history import History
 from tests.contracts.databases import Store
@@ -51,6 +52,46 @@ def test_the_history_has_a_row_a_cause_and_round(history: History) -> None:
     of_c2 = frame.filter(polars.col("cause_id") == "c2")
     assert of_c2["frequency"].to_list() == [1, 3, 3, 0]
     assert len(frame) == 3 + 3 + 4 + 4
+
+
+def test_failures_have_their_texts_and_cause(history: History) -> None:
+    frame = RunFrames(history).failures(cause="drops the minus sign")
+    assert frame["failure_id"].to_list()[:3] == ["r1.q0.a2", "r2.q2.a0", "r2.q2.a1"]
+    row = frame.row(0, named=True)
+    assert (row["question"], row["cause_id"], row["via"]) == (
+        "Question 0 of round 1: what is it?",
+        "c2",
+        "new cause",
+    )
+    assert (row["trajectory"], row["reference"]) == (
+        "The wrong way of r1.q0.a2, attempt 1",
+        "A reference of r1.q0",
+    )
+    with pytest.raises(NotFoundError):
+        RunFrames(history).failures(cause="c99")
+
+
+@pytest.mark.parametrize(
+    ("ref", "kind"),
+    [("c2", "CauseStory"), ("n1", "NodeStory"), ("r3.q0", "QuestionStory"), ("r1.q0.a2", "FailureStory")],
+)
+def test_why_tells_the_story_of_what_it_names(history: History, ref: str, kind: str) -> None:
+    assert type(RunFrames(history).why(ref)).__name__ == kind
+
+
+def test_a_run_shows_itself_in_a_notebook_and_a_text_of_a_model_is_no_markup(history: History) -> None:
+    frames = RunFrames(history)
+    assert repr(frames) == f"<run {history.run_id}: round 4, 4 causes>"
+    shown = frames._repr_html_()
+    assert shown.startswith(f"<p>&lt;run {history.run_id}: round 4, 4 causes&gt;</p>")
+    assert all(f"&quot;{cause}&quot;" in shown for cause in ("c1", "c2", "c3", "c4"))
+    assert frames.groups().is_empty()
+
+
+def test_a_mistyped_path_makes_no_database(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no database"):
+        diagevo.read("a", database=str(tmp_path / "typo.db"))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_open_memory_gives_the_same_frames(mine: Store) -> None:
