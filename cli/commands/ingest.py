@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
+ONCE = (
+    "every question was answered once: nothing to compare. Let the model answer each several times "
+    "(samples, epochs, generations)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ class Ingested:
     example="""diagevo ingest verl rollouts --run math
 diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
+diagevo ingest jsonl chats.jsonl.gz --run math --map prompt=question,response=choices.0.text,reward=ok
 diagevo ingest verl rollouts --run math --follow""",
 )
 def ingest(
@@ -68,6 +73,14 @@ def ingest(
     reward: Annotated[
         str | None,
         typer.Option("--reward", metavar="FIELD", help="The field of the reward, if not the format's own."),
+    ] = None,
+    map: Annotated[
+        str | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=PATH,…",
+            help="For jsonl: where prompt, response, reward, group, answer, step stand (messages.0.content).",
+        ),
     ] = None,
     pass_at: Annotated[
         float | None,
@@ -86,7 +99,7 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, and plain JSON lines. The same files again change
+    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, and JSON of your own. The same files again change
     nothing. The first ingest of a run records its configuration, and with it who diagnoses and embeds. Then:
     diagevo diagnose.
     """
@@ -97,17 +110,19 @@ def ingest(
             "the run for the rollouts is missing", hint="name it: diagevo ingest FORMAT PATH --run ID"
         )
     asked = {"steps_per_round": steps_per_round, "reward": reward, "pass_at": pass_at}
+    asked["map"] = None if map is None else _mapped(map, format, reward)
     asked = {name: value for name, value in asked.items() if value is not None}
     report, stop = IngestSummary(), StopFlag()
     with (
         _Session(call, call.run, asked, stop if follow else None, resumed=resumed) as session,
         stopped_by_signals(stop),
     ):
-        field = session.settings().reward
+        settings = session.settings()
         steps = read(
             format,
             path,
-            reward=field,
+            reward=settings.reward,
+            mapped=settings.map,
             wait=session.wait if follow else None,
             on_cut=report.cut.append,
             on_note=report.notes.append,
@@ -118,6 +133,10 @@ def ingest(
                 render.say(call, f"step {step.number}: {len(step.rollouts)} rollouts")
         if report.steps:
             session.open_next(full=False)
+        if not report.rollouts and not follow:
+            raise _nothing(path, report)
+        if report.rollouts == report.groups.total():
+            report.notes.append(ONCE)
         found = _found(session, report)
         as_of, served = session.where, session.served
     notes = [
@@ -132,6 +151,39 @@ def ingest(
     notes += [f"note: {note}" for note in report.notes]
     text = _text(call.run, report, found, served=served)
     return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
+
+
+def _mapped(text: str, format: str, reward: str | None) -> dict[str, str]:
+    """`prompt=messages.0.content,reward=score` as fields and paths."""
+    from diagevo.ingest.formats.plain import FIELDS
+
+    hint = "for example: --map prompt=messages.0.content,response=messages.1.content,reward=score"
+    if format != "jsonl":
+        raise ConfigError(f"--map is for jsonl: {format} has its own fields", hint="leave it out")
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        field, _, path = (word.strip() for word in part.partition("="))
+        if field not in FIELDS or not path or field in found:
+            raise ConfigError(
+                f"--map {part}: expected FIELD=PATH, each of {', '.join(FIELDS)} once", hint=hint
+            )
+        found[field] = path
+    if reward is not None and "reward" in found:
+        raise ConfigError("--reward and --map reward= both name the reward", hint="leave one out")
+    return found
+
+
+def _nothing(path: Path, report: "IngestSummary") -> ConfigError:
+    """No rollout was read: why, as far as the files tell."""
+    why = [f"{name} ends inside a line: wait for its writer, or --follow" for name in report.cut]
+    why += report.notes
+    if report.unscored:
+        why.append(
+            f"{count(report.unscored, 'rollout')} without a reward: name its field with --reward FIELD"
+        )
+    return ConfigError(
+        f"no rollout was found in {path}", hint="; ".join(why) or "name the folder or file that holds them"
+    )
 
 
 def _found(session: "_Session", report: "IngestSummary") -> Ingested:

@@ -110,6 +110,10 @@ class IngestConfig(Section):
     reward: str | None = Field(
         default=None, description="Field that holds the reward; None uses the format's own."
     )
+    map: dict[str, str] | None = Field(
+        default=None,
+        description="Where the fields of a plain rollout stand in a row; None: under their names.",
+    )
 
 
 class GRPOConfig(Section):

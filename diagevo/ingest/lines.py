@@ -1,7 +1,9 @@
 """JSON Lines as a trainer writes them: perhaps still writing, so the last line may be cut."""
 
+import gzip
 import json
 import stat
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,9 +35,32 @@ def regular(file: Path) -> None:
         raise ConfigError(f"{file} is not a regular file", hint="remove it, or name the files")
 
 
-def rows(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def rows(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each line's object with its number. Raises as `typed` does."""
-    yield from typed(file, dict[str, Any])
+    yield from typed(file, dict[str, Any], wait)
+
+
+def is_array(file: Path) -> bool:
+    """Whether a JSON file begins as an array."""
+    regular(file)
+    with file.open("rb") as stream:
+        return stream.read(64).lstrip().startswith(b"[")
+
+
+def array(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each object of a file that is one JSON array, with its place from 1. Raises ConfigError."""
+    regular(file)
+    if file.stat().st_size > LONGEST:
+        hint = "write it as JSON Lines: jq -c '.[]' FILE > FILE.jsonl"
+        raise ConfigError(f"{file} is an array of more than {LONGEST // 2**20} MiB", hint=hint)
+    try:
+        found = _loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is no JSON: {error}", hint=_A_ROW) from error
+    for number, row in enumerate(found, start=1):
+        if not isinstance(row, dict):
+            raise ConfigError(f"{file}, row {number} is no object", hint=_A_ROW)
+        yield number, row
 
 
 def typed(file: Path, type_: type[T], wait: Wait | None = None) -> Iterator[tuple[int, T]]:
@@ -60,15 +85,21 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
     number = start = 0
-    with file.open("rb") as stream:
+    packed = file.suffix == ".gz"
+    with gzip.open(file, "rb") if packed else file.open("rb") as stream:
         while True:
-            line = stream.readline(LONGEST + 1)
+            try:
+                line = stream.readline(LONGEST + 1)
+            except EOFError as error:
+                raise CutLine from error
+            except zlib.error as error:
+                raise OSError(error) from error
             if len(line) > LONGEST:
                 raise ConfigError(
                     f"{file}, line {number + 1} is longer than {LONGEST // 2**20} MiB", hint=_A_ROW
                 )
             if not line.endswith(b"\n") and (not line or not _is_object(line)):
-                if wait is not None and wait():
+                if wait is not None and not packed and wait():
                     stream.seek(start)
                     continue
                 if line:

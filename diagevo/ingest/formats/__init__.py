@@ -1,4 +1,4 @@
-"""The rollout files of verl, TRL, NeMo-RL and prime-rl, and a plain JSONL: `read` gives steps, in order.
+"""The rollout files of verl, TRL, NeMo-RL and prime-rl, and JSON of one's own: `read` gives steps, in order.
 
 One step is in memory at a time. A step whose file is still written is left for later: with `wait` until a
 later step has begun, else where its file ends inside a line. Each format has one type for its rows, and what
@@ -6,7 +6,7 @@ is not of that type is refused with its file and line.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -30,13 +30,15 @@ def read(
     path: Path,
     *,
     reward: str | None = None,
+    mapped: Mapping[str, str] | None = None,
     wait: Wait | None = None,
     on_cut: Told,
     on_note: Told = lambda _: None,
 ) -> Iterator[RolloutStep]:
     """The steps of the files at `path`, by number.
 
-    `reward` names the field that is the reward, where it is not the format's own. `wait` follows a training
+    `reward` names the field that is the reward, where it is not the format's own, `mapped` where the
+    fields of `jsonl` stand. `wait` follows a training
     that still writes. `on_cut` is told the name of a file that is left out because it ends inside a line,
     `on_note` at the end what the files cannot tell. Raises ConfigError where there is nothing of the format,
     or a line that is not.
@@ -45,7 +47,7 @@ def read(
         raise ConfigError(f"there is no {path}", hint="name a folder of rollout files, or one of them")
     match format:
         case "jsonl":
-            yield from plain.read(path, reward, wait, on_cut)
+            yield from plain.read(path, reward, mapped, wait, on_cut)
         case "verl":
             load = partial(verl.load, reward=reward)
             yield from _steps(path, ["*.jsonl"], r"(\d+)\.jsonl", load, wait, on_cut)
