@@ -21,6 +21,10 @@ LONGEST = 256 * 2**20
 """Bytes of a line. No rollout is longer; what is, is another file."""
 
 
+UNPACKED, TIMES = 64 * 2**20, 100
+"""Bytes that a compressed file may hold anyway, and how many times its size. Text packs to a tenth or so."""
+
+
 class CutLine(Exception):
     """The file ends inside a line."""
 
@@ -86,6 +90,7 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
     number = start = 0
     packed = file.suffix == ".gz"
+    most = max(UNPACKED, TIMES * file.stat().st_size)
     with gzip.open(file, "rb") if packed else file.open("rb") as stream:
         while True:
             try:
@@ -97,6 +102,11 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
             if len(line) > LONGEST:
                 raise ConfigError(
                     f"{file}, line {number + 1} is longer than {LONGEST // 2**20} MiB", hint=_A_ROW
+                )
+            if packed and start + len(line) > most:
+                raise ConfigError(
+                    f"{file}, line {number + 1}: unpacked it is more than {TIMES} times as large",
+                    hint="unpack it and name the file that comes out, if you trust it",
                 )
             if not line.endswith(b"\n") and (not line or not _is_object(line)):
                 if wait is not None and not packed and wait():

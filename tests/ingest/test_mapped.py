@@ -128,3 +128,13 @@ def test_nothing_read_is_an_error_and_one_answer_each_is_told(tmp_path: Path) ->
     file.write_text(lines(ROWS[::2]))
     said = said_by("ingest", "jsonl", file, "--run", "b", "--map", paths)
     assert "every question was answered once: nothing to compare" in said
+
+
+def test_a_compressed_file_that_unpacks_without_end_fills_no_memory(
+    tmp_path: Path,
+) -> None:
+    """150 MB of one row, again and again, are 370 kB of gzip: refused after 64 MiB of them."""
+    row = lines([{"prompt": "p", "response": "r" * 1000, "reward": 1}]).encode()
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(row * 150_000))
+    with pytest.raises(ConfigError, match="unpacked it is more than 100 times as large"):
+        steps(tmp_path / "a.jsonl.gz")
