@@ -59,12 +59,29 @@ class Policy(Protocol):
     """Made without arguments, once for each round. Both methods must give the same for the same."""
 
     def epsilon(self, known: Known) -> Fraction:
-        """The share of free exploration, from 0 to 1. Not asked where F = 0: then it is 1."""
+        """The share of free exploration of a round.
+
+        Not asked where F = 0: then it is 1.
+
+        Args:
+            known: What is committed.
+
+        Returns:
+            A fraction from 0 to 1.
+        """
         ...
 
     def draw(self, rng: Random, epsilon: Fraction, known: Known) -> ScheduledCause | None:
-        """What one prompt aims at: one of `known.active`, or None for free exploration. Not asked where there
-        is no Active cause. `rng` is the only source of chance."""
+        """What one prompt aims at. Not asked where there is no Active cause.
+
+        Args:
+            rng: The only source of chance.
+            epsilon: What `epsilon` gave for the round.
+            known: What is committed.
+
+        Returns:
+            One of `known.active`, or None for free exploration.
+        """
         ...
 
 

@@ -172,10 +172,15 @@ class History:
         return found
 
     def as_of(self, round: int | None = None, at: int | None = None) -> AsOf:
-        """After `round` (`after`), at position `at`, or now.
+        """A point of the history: after the commit of `round`, at position `at`, or now.
 
-        Raises NotFoundError where the round is not committed, the run begins after `at` or the log ends
-        before it, ConfigError where both are given.
+        Args:
+            round: A committed round; configurations that followed it before the next one count.
+            at: A position of the log.
+
+        Raises:
+            NotFoundError: The round is not committed, the run begins after `at`, or the log ends before it.
+            ConfigError: Both are given.
         """
         if round is not None and at is not None:
             raise ConfigError("a round and a position were given", hint="name one of them: --round or --at")
@@ -196,7 +201,11 @@ class History:
         return AsOf(self.round_by(at), at, last.sequence)
 
     def commit(self, round: int) -> Commit:
-        """The commit of a round. Raises NotFoundError and says which rounds there are."""
+        """The commit of a round.
+
+        Raises:
+            NotFoundError: It is not committed; the message says which rounds are.
+        """
         for commit in self.every_commit:
             if commit.round == round:
                 return commit
@@ -231,15 +240,24 @@ class History:
         return AsOf(point.round, anew[-1].position, anew[-1].sequence) if anew else point
 
     def state(self, as_of: AsOf, *, snapshots: bool = True) -> MemoryState:
-        """The memory at that point, for reading: the last one that was asked for is kept. Without `snapshots`
-        it is folded from the first event and nothing else is read."""
+        """The memory at that point, for reading. The last one that was asked for is kept.
+
+        Args:
+            as_of: A point of this history.
+            snapshots: Whether to begin at the last snapshot; else it is folded from the first event, and
+                nothing else is read.
+        """
         if (as_of.sequence, snapshots) != self._folded[:2]:
             state = load(self.log, self.run_id, sequence=as_of.sequence, snapshots=snapshots)
             self._folded = (as_of.sequence, snapshots, state)
         return self._folded[2]
 
     def configuration(self, as_of: AsOf | None = None) -> RunConfigured:
-        """The configuration in force at that point. Raises StoreError for a run that has none."""
+        """The configuration in force at that point, or now.
+
+        Raises:
+            StoreError: The run was never configured.
+        """
         found = self._configuration(None if as_of is None else as_of.position)
         if found is None:
             raise StoreError(

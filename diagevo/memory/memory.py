@@ -105,7 +105,11 @@ class Memory:
         return self._run.folder
 
     def claim(self) -> None:
-        """Become the run's writer now. Raises HeldError, naming the holder, where somebody else is."""
+        """Become the run's writer now; else the first verb that writes does it.
+
+        Raises:
+            HeldError: Another process is the writer; the message names it.
+        """
         self._run.claim()
 
     def atomic(self) -> AbstractContextManager[None]:
@@ -127,7 +131,15 @@ class Memory:
                 raise
 
     def configure(self, event: RunConfigured) -> None:
-        """Record the run's configuration, once. The same again is fine, another one raises ConflictError."""
+        """Record the run's configuration, once. The same again is fine.
+
+        Args:
+            event: Values of the method, models by role, and whose vectors the run will hold.
+
+        Raises:
+            ConflictError: The run was configured differently.
+            ConfigError: Its vectors are another model's.
+        """
         event = storable_event(event)
         event = structs.replace(event, models={**event.models, **models_of(event.config)})
         with self.atomic():
@@ -161,8 +173,15 @@ class Memory:
         return self._config if self.state.config is None else self.state.config
 
     def reconfigure(self, config: Mapping[str, Any]) -> None:
-        """Record a further configuration, where it is another one. While a round is open it may change who is
-        asked and how, not what the round is played with: that raises OutOfOrderError."""
+        """Record a further configuration, where it is another one.
+
+        Args:
+            config: The whole configuration, not only what changes.
+
+        Raises:
+            OutOfOrderError: A round is open, and this changes what it is played with. Who is asked, and how,
+                may change at any time.
+        """
         with self.atomic():
             last = configuration(self.log, self.run_id)
             if config != last.config:
@@ -180,7 +199,11 @@ class Memory:
         return self._embedding.named
 
     def check_embedder(self, embedder: Embedder) -> None:
-        """Raise ConfigError where the run's vectors are another model's: such cosines mean nothing."""
+        """Refuse another embedding model than the run's: cosines between two models mean nothing.
+
+        Raises:
+            ConfigError: The run's vectors are another model's.
+        """
         self._embedding.check(embedder)
 
     def change_embedder(
@@ -193,10 +216,21 @@ class Memory:
     ) -> int:
         """Embed every cause and node label with another model, and record that the run belongs to it now.
 
-        Between rounds only; decisions of the past stay. The vectors come first, in portions that are kept,
-        and the event that switches to them last: killed in between, the run is still the old model's, and
-        called again this goes on. `config` is the configuration that names the model, where one does. With
-        the run's own model it makes the vectors that are missing. Returns the number of texts.
+        Decisions of the past stay. The vectors come first, in portions that are kept, and the event that
+        switches to them last: killed in between, the run is still the old model's, and called again this goes
+        on. With the run's own model it makes the vectors that are missing.
+
+        Args:
+            embedder: The model's name, revision and dimension.
+            embed: Called with a portion of the texts; returns an array (m, d).
+            config: The configuration that names the model, where one does.
+            on_progress: Called with the number of texts done, and of all.
+
+        Returns:
+            The number of texts.
+
+        Raises:
+            OutOfOrderError: A round is open.
         """
         return self._embedding.change(embedder, embed, config=config, on_progress=on_progress)
 
@@ -205,7 +239,7 @@ class Memory:
 
         Args:
             texts: n texts.
-            embed: called with the texts that have no vector yet; returns an array (m, d).
+            embed: Called with the texts that have no vector yet; returns an array (m, d).
 
         Returns:
             (n, d) float32, in the order of `texts`.
@@ -215,12 +249,19 @@ class Memory:
     def similar_causes(self, vector: np.ndarray, *, above: float | None = None) -> list[SimilarCause]:
         """Every stored cause with its cosine, best first. A cause made a moment ago is there.
 
-        With `above` only the nearest one and those above it: fewer to build.
+        Args:
+            vector: (d,), of length 1.
+            above: Only the nearest cause, and those whose cosine is above this.
         """
         return self._embedding.similarity.causes(vector, above)
 
     def similar_nodes(self, vector: np.ndarray, k: int) -> list[NodeCandidate]:
-        """The k nodes whose nearest member is nearest, best first."""
+        """The k nodes whose nearest member is nearest, best first.
+
+        Args:
+            vector: (d,), of length 1.
+            k: At most so many.
+        """
         return self._embedding.similarity.nodes(vector, k)
 
     def node_pairs(self, theta: float, embed: Embed) -> list[tuple[str, str, float]]:
@@ -279,7 +320,17 @@ class Memory:
             return self.schedule(round)
 
     def schedule(self, round: int) -> Schedule:
-        """The schedule of any opened round, or of the next one."""
+        """The schedule of any opened round, or of the next one.
+
+        Args:
+            round: From 1 to the round after the last commit.
+
+        Returns:
+            ε as a `Fraction`, and the causes with f as committed in the round before.
+
+        Raises:
+            NotFoundError: There is no such round yet.
+        """
         state = self.state
         if state.open is not None and state.open.number == round:
             schedule = state.open_schedule(self.policy())
@@ -295,8 +346,14 @@ class Memory:
         return replace(before.next_schedule(self.policy(before)), epsilon=Fraction(opened.epsilon))
 
     def policy(self, state: MemoryState | None = None) -> Policy | None:
-        """The policy of one's own that the configuration names, now or in `state`; None where it is one of
-        this program. Raises ConfigError where it cannot be loaded or has changed."""
+        """The policy of one's own that the configuration names, now or in `state`.
+
+        Returns:
+            The policy; None where it is one of this program.
+
+        Raises:
+            ConfigError: It cannot be loaded, or its code has changed.
+        """
         return self._policies.of(state or self.state)
 
     def said(self, policy: str) -> None:
@@ -396,7 +453,14 @@ class Memory:
         return stage_status(self._run.opened(), stage)
 
     def start_stage(self, stage: str) -> int:
-        """Begin a stage; its attempt. While an attempt is open this gives that one again."""
+        """Begin a stage of the open round.
+
+        Returns:
+            The attempt, from 1. While one is open it is that one again.
+
+        Raises:
+            OutOfOrderError: No round is open, or the stage is complete.
+        """
         with self.atomic():
             status = self.stage(stage)
             if status.status == "running":
@@ -416,7 +480,15 @@ class Memory:
         parts: Mapping[str, float] | None = None,
         reward: float | None = None,
     ) -> None:
-        """End a stage, with the files it leaves behind, its time and its reward. The same again is fine."""
+        """End a stage. The same again is fine.
+
+        Args:
+            stage: Its name.
+            artifacts: The files that it leaves behind.
+            seconds: Wall time.
+            parts: Wall time of its parts, in seconds.
+            reward: The mean reward of training.
+        """
         with self.atomic():
             status = self.stage(stage)
             attempt = status.attempt if status.status == "completed" else self.start_stage(stage)
@@ -440,9 +512,17 @@ class Memory:
     def abandon_stage(
         self, stage: str, *, after_step: int, seconds: float | None = None, reason: str | None = None
     ) -> None:
-        """Give up the running attempt: what was observed past `after_step` is void and will be observed
-        again. `seconds`: how long it ran, where that is known; `reason`: what was lost. The same again is
-        fine."""
+        """Give up the running attempt. The same again is fine.
+
+        Args:
+            stage: Its name.
+            after_step: The last step that counts; what was observed past it is void, and observed again.
+            seconds: How long the attempt ran, where that is known.
+            reason: What was lost.
+
+        Raises:
+            OutOfOrderError: The stage is not running.
+        """
         with self.atomic():
             status = self.stage(stage)
             if status.status == "completed" or status.attempt == 0:
@@ -601,13 +681,21 @@ class Memory:
         return refused is not None and refused == self.state.fingerprint(first, second)
 
     def cause(self, cause_id: str) -> Cause:
-        """A cause as it is now. Raises NotFoundError."""
+        """A cause as it is now.
+
+        Raises:
+            NotFoundError: There is none of this id.
+        """
         if cause_id not in self.state.causes:
             raise NotFoundError(f"run {self.run_id} has no cause {cause_id}")
         return self.state.causes[cause_id]
 
     def node(self, node_id: str) -> Node:
-        """A node as it is now. Raises NotFoundError, naming the survivor of a merged one."""
+        """A node as it is now.
+
+        Raises:
+            NotFoundError: There is none of this id, or it was merged; the message names the survivor.
+        """
         if node_id in self.state.absorbed:
             raise NotFoundError(f"node {node_id} was merged into {self.state.absorbed[node_id][0]}")
         if node_id not in self.state.nodes:
@@ -615,7 +703,11 @@ class Memory:
         return self.state.nodes[node_id]
 
     def question(self, question_id: str) -> CandidateScored:
-        """A scored candidate of any round. Raises NotFoundError."""
+        """A scored candidate of any round.
+
+        Raises:
+            NotFoundError: There is none of this id.
+        """
         round_ = question_id.partition(".")[0].removeprefix("r")
         if not round_.isdecimal():
             raise NotFoundError(

@@ -51,7 +51,17 @@ class RunFrames:
         self.close()
 
     def causes(self, *, round: int | None = None) -> "polars.DataFrame":
-        """A row a cause: as of the commit of `round`, or now, what is not committed yet included."""
+        """A row a cause.
+
+        Args:
+            round: As of the commit of this round; None is now, what is not committed yet included.
+
+        Returns:
+            Its description, node, state, frequency f, and p as a float and an exact text.
+
+        Raises:
+            NotFoundError: The round is not committed.
+        """
         memory = describe(self._run.state(self._run.as_of(round)))
         columns = {
             "cause_id": "str",
@@ -142,7 +152,15 @@ class RunFrames:
         return _frame(columns, rows)
 
     def candidates(self, *, round: int | None = None, texts: bool = False) -> "polars.DataFrame":
-        """A row a scored question, of one round or all. `texts` adds the questions themselves."""
+        """A row a scored question.
+
+        Args:
+            round: Only of this round.
+            texts: Whether to add the questions themselves.
+
+        Returns:
+            Its aim, votes, p₁ and p₂, label, verdict, and the truth where it is known.
+        """
         columns = {
             "round": "int",
             "question_id": "str",
@@ -285,7 +303,12 @@ class RunFrames:
     def events(
         self, *, types: Sequence[str] | None = None, rounds: tuple[int, int] | None = None
     ) -> "polars.DataFrame":
-        """A row an event, its payload as JSON text; of some types, or rounds from..to."""
+        """A row an event, its payload as JSON text.
+
+        Args:
+            types: Only of these types, e.g. "CausePromoted".
+            rounds: Only of the rounds from the first to the second number.
+        """
         columns = {
             "position": "int",
             "sequence": "int",
