@@ -62,7 +62,12 @@ def show(
     call: Call,
     *,
     paper: Annotated[
-        bool, typer.Option("--paper", help="Only show deviations from the paper, with the paper's value.")
+        bool,
+        typer.Option(
+            "--paper",
+            help="Only show deviations from the paper, with the paper's value. Settings that are no part "
+            "of the method are left out: places, speed, budgets.",
+        ),
     ] = False,
     check: Annotated[
         bool,

@@ -1,10 +1,15 @@
-"""What the paper states, and what was decided where it is silent: the measure of `config show --paper`."""
+"""What the paper states, and what was decided where it is silent: the measure of `config show --paper`.
+
+Every setting stands in exactly one of `STATED` and `NOT_METHOD`: no deviation can be left out by oversight.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from diagevo.config.loading import Resolved, value_at
+from diagevo.config.loading import Resolved
+from diagevo.config.models import Config
+from diagevo.config.serving import options_of
 from diagevo.config.sources import Source
 
 GRPO = "paper, GRPO optimization settings"
@@ -12,10 +17,38 @@ LOOP = "paper, DiagEvo-specific training configuration"
 THRESHOLDS = "paper, reward, filtering and memory hyperparameters"
 VALIDATION = "paper, validation and checkpoint selection"
 MODELS = "paper, implementation details"
+SETUP = "paper, experimental setup"
+PRECISION = "paper, GRPO optimization"
+"""BF16 mixed precision on GPUs, with FlashAttention 2."""
 SILENT = "decided; the paper is silent"
 PROMPTS = "the wording of its appendix"
 WORDED = "own wording; the paper's appendix gives the prompts"
 """Where the paper speaks and DiagEvo says the same in words of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Any of these values is the paper's."""
+
+    values: tuple[str, ...]
+    told: str
+
+
+SOLVERS = OneOf(
+    ("Qwen/Qwen3-4B-Base", "Qwen/Qwen3-8B-Base", "OctoThinker/OctoThinker-8B-Hybrid-Base"),
+    "one of the paper's three base models",
+)
+DIAGNOSTICIANS = OneOf(
+    (
+        "Qwen/Qwen3-4B-Instruct-2507",
+        "Qwen/Qwen3-30B-A3B-Instruct-2507",
+        "Qwen/Qwen3-235B-A22B-Instruct-2507",
+    ),
+    "one of the paper's three diagnosticians",
+)
+BFLOAT16 = ("--dtype", "bfloat16")
+ARITHMETIC = ("--dtype", "--quantization", "--kv-cache-dtype")
+"""Options of the vLLM server that change what a model computes; the rest say where and how fast."""
 
 _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "batch_questions": (256, LOOP),
@@ -31,6 +64,7 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
 }
 
 STATED: Mapping[str, tuple[Any, str]] = {
+    "method": ("diagevo", SETUP),
     "prompts": (None, WORDED),
     "world": (None, "paper: questions of open mathematics"),
     "round.rounds": (5, LOOP),
@@ -38,8 +72,10 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "round.responses": (12, LOOP),
     "round.challenger_votes": (10, SILENT),
     "round.boxed_answers": (False, "paper, design rationale of the prompts"),
+    "round.true_labels": (False, "paper, dataset construction: the majority is the label"),
     "round.train_challenger": (True, "paper, challenger update and quality reward"),
     "schedule.policy": ("frequency", "paper, Equation 1"),
+    "schedule.fixed_epsilon": (None, "paper, Equation 1"),
     "schedule.k": ("1/2", THRESHOLDS),
     "schedule.stitching": ("node", "paper, cross-state stitching"),
     "filter.variant": ("double", "paper, double-confidence filtering"),
@@ -70,18 +106,65 @@ STATED: Mapping[str, tuple[Any, str]] = {
     "sampling.top_p": (0.99, GRPO),
     "sampling.max_new_tokens": (4096, SILENT),
     "sampling.max_prompt_tokens": (2048, SILENT),
+    "hardware.device": ("cuda", PRECISION),
+    "hardware.attention": ("flash_attention_2", PRECISION),
+    "hardware.serve_options": (BFLOAT16, PRECISION),
+    "roles.challenger.model": (SOLVERS, SETUP),
+    "roles.solver.model": (SOLVERS, SETUP),
     "roles.diagnostician.engine": ("openai", MODELS),
-    "roles.diagnostician.model": ("Qwen/Qwen3-4B-Instruct-2507", MODELS),
+    "roles.diagnostician.model": (DIAGNOSTICIANS, SETUP),
+    "roles.diagnostician.max_tokens": (1024, SILENT),
+    "roles.diagnostician.structured_output": ("auto", SILENT),
     "roles.embedder.engine": ("openai", MODELS),
     "roles.embedder.model": ("text-embedding-v4", MODELS),
+    "roles.embedder.dimension": (1024, SILENT),
     "validation.questions": ("benchmark:validation", VALIDATION),
     "validation.limit": (None, VALIDATION),
-    "validation.metric": ("greedy", VALIDATION),
+    "validation.metric": ("greedy", SILENT),
+    "validation.samples": (8, SILENT),
 }
 """Setting -> (value as the configuration writes it, where it is stated)."""
 
-SOLVERS = ("Qwen/Qwen3-4B-Base", "Qwen/Qwen3-8B-Base", "OctoThinker/OctoThinker-8B-Hybrid-Base")
-"""The base models of the paper's main table."""
+_PLACE = "where and how fast, not what"
+_GUARD = "stops a run, and changes none"
+_REACH = "how a service is reached"
+_PIN = "which commit of the model that is named beside it"
+_INGEST = "how another trainer's rollouts are read; the paper has none"
+
+NOT_METHOD: Mapping[str, str] = {
+    "profile": "a name; its values are compared one by one",
+    "seed": "one of many equal draws",
+    "round.keep_checkpoints": "disk space",
+    "diagnosis.workers": _PLACE,
+    "diagnosis.max_calls": _GUARD,
+    "diagnosis.max_tokens": _GUARD,
+    **{f"ingest.{name}": _INGEST for name in ("steps_per_round", "pass_at", "reward", "map")},
+    **{f"{role}_grpo.micro_batch": _PLACE for role in ("challenger", "solver")},
+    **{f"{role}_grpo.save_steps": "how much a crash costs" for role in ("challenger", "solver")},
+    "training.first_kl": _GUARD,
+    "training.sampling_gap": _GUARD,
+    "hardware.cluster": _PLACE,
+    "hardware.restarts": _GUARD,
+    "hardware.processes": _PLACE,
+    "hardware.threads": _PLACE,
+    "hardware.rank_timeout": _GUARD,
+    "hardware.accelerate_config": _PLACE,
+    "hardware.colocate_vllm": _PLACE,
+    "hardware.vllm_memory": _PLACE,
+    "hardware.report_to": "where curves are drawn",
+    "hardware.serve": _PLACE,
+    "hardware.train_gpus": _PLACE,
+    "hardware.serve_gpus": _PLACE,
+    "hardware.serve_memory": _PLACE,
+    "hardware.rows_at_once": _PLACE,
+    "roles.challenger.revision": _PIN,
+    "roles.solver.revision": _PIN,
+    **{f"roles.diagnostician.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
+    **{f"roles.embedder.{name}": _REACH for name in ("base_url", "api_key_env", "timeout")},
+    "validation.data": "where the same files lie",
+    "validation.baseline_temperature": "a measurement of the untouched model, beside the run",
+}
+"""Settings that are no part of the method -> why not. They are never a deviation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,23 +181,27 @@ class Deviation:
 
 def deviations(resolved: Resolved) -> list[Deviation]:
     """Every setting that differs from the paper's value, in the order of the configuration."""
-    tree = resolved.config.model_dump(mode="json")
     found = []
     for setting in resolved.settings():
         if setting.key == "prompts":
-            own = resolved.config.prompts or "DiagEvo's own wording"
+            own = setting.value or "DiagEvo's own wording"
             found.append(Deviation("prompts", own, PROMPTS, "wording", WORDED, setting.source))
             continue
-        value = value_at(tree, tuple(setting.key.split(".")))
-        if setting.key in ("roles.challenger.model", "roles.solver.model"):
-            expected: Any = "one of the paper's three base models"
-            stated, same = MODELS, value in SOLVERS
-        elif setting.key in STATED:
-            expected, stated = STATED[setting.key]
-            same = value == expected
-        else:
+        if setting.key in NOT_METHOD:
             continue
-        if not same:
+        expected, stated = STATED[setting.key]
+        if not _agrees(setting.key, setting.value, expected, resolved.config):
+            paper = expected.told if isinstance(expected, OneOf) else expected
             kind = "decided" if stated == SILENT else "paper"
-            found.append(Deviation(setting.key, value, expected, kind, stated, setting.source))
+            found.append(Deviation(setting.key, setting.value, paper, kind, stated, setting.source))
     return found
+
+
+def _agrees(key: str, value: Any, expected: Any, config: Config) -> bool:
+    if isinstance(expected, OneOf):
+        return value in expected.values
+    if key == "hardware.serve_options":  # read only where a vLLM server runs
+        given = options_of(config.hardware)
+        asked = [(name, given[name]) for name in ARITHMETIC if name in given]
+        return config.hardware.serve != "vllm" or asked == [expected]
+    return value == expected

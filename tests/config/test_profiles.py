@@ -7,7 +7,7 @@ import pytest
 
 from diagevo.config.loading import of_file, of_profile, resolve
 from diagevo.config.models import Config
-from diagevo.config.paper import STATED, deviations
+from diagevo.config.paper import DIAGNOSTICIANS, NOT_METHOD, STATED, OneOf, deviations
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
 from diagevo.config.workload import workload
@@ -52,7 +52,12 @@ def _value(config: Config, path: tuple[str, str]) -> object:
 def test_a_profile_of_the_paper_has_every_value_of_its_tables(profile: str) -> None:
     config = of_profile(profile).config
     assert {path: _value(config, path) for path in PAPER_TABLES} == PAPER_TABLES
-    [prompts] = deviations(of_profile(profile))
+    [prompts, attention] = deviations(of_profile(profile))
+    assert (attention.key, attention.value, attention.paper) == (
+        "hardware.attention",
+        "auto",
+        "flash_attention_2",
+    )
     assert (prompts.key, prompts.value, prompts.kind) == ("prompts", "DiagEvo's own wording", "wording")
 
 
@@ -71,7 +76,8 @@ def test_a_changed_value_is_a_deviation_with_the_papers_value_beside_it() -> Non
         profile="qwen3-8b",
         environ={"XDG_CONFIG_HOME": "/nowhere"},
     )
-    [prompts, candidates, tau] = deviations(changed)
+    prompts, candidates, tau, attention = deviations(changed)
+    assert attention.key == "hardware.attention"
     assert prompts.key == "prompts"
     assert (tau.key, tau.value, tau.paper, tau.kind) == ("filter.tau", "2", "8/5", "paper")
     assert (candidates.key, candidates.kind) == ("round.candidates", "decided")
@@ -80,11 +86,49 @@ def test_a_changed_value_is_a_deviation_with_the_papers_value_beside_it() -> Non
 
 @pytest.mark.parametrize(
     "setting",
-    ["validation.questions=null", "validation.limit=9", "diagnosis.trajectory_characters=400"],
+    [
+        "validation.questions=null",
+        "validation.limit=9",
+        "validation.metric=mean_at_k",
+        "diagnosis.trajectory_characters=400",
+        "roles.diagnostician.model=qwen-plus",
+        "roles.diagnostician.max_tokens=64",
+        "hardware.device=cpu",
+        "hardware.attention=sdpa",
+        "hardware.serve_options=[--dtype=half]",
+        "hardware.serve_options=[--dtype, bfloat16, --quantization, fp8]",
+        "method=r-zero",
+    ],
 )
-def test_what_is_validated_on_and_what_a_diagnostician_sees_are_compared_too(setting: str) -> None:
+def test_what_is_measured_asked_and_computed_with_is_compared_too(setting: str) -> None:
     changed = resolve(settings=[setting], profile="qwen3-8b", environ={"XDG_CONFIG_HOME": "/nowhere"})
     assert setting.partition("=")[0] in {deviation.key for deviation in deviations(changed)}
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *(f"roles.diagnostician.model={model}" for model in DIAGNOSTICIANS.values),
+        "hardware.serve_options=['--tensor-parallel-size', '4', --dtype, bfloat16]",
+        "hardware.processes=4",
+        "seed=7",
+    ],
+)
+def test_the_diagnosticians_that_the_paper_tested_and_where_a_run_goes_are_no_deviation(setting: str) -> None:
+    changed = resolve(settings=[setting], profile="qwen3-8b", environ={"XDG_CONFIG_HOME": "/nowhere"})
+    assert [found.key for found in deviations(changed)] == ["prompts", "hardware.attention"]
+
+
+def test_true_labels_are_a_deviation() -> None:
+    changed = resolve(settings=["round.true_labels=true"], environ={"XDG_CONFIG_HOME": "/nowhere"})
+    [labels] = [found for found in deviations(changed) if found.key == "round.true_labels"]
+    assert (labels.value, labels.paper, labels.kind) == (True, False, "paper")
+
+
+def test_every_setting_is_either_compared_with_the_paper_or_named_as_no_part_of_the_method() -> None:
+    settings = {dotted(path) for path in keys()}
+    assert set(STATED) | set(NOT_METHOD) == settings
+    assert not set(STATED) & set(NOT_METHOD)
 
 
 def test_the_embedded_profile_says_where_it_leaves_the_paper() -> None:
@@ -94,15 +138,20 @@ def test_the_embedded_profile_says_where_it_leaves_the_paper() -> None:
 
 
 def test_what_the_paper_states_are_keys_and_the_defaults() -> None:
-    """The models' own defaults are the paper's: only roles, which have none, are taken from a profile."""
-    assert set(STATED) <= {dotted(path) for path in keys()}
+    """The models' own defaults are the paper's: only roles, which have none, and the hardware are taken from
+    a profile, and FlashAttention is used where it is found."""
     defaults = of_profile("qwen3-8b").config.model_dump(mode="json")
     for key, (value, _) in STATED.items():
         section, _, name = key.rpartition(".")
         tree = defaults
         for part in section.split(".") if section else ():
             tree = tree[part]
-        assert tree[name] == value, key
+        if isinstance(value, OneOf):
+            assert tree[name] in value.values, key
+        elif key == "hardware.attention":
+            assert (tree[name], value) == ("auto", "flash_attention_2")
+        else:
+            assert tree[name] == (list(value) if isinstance(value, tuple) else value), key
 
 
 @pytest.mark.parametrize("profile", PROFILES)
