@@ -102,8 +102,9 @@ def run(
 
     The same command again goes on where it was stopped, and asks nothing twice.
 
-    Without --model it measures the solver of a run. The defaults are the paper's protocol: greedy, AMC by 32
-    samples at T = 1.
+    Without --model it measures the solver of a run. The defaults: greedy, AMC by 32 samples at T = 1. The
+    paper's mathematics follow simple-evals with GPT-4o as judge. Here a rule decides alone, unless --judge
+    names a model for what it rejects; and the prompts are the run's own.
     """
     from diagevo.answers.equivalence import AnswerChecker
     from diagevo.evaluation.evaluate import procedure_of

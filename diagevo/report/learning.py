@@ -19,7 +19,7 @@ from diagevo.report.figure import (
     sized,
 )
 from diagevo.report.material import Material
-from diagevo.report.scores import GROUPS, by_protocol, judges
+from diagevo.report.scores import GROUPS, by_protocol, judged_by, judges
 from diagevo.report.style import GREY, altair
 
 
@@ -122,7 +122,7 @@ def performance(materials: Sequence[Material]) -> Figure | Missing:
         by = judges(
             e for of_round in by_protocol(materials[0].evaluations).values() for e in of_round.values()
         )
-        caption += f" (judge behind the rule: {'; '.join(by)}). "
+        caption += f".{judged_by(by)} "
     caption += "Bars: one standard error over questions."
     if any(row["standard_error"] is None for row in rows):
         caption += " A point without a bar: its standard error was not recorded."

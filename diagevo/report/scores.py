@@ -50,6 +50,17 @@ def by_protocol(evaluations: Iterable[Evaluation]) -> dict[int, dict[str, Evalua
     return found
 
 
+def judged_by(names: Sequence[str]) -> str:
+    """A sentence on who decided, of `judges`: what the paper has in GPT-4o is said to lack where it does."""
+    asked = [name for name in names if name != "none"]
+    if len(asked) == len(names):
+        return f" Judge behind the rule: {'; '.join(names)}." if names else ""
+    alone = "the rule alone decided, where the paper's mathematics have GPT-4o as judge"
+    if not asked:
+        return f" No judge: {alone}."
+    return f" Judge behind the rule: {'; '.join(asked)}; in part none: {alone}."
+
+
 def judges(evaluations: Iterable[Evaluation]) -> list[str]:
     """Who decided what the rule refused, of the benchmarks where the paper has a judge."""
     return sorted(

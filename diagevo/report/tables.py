@@ -13,7 +13,7 @@ from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.memory.history import History, expect
 from diagevo.report.replicates import family, method, told_apart
-from diagevo.report.scores import GROUPS, RunResult, by_protocol, judges
+from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
 
 TableName = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
@@ -180,9 +180,7 @@ def _note(
     if counts == [1]:
         each = "" if len(names) == 1 else "each "
         note = f"{which}, {each}at its best validated round."
-    by = sorted({judge for runs in groups.values() for outcome in runs for judge in outcome.judges})
-    if by:
-        note += f" Judge behind the rule: {'; '.join(by)}."
+    note += judged_by(sorted({j for runs in groups.values() for outcome in runs for j in outcome.judges}))
     if world is not None:
         note += (
             f" Measured in the {world} world, a small laboratory: {WRITES}. No figure of a language model."

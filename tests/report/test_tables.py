@@ -120,6 +120,15 @@ def test_the_main_table_is_in_the_papers_order_and_names_the_judge(measured: His
     assert "gpt-4o" in latex(content)
 
 
+def test_a_table_says_where_no_judge_stood_behind_the_rule(measured: History) -> None:
+    _, best = results(measured)
+    alone = "the rule alone decided, where the paper's mathematics have GPT-4o as judge."
+    assert f" No judge: {alone}" in markdown(table("main", [replace(best, judges=("none",))]))
+    both = markdown(table("main", [replace(best, judges=("none", "gpt-4o"))]))
+    assert f" Judge behind the rule: gpt-4o; in part none: {alone}" in both
+    assert "udge" not in markdown(table("main", [replace(best, judges=())]))  # nothing that a judge would see
+
+
 def test_latex_sets_any_text_as_it_is() -> None:
     assert in_latex(r"a_b & 5% #1 {x} $y$ \z ~ ^ τ ± – <|>") == (
         r"a\_b \& 5\% \#1 \{x\} \$y\$ \textbackslash{}z \textasciitilde{} \textasciicircum{} $\tau$ $\pm$ --"
