@@ -53,8 +53,8 @@ def what_if(
 ) -> Result[Any]:
     """Replay the record with other settings.
 
-    Each row says whether it is exact, open-loop or needs a rerun. Many values at once: the sliders of
-    `diagevo view`.
+    Each row says whether it is exact, open-loop or needs a rerun. What a filter (--tau, --p-low, --p-high)
+    would keep is exact for the recorded questions. Many values at once: the sliders of `diagevo view`.
     """
     given = {"k": k, "theta_up": theta_up, "tau": tau, "p_low": p_low, "p_high": p_high}
     values = {name: _number(text, name) for name, text in given.items() if text is not None}

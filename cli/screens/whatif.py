@@ -47,6 +47,8 @@ MOVED = (
     Column("label_true", "true"),
     Column("truth"),
 )
+RECORDED = "exact for the recorded questions"
+"""Of a filter: the questions of a round after one that would have trained on others would be others too."""
 _MOVED_SHOWN = 12
 _CHANGED = ("failures", "epsilon_next", "active", "mastered", "kept")
 """What a row says beside what was recorded."""
@@ -112,7 +114,7 @@ def _rows(
                 "kind": "retention",
                 "change": change,
                 "round": r.round,
-                "status": "exact",
+                "status": RECORDED,
                 "candidates": r.candidates,
                 "kept": r.kept,
                 "was_kept": r.recorded,
@@ -128,7 +130,7 @@ def _rows(
                 "kind": "question",
                 "change": change,
                 "round": m.round,
-                "status": "exact",
+                "status": RECORDED,
                 "question": m.question_id,
                 "now": "kept" if m.kept else "dropped",
                 "votes": f"{m.first} and {m.second} of {m.responses}",

@@ -1,5 +1,6 @@
-"""Which recorded questions would have been kept under another filter (Equation 3): exact, from their votes
-alone.
+"""Which recorded questions would have been kept under another filter (Equation 3), from their votes alone:
+exact for the recorded questions. A run with that filter would have written others after the first round whose
+kept questions differ.
 
 Promotions do not depend on the filter (P_t(e) holds removed questions too), but the solver's training does:
 what a changed filter does to failures, states and ε cannot be read from the log and needs a rerun from the

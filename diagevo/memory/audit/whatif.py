@@ -4,7 +4,8 @@ Equations 1 and 6 to 8 of the paper are applied again to what was recorded: the 
 aimed at a cause, and the failures assigned to it. Up to and including the first commit that comes out
 differently the answer is *exact*: until then the same schedules drew the same questions. Every later row is
 *open-loop*: the recorded questions and failures are held fixed, though from there on the run would have
-drawn others. What would change the solver's training data (`retention.py`) needs a rerun.
+drawn others. Which questions another filter keeps (`retention.py`) is exact for the recorded questions; what
+follows from it, once the solver's training data would have been others, needs a rerun.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
