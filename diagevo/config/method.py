@@ -74,7 +74,9 @@ class ScheduleConfig(Section):
     k: Ratio = Field(default=Fraction(1, 2), gt=0, description="Balance of the two modes: equal at z = k.")
     fixed_epsilon: Ratio | None = Field(default=None, ge=0, le=1, description="ε of the `fixed` policy.")
     stitching: Literal["node", "random", "off"] = Field(
-        default="node", description="Where the Mastered partner comes from: the same node, anywhere, or none."
+        default="node",
+        description="Where the Mastered partner comes from: the same node, anywhere, or none. A pair from "
+        "anywhere has a prompt of its own, which names both areas.",
     )
 
     @model_validator(mode="after")

@@ -63,7 +63,7 @@ class Roles(PlayContext):
         self.challenger = _model_folder(config.roles.challenger, self.stop)
         self.solver = _model_folder(config.roles.solver, self.stop)
         self.prompts = _prompt_folder(config.prompts)
-        self.templates = PromptTemplates.load(self.prompts, boxed=config.round.boxed_answers)
+        self.templates = _templates(config, self.prompts)
         self.validation = validation_of(config)
         held_out = () if self.validation is None else self.validation.questions
         self._held_out = frozenset(question.text for question in held_out)
@@ -199,13 +199,19 @@ def _model_folder(role: PolicyRole, stop: StopFlag) -> Path:
 def prompt_digests(config: Config) -> dict[str, str]:
     """Digest of each prompt template in use, of players and of a diagnostician that is asked in words."""
     folder = _prompt_folder(config.prompts)
-    templates = PromptTemplates.load(folder, boxed=config.round.boxed_answers)
+    templates = _templates(config, folder)
     digests = {name: templates.digest(name) for name in templates.texts}
     if config.roles.diagnostician.engine == "openai":
         from diagevo.diagnosis.prompts import DiagnosisPrompts
 
         digests |= DiagnosisPrompts.load(folder, config.diagnosis.trajectory_characters).digests
     return digests
+
+
+def _templates(config: Config, folder: Path | None) -> PromptTemplates:
+    return PromptTemplates.load(
+        folder, boxed=config.round.boxed_answers, random_pairs=config.schedule.stitching == "random"
+    )
 
 
 def _prompt_folder(prompts: str | None) -> Path | None:

@@ -28,6 +28,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "solver_user": ("question",),
 }
 """Template names with the fields each is given; anything else in angle brackets is plain text."""
+BOXED = "challenger_system_boxed"
+RANDOM_PAIR = "challenger_stitched_random"
+_RANDOM_FIELDS = ("skill_node", "active_cause", "mastered_node", "mastered_cause")
+"""Of a pair from anywhere: two areas, which a pair of one node shares."""
 
 _TAG = re.compile(r"<(/?)question>")
 
@@ -61,13 +65,23 @@ class PromptTemplates:
     texts: Mapping[str, str]
 
     @classmethod
-    def load(cls, folder: Path | None = None, *, boxed: bool = False) -> PromptTemplates:
+    def load(
+        cls, folder: Path | None = None, *, boxed: bool = False, random_pairs: bool = False
+    ) -> PromptTemplates:
         """The built-in templates, each replaced by `folder`/NAME.txt where that file exists. `boxed`: the
-        built-in challenger is asked for an answer beside the question. Raises ConfigError."""
+        built-in challenger is asked for an answer beside the question. `random_pairs`: a pair is said to come
+        from two areas, in the folder's challenger_stitched_random.txt, its challenger_stitched.txt, or the
+        built-in one. Raises ConfigError."""
         loaded = load_templates("diagevo.selfplay", FIELDS, folder)
-        if boxed and (folder is None or not (folder / "challenger_system.txt").is_file()):
-            name = "challenger_system_boxed"
-            loaded["challenger_system"] = load_templates("diagevo.selfplay", {name: ()})[name]
+
+        def own(name: str) -> bool:
+            return folder is not None and (folder / f"{name}.txt").is_file()
+
+        if boxed and not own("challenger_system"):
+            loaded["challenger_system"] = load_templates("diagevo.selfplay", {BOXED: ()})[BOXED]
+        if random_pairs and (own(RANDOM_PAIR) or not own("challenger_stitched")):
+            other = load_templates("diagevo.selfplay", {RANDOM_PAIR: _RANDOM_FIELDS}, folder)
+            loaded["challenger_stitched"] = other[RANDOM_PAIR]
         return cls({name: text.rstrip("\r\n") for name, text in loaded.items()})
 
     def digest(self, name: str) -> str:
@@ -93,6 +107,8 @@ class PromptTemplates:
             if value is None:
                 raise ValueError(f"draw {draw.index} is {draw.mode} but gives no {field}")
             values[field] = value
+        if draw.stitched_node is not None:
+            values["mastered_node"] = draw.stitched_node
         return _messages(self.texts["challenger_system"], fill(self.texts[f"challenger_{draw.mode}"], values))
 
     def solver(self, question: str) -> Prompt:

@@ -41,6 +41,7 @@ def test_a_cause_without_a_mastered_sibling_is_targeted_alone() -> None:
 def test_stitching_may_come_from_anywhere_or_nowhere() -> None:
     anywhere = [d for d in _schedule(Fraction(0), "random").draw(200, seed=1) if d.cause_id == "c3"]
     assert {d.stitched_cause_id for d in anywhere} == {"c2", "c4"}
+    assert {(d.node, d.stitched_node) for d in anywhere} == {("node 2", "node 1")}
     nowhere = _schedule(Fraction(0), "off").draw(200, seed=1)
     assert {d.mode for d in nowhere} == {"targeted"}
 

@@ -90,6 +90,42 @@ def test_a_stitched_prompt_names_both_causes():
     assert "<" not in user
 
 
+PAIR = Draw(
+    2, "stitched", "c1", "drops the carry", "adds numbers", "c2", "loses a minus sign", "subtracts numbers"
+)
+
+
+def test_a_random_pair_is_not_said_to_come_from_one_area():
+    alike = PromptTemplates.load()
+    random = PromptTemplates.load(random_pairs=True)
+    said = content(random.challenger(PAIR))[-1][1]
+    for text in ("drops the carry", "adds numbers", "loses a minus sign", "subtracts numbers"):
+        assert said.count(text) == 1
+    assert "same" not in said
+    assert "<" not in said
+    assert "same area of knowledge" in content(alike.challenger(PAIR))[-1][1]
+    assert {name for name in FIELDS if random.digest(name) != alike.digest(name)} == {"challenger_stitched"}
+    assert random.texts.keys() == alike.texts.keys()
+
+
+def test_a_folders_own_words_for_a_pair_are_used_for_a_random_one_too(tmp_path):
+    (tmp_path / "challenger_stitched.txt").write_text("<skill_node>: <active_cause>, <mastered_cause>")
+    own = content(PromptTemplates.load(tmp_path, random_pairs=True).challenger(PAIR))[-1][1]
+    assert own == "adds numbers: drops the carry, loses a minus sign"
+    both = "<skill_node>: <active_cause>; <mastered_node>: <mastered_cause>"
+    (tmp_path / "challenger_stitched_random.txt").write_text(both)
+    own = content(PromptTemplates.load(tmp_path, random_pairs=True).challenger(PAIR))[-1][1]
+    assert own == "adds numbers: drops the carry; subtracts numbers: loses a minus sign"
+    assert (
+        PromptTemplates.load(tmp_path)
+        .texts["challenger_stitched"]
+        .startswith("<skill_node>: <active_cause>,")
+    )
+    (tmp_path / "challenger_stitched_random.txt").write_text(both.replace("<mastered_node>", "that"))
+    with pytest.raises(ConfigError, match=r"challenger_stitched_random.txt has no <mastered_node>"):
+        PromptTemplates.load(tmp_path, random_pairs=True)
+
+
 def test_the_solver_is_asked_for_a_box_and_sees_only_the_question():
     prompt = content(PromptTemplates.load().solver("What is 1+1?"))
     assert [role for role, _ in prompt] == ["system", "user"]

@@ -20,7 +20,7 @@ PAPER = Frequency()
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What one prompt of the challenger is about. Texts: the causes' descriptions and the node's label."""
+    """What one prompt of the challenger is about. Texts: the causes' descriptions and their nodes' labels."""
 
     index: int
     mode: Mode
@@ -29,6 +29,7 @@ class Draw:
     node: str | None = None
     stitched_cause_id: str | None = None
     stitched_cause: str | None = None
+    stitched_node: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Schedule:
                     node=cause.node,
                     stitched_cause_id=other.cause_id,
                     stitched_cause=other.description,
+                    stitched_node=other.node,
                 )
             )
         return draws

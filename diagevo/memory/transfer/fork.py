@@ -21,7 +21,7 @@ from diagevo.memory.policy import ROLE, models_of
 from diagevo.memory.transfer.copying import CopiedRun, Copy, keep_heads
 from diagevo.private import private_folder
 
-WORDING = frozenset({"prompts", "round.boxed_answers", "roles.diagnostician.engine"})
+WORDING = frozenset({"prompts", "round.boxed_answers", "schedule.stitching", "roles.diagnostician.engine"})
 """Keys that name other prompt templates."""
 
 

@@ -177,6 +177,8 @@ def test_a_fork_with_other_prompts_has_their_digests(ask: Ask, trained: Path, tm
     assert own["solver_user"] == hashlib.sha256(b"Now: <question>").hexdigest()
     boxed = forked("boxed", "prompts=null", "round.boxed_answers=true")
     assert boxed["challenger_system"] != built_in["challenger_system"]
+    pairs = forked("pairs", "prompts=null", "schedule.stitching=random")
+    assert {key for key in pairs if pairs[key] != built_in.get(key)} == {"challenger_stitched"}
     missing = ask("runs", "fork", "small", "--round", "1", "--set", "prompts=nowhere")
     assert missing.exit_code == 2
     assert "nowhere" in missing.stderr
