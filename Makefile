@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup train test test-fast test-audit test-vllm check docs pictures bench bench-gpu clean rollouts
+.PHONY: setup train test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts
 
 setup: $(READY)
 
@@ -59,6 +59,7 @@ test-vllm: $(VLLM_READY)
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
 # NEMO_RL, PRIME_RL and VERIFIERS are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
+# LM_EVAL and INSPECT are the programs of environments that have transformers.
 PRIME_PYTHON ?= $(BIN)/python
 rollouts:
 	$(BIN)/python -m tests.ingest.make hostile
@@ -67,6 +68,8 @@ rollouts:
 	$(BIN)/python -m tests.ingest.make verl .venv-verl
 	$(if $(NEMO_RL),$(BIN)/python -m tests.ingest.make nemo-rl $(NEMO_RL))
 	$(if $(PRIME_RL),$(PRIME_PYTHON) -m tests.ingest.make prime-rl $(PRIME_RL) $(VERIFIERS))
+	$(if $(LM_EVAL),$(BIN)/python -m tests.ingest.make lm-eval $(LM_EVAL))
+	$(if $(INSPECT),$(BIN)/python -m tests.ingest.make inspect $(INSPECT))
 
 # The auditing half as `pip install .` gives it, without torch and what else only some need, on another Python.
 AUDIT_PYTHON ?= python3.13
@@ -83,6 +86,16 @@ test-audit: .venv-audit/.ready
 	rm -rf build
 	.venv-audit/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	.venv-audit/bin/python -P -m pytest -n 2 --dist worksteal $(AUDITED)
+
+# Inspect's own reader, which wants other versions than `.venv` has.
+.venv-inspect/.ready: pyproject.toml
+	.venv-inspect/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv-inspect
+	.venv-inspect/bin/python -m pip install --quiet pip==26.0.1
+	.venv-inspect/bin/python -m pip install --quiet --editable '.[inspect]' --group audit
+	touch .venv-inspect/.ready
+
+test-inspect: .venv-inspect/.ready
+	.venv-inspect/bin/python -m pytest tests/ingest/test_evaluations.py
 
 check: $(READY)
 	$(BIN)/ruff check .

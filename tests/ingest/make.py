@@ -4,6 +4,8 @@
     python -m tests.ingest.make verl INSTALLED
     python -m tests.ingest.make nemo-rl CHECKOUT
     python -m tests.ingest.make prime-rl CHECKOUT VERIFIERS
+    python -m tests.ingest.make lm-eval PROGRAM
+    python -m tests.ingest.make inspect PROGRAM
     python -m tests.ingest.make hostile
 
 `trl` trains the shipped model for six steps with TRL's GRPOTrainer and `log_completions`: once plainly, once
@@ -11,12 +13,15 @@ with an evaluation every other step, once with `logging_steps=3`. `verl` hands t
 writers of verl's two trainers, and made-up sessions of several outputs to the newer one. Their modules want
 ray and a GPU stack when they are imported, so the writers' code is taken out of the installed files and run
 as it stands. NeMo-RL (made with commit 7ea279a) and prime-rl (559b447, with verifiers a60a606) are checkouts
-of their repositories; prime-rl wants an environment with the dependencies of verifiers.
+of their repositories; prime-rl wants an environment with the dependencies of verifiers. lm-eval 0.4.13 and
+Inspect 0.3.285 let the shipped model answer the questions four times; PROGRAM is theirs, from an environment
+that has transformers too.
 """
 
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
@@ -146,6 +151,10 @@ def main(trainer: str, *paths: str) -> None:
             from tests.ingest.writers import prime_rl
 
             prime_rl.main(given[0], given[1], fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
+        case "lm-eval":
+            evaluated(given[0], fresh("lm_eval"), "samples_*.jsonl", LM_EVAL)
+        case "inspect":
+            evaluated(given[0], fresh("inspect"), "*.eval", INSPECT)
         case "hostile":
             hostile(fresh("hostile"))
         case _:
@@ -153,6 +162,70 @@ def main(trainer: str, *paths: str) -> None:
             played("trl")
             played("trl_evaluated", eval_strategy="steps", eval_steps=2)
             played("trl_sparse", logging_steps=3)
+
+
+LM_EVAL = {
+    "held_out.yaml": r"""task: held_out
+dataset_path: json
+dataset_kwargs: {data_files: {test: questions.json}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{prompt[0].content}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["<|endoftext|>"], do_sample: true, temperature: 1.0, max_gen_toks: 64}
+filter_list:
+  - name: boxed
+    filter:
+      - {function: regex, regex_pattern: "boxed\\{(.*?)\\}"}
+      - {function: take_first}
+  - name: last
+    filter:
+      - {function: regex, regex_pattern: "(-?[0-9]+)", group_select: -1}
+      - {function: take_first}
+metric_list:
+  - {metric: exact_match, aggregation: mean, higher_is_better: true}
+""",
+    "run": "--model hf --model_args pretrained=model,dtype=float32 --tasks held_out --include_path ."
+    " --device cpu --batch_size 8 --log_samples --output_path out --apply_chat_template --seed {seed}",
+    "times": "4",
+}
+INSPECT = {
+    "held_out.py": r"""import json
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate
+
+
+@task
+def held_out():
+    asked = [(q["prompt"][0]["content"], q["answer"]) for q in json.load(open("questions.json"))]
+    right = ["\\boxed{%s}" % answer for _, answer in asked]
+    samples = [Sample(id=i, input=asked[i][0], target=right[i]) for i in range(len(asked))]
+    return Task(dataset=samples, solver=generate(), scorer=includes(), epochs=4)
+""",
+    "run": "eval held_out.py --model hf/local -M model_path=model --max-tokens 64 --temperature 1"
+    " --seed {seed} --log-dir out --display plain",
+    "times": "1",
+}
+
+
+def evaluated(program: Path, folder: Path, logs: str, played: dict[str, str]) -> None:
+    """The evaluation of the shipped model, by another's program, from a folder without names of its own."""
+    from diagevo.arithmetic import WEIGHTS
+
+    with tempfile.TemporaryDirectory() as work:
+        at = Path(work)
+        shutil.copytree(WEIGHTS, at / "model")
+        shutil.copy(QUESTIONS, at)
+        for name, text in played.items():
+            if "." in name:
+                (at / name).write_text(text, encoding="utf-8")
+        for seed in range(1, int(played["times"]) + 1):
+            subprocess.run([program, *played["run"].format(seed=seed).split()], cwd=at, check=True)
+        for file in at.glob(f"out/**/{logs}"):
+            shutil.copy(file, folder)
 
 
 def hostile(folder: Path) -> None:

@@ -22,6 +22,7 @@ NAMES: dict[Format, str] = {
     "nemo-rl": "train_data_step1.jsonl",
     "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
     "trl": "completions_00001.parquet",
+    "lm-eval": "samples_sums_2026.jsonl",
     "jsonl": "rollouts.jsonl",
 }
 

@@ -22,6 +22,7 @@ PLACES: dict[Format, str] = {
     "verl": "1.jsonl",
     "nemo-rl": "train_data_step1.jsonl",
     "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
+    "lm-eval": "samples_sums_2026.jsonl",
     "jsonl": "rollouts.jsonl",
 }
 USER = {"role": "user", "content": "2 + 2?"}
@@ -51,6 +52,15 @@ ROWS: dict[Format, dict[str, Any]] = {
                 ],
             }
         ],
+    },
+    "lm-eval": {
+        "doc_id": 0,
+        "target": "4",
+        "arguments": {"gen_args_0": {"arg_0": ["[]"], "arg_1": {"until": []}}},
+        "resps": [["4"]],
+        "filter": "none",
+        "metrics": ["exact_match"],
+        "exact_match": 1.0,
     },
     "jsonl": {"step": 1, "prompt": "a", "response": "b", "reward": 1, "answer": "7", "group": "g"},
 }

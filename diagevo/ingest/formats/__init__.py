@@ -1,4 +1,5 @@
-"""The rollout files of verl, TRL, NeMo-RL and prime-rl, and JSON of one's own: `read` gives steps, in order.
+"""The rollout files of verl, TRL, NeMo-RL and prime-rl, the logs of lm-eval and Inspect, and JSON of one's
+own: `read` gives steps, in order.
 
 One step is in memory at a time. A step whose file is still written is left for later: with `wait` until a
 later step has begun, else where its file ends inside a line. Each format has one type for its rows, and what
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import nemo_rl, plain, prime_rl, trl, verl
+from diagevo.ingest.formats import inspect_log, lm_eval, nemo_rl, plain, prime_rl, trl, verl
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
 from diagevo.ingest.lines import CutLine, Wait, regular
@@ -21,7 +22,7 @@ from diagevo.text.numbers import count
 
 __all__ = ["Format", "messages", "read"]
 
-Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "jsonl"]
+Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "lm-eval", "inspect", "jsonl"]
 Told = Callable[[str], None]
 
 
@@ -48,6 +49,11 @@ def read(
     match format:
         case "jsonl":
             yield from plain.read(path, reward, mapped, wait, on_cut)
+        case "lm-eval" | "inspect":
+            if wait is not None:
+                hint = "ingest it once it has ended, without --follow"
+                raise ConfigError("an evaluation is read whole", hint=hint)
+            yield from (lm_eval if format == "lm-eval" else inspect_log).read(path, reward)
         case "verl":
             load = partial(verl.load, reward=reward)
             yield from _steps(path, ["*.jsonl"], r"(\d+)\.jsonl", load, wait, on_cut)

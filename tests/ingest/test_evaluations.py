@@ -1,0 +1,190 @@
+"""Evaluations of the shipped model, as lm-eval and Inspect logged them, against what their answers are."""
+
+import json
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.answers.extraction import extract_boxed
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats import Format, read
+from diagevo.ingest.rollouts import RolloutGroup, grouped
+from tests.cli.program import invoke
+from tests.ingest.conftest import DATA
+
+# pyright: reportMissingImports=false
+# `make test-inspect` has inspect_ai.
+INSPECT = find_spec("inspect_ai") is not None
+with_inspect = pytest.mark.skipif(not INSPECT, reason="needs inspect_ai: make test-inspect")
+ANSWERS: dict[str, str] = {
+    each["prompt"][0]["content"]: each["answer"]
+    for each in json.loads((DATA / "questions.json").read_text(encoding="utf-8"))
+}
+
+
+def groups(format: Format, path: Path, reward: str | None = None) -> list[RolloutGroup]:
+    (step,) = read(format, path, reward=reward, on_cut=pytest.fail)
+    assert (step.number, step.unscored) == (1, 0)
+    return grouped(step.rollouts)
+
+
+def asked(group: RolloutGroup) -> str:
+    """The question of this group."""
+    (found,) = [question for question in ANSWERS if question in group.prompt]
+    return found
+
+
+def refused(format: Format, path: Path, reward: str | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        groups(format, path, reward)
+    return f"{error.value.message}; {error.value.hint}"
+
+
+def test_evaluations_of_lm_eval_are_groups_of_their_documents() -> None:
+    found = groups("lm-eval", DATA / "lm_eval", "exact_match,boxed")
+    assert [asked(group) for group in found] == list(ANSWERS)
+    for group in found:
+        right = ANSWERS[asked(group)]
+        assert group.answer == right
+        assert group.rewards == [float(extract_boxed(text) == right) for text in group.responses]
+    assert [len(group.rewards) for group in found] == [4] * 8
+    assert 0 < sum(sum(group.rewards) for group in found) < 32
+
+
+def test_another_filter_of_lm_eval_gives_its_own_rewards() -> None:
+    for group in groups("lm-eval", DATA / "lm_eval", "exact_match,last"):
+        last = [re.findall("-?[0-9]+", text)[-1:] for text in group.responses]
+        assert group.rewards == [float(each == [ANSWERS[asked(group)]]) for each in last]
+
+
+@pytest.mark.parametrize("reward", [None, "exact_match"])
+def test_which_filter_counts_is_asked(reward: str | None) -> None:
+    said = refused("lm-eval", DATA / "lm_eval", reward)
+    assert "another metric, exact_match,last" in said
+    assert "exact_match,boxed; exact_match,last" in said
+
+
+def test_a_metric_that_is_none_is_refused() -> None:
+    assert "has no acc; its metrics: exact_match" in refused("lm-eval", DATA / "lm_eval", "acc")
+    assert "has no metric exact_match,strict" in refused("lm-eval", DATA / "lm_eval", "exact_match,strict")
+
+
+def test_two_models_are_two_runs(tmp_path: Path) -> None:
+    for model in ("small", "large"):
+        shutil.copytree(DATA / "lm_eval", tmp_path / model)
+    assert "several models: large, small; name the folder of one" in refused("lm-eval", tmp_path)
+    assert len(groups("lm-eval", tmp_path / "small", "exact_match,last")) == 8
+
+
+def rewritten(tmp_path: Path, **fields: Any) -> Path:
+    """A row of lm-eval with other fields, alone in a file."""
+    file = min((DATA / "lm_eval").iterdir())
+    row = json.loads(file.read_text(encoding="utf-8").splitlines()[0])
+    other = tmp_path / file.name
+    other.write_text(json.dumps(row | fields) + "\n", encoding="utf-8")
+    return other
+
+
+def test_choices_have_no_response(tmp_path: Path) -> None:
+    file = rewritten(tmp_path, resps=[[["-3.25", "False"]], [["-0.5", "True"]]])
+    assert f"{file}, line 1 holds likelihoods of choices, and no response" in refused("lm-eval", file)
+
+
+def test_a_metric_of_several_responses_is_no_reward_of_one(tmp_path: Path) -> None:
+    file = rewritten(tmp_path, resps=[["a", "b", "c"]])
+    (step,) = read("lm-eval", file, on_cut=pytest.fail)
+    assert (list(step.rollouts), step.unscored) == ([], 1)
+
+
+def test_messages_of_a_chat_model_are_its_prompt(tmp_path: Path) -> None:
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "solve x/8-2=6"}]
+    file = rewritten(tmp_path, arguments={"gen_args_0": {"arg_0": [json.dumps(turns)], "arg_1": {}}})
+    (group,) = groups("lm-eval", file)
+    assert group.prompt == "system: Be brief.\n\nuser: solve x/8-2=6"
+
+
+def test_a_file_that_ends_inside_a_line_is_refused_whole(tmp_path: Path) -> None:
+    file = min((DATA / "lm_eval").iterdir())
+    (tmp_path / file.name).write_bytes(file.read_bytes()[:-20])
+    said = refused("lm-eval", tmp_path, "exact_match,boxed")
+    assert "ends inside a line; let the evaluation end" in said
+
+
+def test_the_program_reads_them_and_says_where_nothing_can_be_compared(tmp_path: Path) -> None:
+    env = {"DIAGEVO_HOME": str(tmp_path)}
+    more = ("--reward", "exact_match,boxed")
+    four = invoke("ingest", "lm-eval", DATA / "lm_eval", "--run", "four", *more, env=env)
+    assert four.exit_code == 0
+    assert "four: 1 step (1 new), 32 rollouts in 8 groups" in four.stdout
+    one = invoke("ingest", "lm-eval", min((DATA / "lm_eval").iterdir()), "--run", "one", *more, env=env)
+    assert "every question was answered once: nothing to compare" in one.output
+    followed = invoke("ingest", "lm-eval", DATA / "lm_eval", "--run", "f", "--follow", env=env)
+    assert followed.exit_code == 2
+    assert "an evaluation is read whole" in followed.output
+
+
+@with_inspect
+def test_epochs_of_inspect_are_groups_of_their_samples() -> None:
+    found = groups("inspect", DATA / "inspect")
+    assert [group.prompt for group in found] == list(ANSWERS)
+    for group in found:
+        right = rf"\boxed{{{ANSWERS[group.prompt]}}}"
+        assert group.answer == right
+        assert group.rewards == [float(right in text) for text in group.responses]
+    assert [len(group.rewards) for group in found] == [4] * 8
+    assert 0 < sum(sum(group.rewards) for group in found) < 32
+
+
+@with_inspect
+def test_turns_tools_and_several_scores_of_inspect(tmp_path: Path) -> None:
+    from inspect_ai.log import read_eval_log, write_eval_log
+    from inspect_ai.model import (
+        ChatMessageAssistant,
+        ChatMessageSystem,
+        ChatMessageTool,
+        ChatMessageUser,
+        ContentReasoning,
+        ContentText,
+    )
+    from inspect_ai.scorer import Score
+    from inspect_ai.tool import ToolCall
+
+    (file,) = (DATA / "inspect").iterdir()
+    log = read_eval_log(str(file))
+    call = ToolCall(id="1", function="add", arguments={"x": 2, "y": 2})
+    parts = [ContentReasoning(reasoning="So four."), ContentText(text="It is 4.")]
+    turns = [
+        ChatMessageSystem(content="Use the tool."),
+        ChatMessageUser(content="2 + 2?"),
+        ChatMessageAssistant(content="", tool_calls=[call]),
+        ChatMessageTool(content="the sum is 4", tool_call_id="1", function="add"),
+        ChatMessageAssistant(content=parts),
+    ]
+    scores = {"graded": Score(value={"right": "C", "brief": 0.25})}
+    log.samples = [log.samples[0].model_copy(update={"messages": turns, "target": ["4"], "scores": scores})]
+    write_eval_log(log, str(tmp_path / "turns.eval"))
+    (group,) = groups("inspect", tmp_path, "graded.right")
+    assert group.prompt == "system: Use the tool.\n\nuser: 2 + 2?"
+    assert group.responses == [
+        'assistant: [tool call] add({"x": 2, "y": 2})\n\ntool add: the sum is 4\n\n'
+        "assistant: So four.\nIt is 4."
+    ]
+    assert (group.rewards, group.answer) == ([1.0], "4")
+    assert groups("inspect", tmp_path, "graded.brief")[0].rewards == [0.25]
+    assert "several scores: graded.right, graded.brief" in refused("inspect", tmp_path)
+
+
+@with_inspect
+def test_a_damaged_log_of_inspect_is_refused(tmp_path: Path) -> None:
+    (file,) = (DATA / "inspect").iterdir()
+    (tmp_path / "a.eval").write_bytes(file.read_bytes()[:5000])
+    assert f"{tmp_path}/a.eval: Inspect cannot read it" in refused("inspect", tmp_path)
+
+
+@pytest.mark.skipif(INSPECT, reason="inspect_ai is here")
+def test_without_inspect_its_extra_is_named() -> None:
+    assert "pip install 'diagevo[inspect]'" in refused("inspect", DATA / "inspect")
