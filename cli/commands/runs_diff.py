@@ -38,7 +38,8 @@ def diff(
 ) -> Result[Any]:
     """Compare two rounds of a run, or two runs.
 
-    Of two rounds: what changed. Of two runs: where they first differ, and which causes they share."""
+    Of two rounds: what changed. Of two runs: where they first differ, which causes they share, and for
+    another trainer's rollouts which prompts passed less often in the second."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
         raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
@@ -85,8 +86,10 @@ def _compare_runs(
 ) -> Result[dict[str, Any]]:
     """How two runs differ."""
     from diagevo.memory.audit.compare_runs import diff_runs, learnt
+    from diagevo.memory.audit.pass_rates import prompts_in_both
 
     from ..screens import compare as compare_text
+    from ..screens.ingested import in_both
 
     with opened(call, left[0]) as a, opened(call, right[0]) as b:
         at_a, at_b = a.as_of(left[1]), b.as_of(right[1])
@@ -94,13 +97,16 @@ def _compare_runs(
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
+        prompts = prompts_in_both(a, b) if left[1] is right[1] is None else None
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
+    data |= {"prompts": render.plain(prompts)}
     tables = (
         Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_rows(outcomes)),
         Rows(compare_text.MATCHED, compare_text.matched_rows(found)),
         Rows(compare_text.ALONE, compare_text.alone_rows(found)),
     )
     parts = [compare_text.runs_diff(found), *(table for table in tables if table.values)]
+    parts += in_both(prompts, found.runs)
     return Result(data, text=parts, notes=premises(worlds if outcomes else []))
 
 

@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from diagevo.text.numbers import count
+from diagevo.text.numbers import count, number
 
 from ..render.result import Rows
 from ..render.rows import row_of
 from ..render.table import Column
 
 if TYPE_CHECKING:
+    from diagevo.memory.audit.pass_rates import PromptsInBoth
     from diagevo.memory.audit.runs import RunStory
 
 ROUNDS = (
@@ -72,6 +73,23 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
         listed = f'diagevo memory query "SELECT * FROM v_prompt WHERE run_id = :run" --run {run}'
         parts += [f"{again}; all: {listed}", Rows(DROPS, rates.drops[:FALLEN])]
     return parts
+
+
+def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | Rows]:
+    """What two runs gave for the same prompts, and those that fell most."""
+    if found is None:
+        return []
+    a, b = runs
+    if not found.prompts:
+        return [f"no prompt is in both {a} and {b}\n"]
+    rates = " → ".join(number(rate) for rate in found.pass_rates)
+    said = (
+        f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b} {found.less:,} passed"
+        f" less often, {found.more:,} more often\n"
+    )
+    columns = (Column("a", a, "right"), Column("b", b, "right"), Column("prompt"))
+    rows = [{"a": each.pass_rates[0], "b": each.pass_rates[1], "prompt": each.prompt} for each in found.drops]
+    return [said, Rows(columns, rows[:SHOWN])] if rows else [said]
 
 
 def _outcomes(verdicts: dict[str, int]) -> dict[str, Any]:

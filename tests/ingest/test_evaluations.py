@@ -127,6 +127,35 @@ def test_the_program_reads_them_and_says_where_nothing_can_be_compared(tmp_path:
     assert "an evaluation is read whole" in followed.output
 
 
+def test_two_evaluations_are_compared_prompt_by_prompt(tmp_path: Path) -> None:
+    """Two evaluations each, against what the files themselves say."""
+    env, files = {"DIAGEVO_HOME": str(tmp_path)}, sorted((DATA / "lm_eval").iterdir())
+    passed: list[dict[str, float]] = []
+    for name, chosen in (("before", files[:2]), ("after", files[2:])):
+        (tmp_path / name).mkdir()
+        passed.append(dict.fromkeys(ANSWERS, 0.0))
+        for file in chosen:
+            shutil.copy(file, tmp_path / name)
+            for row in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+                if row["filter"] == "boxed":
+                    passed[-1][row["doc"]["prompt"][0]["content"]] += row["exact_match"] / 2
+        more = ("--run", name, "--reward", "exact_match,boxed")
+        assert invoke("ingest", "lm-eval", tmp_path / name, *more, env=env).exit_code == 0
+    before, after = passed
+    fell = {question for question in ANSWERS if after[question] < before[question]}
+    rose = {question for question in ANSWERS if after[question] > before[question]}
+    assert fell
+    found = json.loads(invoke("runs", "diff", "before..after", "--json", env=env).stdout)["data"]["prompts"]
+    assert (found["prompts"], found["less"], found["more"]) == (8, len(fell), len(rose))
+    assert found["pass_rates"] == [sum(rates.values()) / 8 for rates in passed]
+    for drop in found["drops"]:
+        (question,) = [each for each in fell if each in drop["prompt"]]
+        assert drop["pass_rates"] == [before[question], after[question]]
+    assert len(found["drops"]) == len(fell)
+    shown = invoke("runs", "diff", "before..after", env=env).stdout
+    assert f"in after {len(fell)} passed less often, {len(rose)} more often" in shown
+
+
 @with_inspect
 def test_epochs_of_inspect_are_groups_of_their_samples() -> None:
     found = groups("inspect", DATA / "inspect")

@@ -79,6 +79,66 @@ class PassRates:
     """Those that fell most, up to `DROPS`."""
 
 
+@dataclass(frozen=True, slots=True)
+class PromptInBoth:
+    """A prompt that passed less often in the second of two runs, each time that each had it last."""
+
+    prompt: str
+    pass_rates: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsInBoth:
+    """What two runs gave for the same prompts."""
+
+    prompts: int
+    pass_rates: tuple[float, float]
+    """Means over these prompts; 0 where there are none."""
+    less: int
+    """Prompts that passed less often in the second run."""
+    more: int
+    drops: tuple[PromptInBoth, ...]
+    """Those that fell most, up to `DROPS`."""
+
+
+def prompts_in_both(a: History, b: History) -> PromptsInBoth | None:
+    """Of two whole runs, prompts matched by their text; None where one has no rollouts of another trainer."""
+    if a.ingested is None or b.ingested is None:
+        return None
+    left, right = _last_rates(a), _last_rates(b)
+    both = [(prompt, (rate, right[prompt])) for prompt, rate in left.items() if prompt in right]
+    fell = sorted((one for one in both if one[1][1] < one[1][0]), key=lambda one: one[1][1] - one[1][0])
+    texts = Artifacts(a.database).get_many([prompt for prompt, _ in fell[:DROPS]])
+    return PromptsInBoth(
+        prompts=len(both),
+        pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
+        less=len(fell),
+        more=sum(rates[1] > rates[0] for _, rates in both),
+        drops=tuple(PromptInBoth(texts[prompt], rates) for prompt, rates in fell[:DROPS]),
+    )
+
+
+def _last_rates(history: History) -> dict[str, float]:
+    """Of each prompt by its digest, in the last step that has it."""
+    attempts = Attempts.of(history.log, history.run_id)
+    last: dict[str, list[GroupIngested]] = {}
+    for payload in history.log.payloads(history.run_id, ["GroupIngested"]):
+        group = payload.event
+        assert isinstance(group, GroupIngested)
+        if attempts.void(group.step, group.attempt):
+            continue
+        known = last.get(group.question)
+        if known is not None and known[0].step == group.step:
+            known.append(group)
+        elif known is None or known[0].step < group.step:
+            last[group.question] = [group]
+    return {prompt: _rate(groups) for prompt, groups in last.items()}
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
 def pass_rates(history: History) -> PassRates | None:
     """Of a whole run; None where no other trainer's rollouts are in it."""
     if history.ingested is None:
