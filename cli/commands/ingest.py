@@ -56,7 +56,7 @@ class Ingested:
     example="""diagevo ingest verl rollouts --run math
 diagevo ingest trl output --run math --reward accuracy_reward -c diagevo.yaml
 diagevo ingest jsonl rollouts.jsonl --run math --steps-per-round 4
-diagevo ingest jsonl chats.jsonl.gz --run math --map prompt=question,response=choices.0.text,reward=ok
+diagevo ingest jsonl chats.parquet --run math --map prompt=question,response=choices.0.text,reward=ok
 diagevo ingest lm-eval results/model --run evals --reward exact_match,strict-match
 diagevo ingest verl rollouts --run math --follow""",
 )
@@ -73,7 +73,11 @@ def ingest(
     ] = None,
     reward: Annotated[
         str | None,
-        typer.Option("--reward", metavar="FIELD", help="The field of the reward, if not the format's own."),
+        typer.Option(
+            "--reward",
+            metavar="FIELD",
+            help="Field of the reward, if not the format's own; or a sum: a+0.1*b.",
+        ),
     ] = None,
     map: Annotated[
         str | None,
@@ -100,9 +104,9 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, evaluations of lm-eval and Inspect, and JSON of your
-    own. The same files again change nothing. The first ingest of a run records its configuration, and with
-    it who diagnoses and embeds. Then: diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, evaluations of lm-eval and Inspect, and rows of
+    your own (JSON, Parquet). The same files again change nothing. The first ingest of a run records its
+    configuration, and with it who diagnoses and embeds. Then: diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
 

@@ -108,7 +108,7 @@ class IngestConfig(Section):
         description="The lowest reward that is a pass: with rewards 0 and 1, or -1 and 1, the upper one.",
     )
     reward: str | None = Field(
-        default=None, description="Field that holds the reward; None uses the format's own."
+        default=None, description="Field of the reward, or a sum (a+0.1*b); None uses the format's own."
     )
     map: dict[str, str] | None = Field(
         default=None,

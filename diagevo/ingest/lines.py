@@ -3,14 +3,15 @@
 import gzip
 import json
 import stat
-import zlib
+import sys
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, extra
 
 _A_ROW = "write one rollout per line, each an object in { }, or name the format"
 Wait = Callable[[], bool]
@@ -89,16 +90,18 @@ def raw(file: Path, wait: Wait | None = None) -> Iterator[tuple[int, int, bytes]
 
 def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
     number = start = 0
-    packed = file.suffix == ".gz"
+    packed = file.suffix in (".gz", ".zst")
     most = max(UNPACKED, TIMES * file.stat().st_size)
-    with gzip.open(file, "rb") if packed else file.open("rb") as stream:
+    with _opened(file) as stream:
         while True:
             try:
                 line = stream.readline(LONGEST + 1)
             except EOFError as error:
                 raise CutLine from error
-            except zlib.error as error:
-                raise OSError(error) from error
+            except Exception as error:
+                if packed and not isinstance(error, OSError | MemoryError):  # zlib's error, or Zstandard's
+                    raise OSError(error) from error
+                raise
             if len(line) > LONGEST:
                 raise ConfigError(
                     f"{file}, line {number + 1} is longer than {LONGEST // 2**20} MiB", hint=_A_ROW
@@ -119,6 +122,20 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
             if not line.isspace():
                 yield number, start, line
             start += len(line)
+
+
+def _opened(file: Path) -> BufferedIOBase:
+    """Raises MissingDependencyError where nothing here unpacks it."""
+    if file.suffix == ".gz":
+        return gzip.open(file, "rb")
+    if file.suffix != ".zst":
+        return file.open("rb")
+    if sys.version_info >= (3, 14):
+        from compression import zstd
+    else:
+        with extra("zst", f"reading {file}"):
+            from backports import zstd
+    return zstd.open(file, "rb")
 
 
 def decoded(file: Path, number: int, line: bytes, decoder: msgspec.json.Decoder[T]) -> T:

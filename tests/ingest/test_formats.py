@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import polars
 import pytest
 
 from diagevo.errors import ConfigError
@@ -50,6 +51,23 @@ def test_a_batch_that_trl_logs_again_counts_once(tmp_path: Path) -> None:
             DATA / "trl" / "completions_00001.parquet", tmp_path / f"completions_{number:05d}.parquet"
         )
     assert [s.number for s in steps("trl", tmp_path)] == [1]
+
+
+def test_of_several_functions_of_trl_the_reward_is_one_or_their_sum(tmp_path: Path) -> None:
+    """The columns as `trl.rewards` names its functions, and one that a function logged beside them."""
+    file = tmp_path / "completions_00001.parquet"
+    table = polars.DataFrame(
+        {"prompt": ["a"] * 2, "completion": ["b"] * 2, "accuracy_reward": [1.0, None], "length": [7.0, 8.0]}
+    )
+    table.with_columns(advantage=0.0).write_parquet(file)
+    [step] = steps("trl", tmp_path)
+    assert ([r.reward for r in step.rollouts], step.unscored) == ([1.0], 1)
+    table.with_columns(think_format_reward=1.0, advantage=0.0).write_parquet(file)
+    with pytest.raises(ConfigError, match="2 columns that could be the reward") as refused:
+        steps("trl", tmp_path)
+    assert "--reward accuracy_reward+think_format_reward" in str(refused.value.hint)
+    [step] = steps("trl", tmp_path, reward="accuracy_reward+0.5*think_format_reward")
+    assert [r.reward for r in step.rollouts] == [1.5, 0.5]
 
 
 def test_one_step_is_read_at_a_time(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats import Format, messages, read
-from diagevo.ingest.formats.trl_rows import FACTOR, LEAST
+from diagevo.ingest.formats.table_rows import FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.ingest.conftest import DATA

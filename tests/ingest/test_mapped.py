@@ -2,12 +2,16 @@
 
 import gzip
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from backports import zstd
+from datasets import Dataset, DatasetDict
 
-from diagevo.errors import ConfigError
+from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.ingest.formats import read
 from diagevo.ingest.rollouts import RolloutStep, grouped
 from tests.cli.program import invoke
@@ -47,13 +51,32 @@ def lines(rows: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json"])
+def written(folder: Path, name: str, rows: list[dict[str, Any]]) -> Path:
+    """Rows in the kind of file that its name says; a name without an ending is a data set's folder."""
+    file = folder / name
+    match file.suffix:
+        case ".parquet":
+            Dataset.from_list(rows).to_parquet(str(file))
+        case "":
+            Dataset.from_list(rows).save_to_disk(file)
+        case ".json":
+            file.write_text(json.dumps(rows))
+        case ".gz":
+            file.write_bytes(gzip.compress(lines(rows).encode()))
+        case ".zst":
+            file.write_bytes(zstd.compress(lines(rows).encode()))
+        case _:
+            file.write_text(lines(rows))
+    return file
+
+
+SAVED = "data-00000-of-00001.arrow"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.json", "a.parquet", "saved"])
 def test_fields_are_found_at_their_paths(tmp_path: Path, name: str) -> None:
-    file = tmp_path / name
-    text = (json.dumps(ROWS) if name.endswith(".json") else lines(ROWS)).encode()
-    file.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    [step] = steps(file, CHAT)
-    assert (step.number, step.source) == (1, name)
+    [step] = steps(written(tmp_path, name, ROWS), CHAT)
+    assert (step.number, step.source) == (1, name if "." in name else SAVED)
     assert [(g.name, g.prompt, g.answer, g.responses, g.rewards) for g in grouped(step.rollouts)] == [
         ("1", "1 + 1?", "2", ["2", "3"], [1.0, 0.0]),
         ("2", "2 + 2?", "4", ["4", "5"], [1.0, 0.0]),
@@ -66,6 +89,72 @@ def test_prompt_and_response_may_be_messages(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(lines([row]))
     [rollout] = steps(tmp_path)[0].rollouts
     assert (rollout.prompt, rollout.response) == ("1 + 1?", '[tool call] add({"a": 1})')
+
+
+def test_a_data_set_is_read_by_its_own_list_and_a_split_is_asked_for(tmp_path: Path) -> None:
+    """What `map` caches lies beside what was saved, and shards come in order."""
+    rows = [{"prompt": f"{n}?", "response": "a", "reward": n % 2, "step": n} for n in range(4)]
+    splits = DatasetDict({"train": Dataset.from_list(rows)})
+    splits.save_to_disk(tmp_path / "all", num_shards={"train": 2})
+    with pytest.raises(ConfigError, match="holds the splits train") as refused:
+        steps(tmp_path / "all")
+    assert refused.value.hint == f"name one: {tmp_path / 'all' / 'train'}"
+    folder = tmp_path / "all" / "train"
+    (folder / "cache-1.arrow").write_bytes((folder / "data-00000-of-00002.arrow").read_bytes())
+    assert [(step.number, len(step.rollouts)) for step in steps(folder)] == [(0, 1), (1, 1), (2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("said", "reward"),
+    [
+        ("1", 1.0),
+        (" -0.5 ", -0.5),
+        ("C", 1.0),
+        ("P", 0.5),
+        ("I", 0.0),
+        ("N", 0.0),
+        ("True", 1.0),
+        ("false", 0.0),
+        ("nan", None),
+        (str(torch.tensor(1.0, dtype=torch.bfloat16)), 1.0),
+        ("tensor(0.5000)", 0.5),
+        ("tensor(0., device='cuda:0')", 0.0),
+    ],
+)
+def test_a_reward_that_is_written_as_text_is_its_number(
+    tmp_path: Path, said: str, reward: float | None
+) -> None:
+    file = written(tmp_path, "a.jsonl", [{"prompt": "a", "response": "b", "reward": said}])
+    [step] = steps(file)
+    assert [rollout.reward for rollout in step.rollouts] == ([] if reward is None else [reward])
+
+
+@pytest.mark.parametrize("said", ["", "c", "good", "1/2", "tensor([1., 0.])", "tensor(1, 2)"])
+def test_a_text_that_is_plainly_no_number_is_refused_with_its_line(tmp_path: Path, said: str) -> None:
+    row = {"prompt": "a", "response": "b"}
+    file = written(tmp_path, "a.jsonl", [row | {"reward": "1"}, row | {"reward": said}])
+    with pytest.raises(ConfigError, match=r"a\.jsonl, line 2: its reward is no number"):
+        steps(file)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_rewards_are_summed_with_weights_and_one_that_is_none_counts_for_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    parts = [(1.0, 0.5), (0.0, 1.0), (None, 1.0), (1.0, float("nan")), (None, None)]
+    rows = [{"prompt": "a", "response": "b", "s": {"right": x, "form": y}} for x, y in parts]
+    [step] = read("jsonl", written(tmp_path, name, rows), reward="s.right+0.1*s.form", on_cut=pytest.fail)
+    assert [rollout.reward for rollout in step.rollouts] == [1.05, 0.1, 0.1, 1.0]
+    assert step.unscored == 1
+    [step] = read("jsonl", tmp_path / name, mapped={"reward": "-2*s.form"}, on_cut=pytest.fail)
+    assert [rollout.reward for rollout in step.rollouts] == [-1.0, -2.0, -2.0]
+
+
+@pytest.mark.parametrize("reward", ["a+", "a+b*c", "+a", "nan*a", "2*"])
+def test_a_sum_that_is_none_is_refused(tmp_path: Path, reward: str) -> None:
+    file = written(tmp_path, "a.jsonl", ROWS)
+    with pytest.raises(ConfigError, match="neither a field nor a sum of fields"):
+        list(read("jsonl", file, reward=reward, on_cut=pytest.fail))
 
 
 @pytest.mark.parametrize(
@@ -87,11 +176,37 @@ def test_a_row_without_a_mapped_field_is_told_with_its_place(
     assert refused.value.hint
 
 
-def test_a_packed_file_that_is_cut_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines(ROWS).encode())[:-9])
+def test_a_table_without_a_mapped_column_is_told_with_those_that_it_has(tmp_path: Path) -> None:
+    file = written(tmp_path, "a.parquet", ROWS)
+    with pytest.raises(ConfigError, match=r"a\.parquet has no score, which is its reward") as refused:
+        steps(file, CHAT | {"reward": "score"})
+    assert "its fields: messages, meta, scores" in str(refused.value.hint)
+    with pytest.raises(ConfigError, match=r"a\.parquet, row 1 has no scores\.1, which is its reward"):
+        steps(file, CHAT | {"reward": "scores.1"})
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet"])
+def test_a_packed_file_that_is_cut_is_told(tmp_path: Path, name: str) -> None:
+    file = written(tmp_path, name, ROWS)
+    file.write_bytes(file.read_bytes()[:-9])
     cut: list[str] = []
     assert list(read("jsonl", tmp_path, mapped=CHAT, on_cut=cut.append)) == []
-    assert cut == ["a.jsonl.gz"]
+    assert cut == [name]
+
+
+def test_what_is_no_zstandard_is_told_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.zst").write_text(lines(ROWS))
+    with pytest.raises(ConfigError, match=r"a\.jsonl\.zst cannot be read"):
+        steps(tmp_path)
+
+
+def test_without_zstandard_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path, "a.jsonl.zst", ROWS)
+    for module in ("backports", "compression"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingDependencyError) as missing:
+        steps(file)
+    assert missing.value.hint == "run: pip install 'diagevo[zst]'"
 
 
 def test_the_mapping_is_kept_with_the_run(tmp_path: Path) -> None:
@@ -130,11 +245,11 @@ def test_nothing_read_is_an_error_and_one_answer_each_is_told(tmp_path: Path) ->
     assert "every question was answered once: nothing to compare" in said
 
 
-def test_a_compressed_file_that_unpacks_without_end_fills_no_memory(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("pack", [gzip, zstd])
+def test_a_compressed_file_that_unpacks_without_end_fills_no_memory(tmp_path: Path, pack: Any) -> None:
     """150 MB of one row, again and again, are 370 kB of gzip: refused after 64 MiB of them."""
     row = lines([{"prompt": "p", "response": "r" * 1000, "reward": 1}]).encode()
-    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(row * 150_000))
+    file = tmp_path / f"a.jsonl.{'gz' if pack is gzip else 'zst'}"
+    file.write_bytes(pack.compress(row * 150_000))
     with pytest.raises(ConfigError, match="unpacked it is more than 100 times as large"):
-        steps(tmp_path / "a.jsonl.gz")
+        steps(file)

@@ -12,9 +12,10 @@ import polars
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import Result
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, prime_rl, read, trl
+from diagevo.ingest.formats import Format, prime_rl, read
 from diagevo.ingest.rollouts import RolloutStep, grouped
 from tests.cli.program import invoke
 
@@ -157,30 +158,51 @@ COLUMNS: list[Any] = [
 ]
 
 
+TABLES: dict[str, tuple[Format, dict[str, Any]]] = {
+    "completions_00001.parquet": (
+        "trl",
+        {"prompt": [[USER]], "completion": ["b"], "correct": [1.0], "answer": ["7"], "advantage": [0.0]},
+    ),
+    "a.parquet": (
+        "jsonl",
+        {
+            "prompt": [[USER]],
+            "response": ["b"],
+            "reward": [1.0],
+            "answer": ["7"],
+            "group": ["g"],
+            "step": [1],
+        },
+    ),
+}
+
+
 @pytest.mark.slow
-def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path) -> None:
-    file = tmp_path / "completions_00001.parquet"
-    right = {"prompt": [[USER]], "completion": ["b"], "correct": [1.0], "answer": ["7"], "advantage": [0.0]}
-    with trl.CompletionReader("correct") as reader:
-        for name in right:
-            for column in COLUMNS:
-                polars.DataFrame(right | {name: column}, strict=False).write_parquet(file)
-                said = complaint(lambda: held(reader.load(file, 1)))
-                assert not said or str(file) in said
+@pytest.mark.parametrize("name", TABLES)
+def test_a_column_of_another_type_is_read_or_refused_by_its_row(tmp_path: Path, name: str) -> None:
+    format, right = TABLES[name]
+    file = tmp_path / name
+    for field in right:
+        for column in COLUMNS:
+            polars.DataFrame(right | {field: column}, strict=False).write_parquet(file)
+            said = complaint(
+                lambda: [held(step) for step in read(format, tmp_path, reward=None, on_cut=pytest.fail)]
+            )
+            assert not said or str(file) in said
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [4, 5, 100, -5, -60])
-def test_a_damaged_table_is_read_or_refused(tmp_path: Path, place: int) -> None:
-    file = tmp_path / "completions_00001.parquet"
-    polars.DataFrame({"prompt": ["a"] * 50, "completion": ["b"] * 50, "correct": [1.0] * 50}).with_columns(
-        advantage=0.0
-    ).write_parquet(file)
+@pytest.mark.parametrize("name", [*TABLES, "a.arrow"])
+def test_a_damaged_table_is_read_or_refused(tmp_path: Path, name: str, place: int) -> None:
+    file = tmp_path / name
+    format, columns = TABLES.get(name, TABLES["a.parquet"])
+    table = polars.DataFrame({field: column * 50 for field, column in columns.items()}, strict=False)
+    table.write_ipc_stream(file) if file.suffix == ".arrow" else table.write_parquet(file)
     data = bytearray(file.read_bytes())
     data[place] ^= 0xFF
     file.write_bytes(data)
-    with trl.CompletionReader(None) as reader:
-        said = complaint(lambda: held(reader.load(file, 1)))
+    said = complaint(lambda: [held(step) for step in read(format, file, on_cut=pytest.fail)])
     assert not said or str(file) in said
 
 
@@ -194,11 +216,25 @@ def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:
         prime_rl.EpisodeReader(None).load(folder / "traces.jsonl", 1)
 
 
-def test_nothing_is_kept_of_a_file_that_is_refused(tmp_path: Path) -> None:
-    good = json.dumps({"step": 1, "prompt": "a", "response": "b", "reward": 1})
-    (tmp_path / "rollouts.jsonl").write_text(f'{good}\n{{"step": 2}}\n')
-    env = {"DIAGEVO_HOME": str(tmp_path)}
-    refused = invoke("ingest", "jsonl", tmp_path / "rollouts.jsonl", "--run", "kept", env=env)
+@pytest.mark.parametrize(("name", "place"), [("a.jsonl", "line 2"), ("a.parquet", "row 2")])
+def test_nothing_is_kept_of_a_file_that_is_refused_and_a_second_try_goes_on(
+    tmp_path: Path, name: str, place: str
+) -> None:
+    rows = [{"step": step, "prompt": "a", "response": "b", "reward": "1"} for step in (1, 2)]
+    env, file = {"DIAGEVO_HOME": str(tmp_path)}, tmp_path / name
+
+    def ingest(rewards: list[str]) -> Result:
+        found = [row | {"reward": reward} for row, reward in zip(rows, rewards, strict=True)]
+        if file.suffix == ".parquet":
+            polars.DataFrame(found).write_parquet(file)
+        else:
+            file.write_text("".join(json.dumps(row) + "\n" for row in found))
+        return invoke("ingest", "jsonl", file, "--run", "kept", env=env)
+
+    refused = ingest(["1", "good"])
     assert refused.exit_code == 2
-    assert "rollouts.jsonl, line 2" in refused.output
+    assert f"{name}, {place}" in " ".join(refused.output.split())
     assert "kept" not in invoke("runs", "list", env=env).stdout
+    mended = ingest(["1", "0"])
+    assert mended.exit_code == 0, mended.output
+    assert "2 steps (2 new), 2 rollouts in 2 groups" in mended.output

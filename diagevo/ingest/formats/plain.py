@@ -1,49 +1,88 @@
-"""JSON of one's own: JSON Lines (also compressed) or an array, the rollouts in order of their steps.
+"""Rows of one's own, in order of their steps: JSON Lines (also compressed), a JSON array, Parquet, or a data
+set's folder.
 
 Each field of a rollout is found by a path into the row: `prompt`, or `messages.0.content` for a row of
 another shape.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import messages
-from diagevo.ingest.formats.rows import ANOTHER, LAST_STEP, Row, answer, number, step_of
+from diagevo.ingest.formats.rows import (
+    ANOTHER,
+    LAST_STEP,
+    Reward,
+    answer,
+    number,
+    step_of,
+    terms,
+    total,
+)
+from diagevo.ingest.formats.tables import TableReader, decoded
 from diagevo.ingest.lines import CutLine, Wait, array, is_array, rows
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 
 FIELDS = ("prompt", "response", "reward", "group", "answer", "step")
+NAMES = ("*.jsonl", "*.jsonl.gz", "*.jsonl.zst", "*.parquet")
 _NEEDED = FIELDS[:3]
 _ABSENT = object()
+T = TypeVar("T")
+_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}
+"""Evaluations' words for a reward: correct, partly so, incorrect, no answer."""
+_TENSOR = re.compile(r"tensor\(([^,]+)(, \w+=[\w.:']+)*\)")
 
 
-class PlainRow(Row):
+class PlainRow(msgspec.Struct, kw_only=True):
     """A rollout."""
 
     prompt: Any
     response: Any
+    reward: Reward | str
     step: Annotated[int, msgspec.Meta(ge=0, le=LAST_STEP)] | None = None
     answer: Any = None
     group: str | int | None = None
 
 
+class RewardPart(msgspec.Struct):
+    """A reward that is added to others."""
+
+    reward: Reward | str
+
+
+class SavedFile(msgspec.Struct):
+    filename: str
+
+
+class Saved(msgspec.Struct, rename={"data_files": "_data_files"}):
+    """What `save_to_disk` says of its folder."""
+
+    data_files: list[SavedFile]
+
+
 class RowReader:
     """Rollouts of rows. `mapped` has the paths of fields that stand elsewhere than under their own names."""
 
-    def __init__(self, mapped: Mapping[str, str]) -> None:
+    def __init__(self, mapped: Mapping[str, str], tables: TableReader) -> None:
         self._mapped = mapped
-        self._paths = {field: _path(mapped.get(field, field)) for field in FIELDS}
+        self._tables = tables
+        self._paths = {field: _path(mapped.get(field, field)) for field in FIELDS if field != "reward"}
+        self._parts = [(weight, _path(name)) for weight, name in terms(mapped.get("reward", "reward"))]
         self._steps: bool | None = None
         """Whether rows have steps: all do, or none."""
 
     def rollouts(self, file: Path, wait: Wait | None = None) -> Iterator[tuple[int, IngestedRollout | None]]:
         """Each row's step and rollout, None where it has no reward. Raises ConfigError, with its place."""
-        if file.suffix == ".json" and is_array(file):
-            found, word = array(file), "row"
+        word = "row"
+        if file.suffix in (".parquet", ".arrow"):
+            found = self._table(file)
+        elif file.suffix == ".json" and is_array(file):
+            found = array(file)
         else:
             found, word = rows(file, wait), "line"
         step = -1
@@ -65,24 +104,72 @@ class RowReader:
             step = now
             yield step, _rollout(place, one)
 
+    def _table(self, file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+        paths = [*self._paths.items(), *(("reward", path) for _, path in self._parts)]
+        columns, lines = self._tables.read(file, [path[0] for _, path in paths])
+        for field, path in paths:
+            if path[0] not in columns.columns and self._needs(field):
+                raise _missing(str(file), field, path, columns.columns)
+        decoder = msgspec.json.Decoder(dict[str, Any])
+        for place, line in enumerate(lines, start=1):
+            yield place, decoded(file, place, line, decoder)
+
+    def _needs(self, field: str) -> bool:
+        return field in _NEEDED or field in self._mapped
+
     def _row(self, place: str, row: Mapping[str, Any]) -> PlainRow:
         values: dict[str, Any] = {}
         for field, path in self._paths.items():
             value = _at(row, path)
             if value is not _ABSENT:
                 values[field] = value
-            elif field in self._mapped or field in _NEEDED:
-                name = ".".join(path)
-                raise ConfigError(
-                    f"{place} has no {name}" + (f", which is its {field}" if name != field else ""),
-                    hint=f"its fields: {', '.join(sorted(row))[:200] or 'none'}; "
-                    f"say where it stands: --map {field}=FIELD (messages.0.content: a field within)",
-                )
+            elif self._needs(field):
+                raise _missing(place, field, path, row)
+        parts = [(weight, _at(row, path), path) for weight, path in self._parts]
+        for _, value, path in parts:
+            if value is _ABSENT:
+                raise _missing(place, "reward", path, row)
+        values["reward"] = parts[0][1]
+        if len(parts) > 1 or parts[0][0] != 1:
+            values["reward"] = total((weight, self._reward(place, value)) for weight, value, _ in parts)
+        one = self._typed(place, values, PlainRow)
+        if isinstance(one.reward, str):
+            one.reward = _said(place, one.reward)
+        return one
+
+    def _reward(self, place: str, value: Any) -> float | None:
+        reward = self._typed(place, {"reward": value}, RewardPart).reward
+        return number(_said(place, reward) if isinstance(reward, str) else reward)
+
+    def _typed(self, place: str, values: Mapping[str, Any], type_: type[T]) -> T:
         try:
-            return msgspec.convert(values, PlainRow)
+            return msgspec.convert(values, type_)
         except (msgspec.ValidationError, RecursionError) as error:
             hint = f"name other fields: --map {','.join(f'{field}=FIELD' for field in _NEEDED)}"
             raise ConfigError(f"{place}: {error}", hint=hint) from error
+
+
+def _missing(place: str, field: str, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:
+    name = ".".join(path)
+    return ConfigError(
+        f"{place} has no {name}" + (f", which is its {field}" if name != field else ""),
+        hint=f"its fields: {', '.join(sorted(known))[:200] or 'none'}; "
+        f"say where it stands: --map {field}=FIELD (messages.0.content: a field within)",
+    )
+
+
+def _said(place: str, reward: str) -> float | None:
+    """A reward that was written as text: a number, a tensor of one, or an evaluation's word."""
+    text = reward.strip()
+    tensor = _TENSOR.fullmatch(text)
+    word = _WORDS.get(text, _WORDS.get(text.lower()))
+    try:
+        return number(float(tensor[1] if tensor else text) if word is None else word)
+    except ValueError:
+        raise ConfigError(
+            f"{place}: its reward is no number: {text[:40]!r}",
+            hint=f"a number, or one of {', '.join(_WORDS)}; name another field: --map reward=FIELD",
+        ) from None
 
 
 def read(
@@ -95,12 +182,37 @@ def read(
     """Rows in order of their steps; where none has one, all are of step 1. Raises ConfigError, with file and
     line."""
     mapped = {**({"reward": reward} if reward else {}), **(mapped or {})}
-    files = [path] if path.is_file() else sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
+    files = [path] if path.is_file() else _files(path)
     if not files:
-        raise ConfigError(f"{path} has no rollout file: expected *.jsonl or *.jsonl.gz", hint=ANOTHER)
-    if wait is None:
-        _check(files, mapped)  # before a step of it is kept
-    reader, step, source, found = RowReader(mapped), -1, "", []
+        raise ConfigError(f"{path} has no rollout file: expected {', '.join(NAMES)}", hint=ANOTHER)
+    with TableReader() as tables:
+        if wait is None:
+            _check(files, RowReader(mapped, tables))  # before a step of it is kept
+        yield from _steps(files, RowReader(mapped, tables), wait, on_cut)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Files of rows, or those of a data set that `datasets` saved, which may have left others beside them."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = sorted(each.parent.name for each in folder.glob("*/state.json"))
+        raise ConfigError(
+            f"{folder} holds the splits {', '.join(splits) or 'of a data set, and none is there'}",
+            hint=f"name one: {folder / (splits or ['SPLIT'])[0]}",
+        )
+    state = folder / "state.json"
+    if not state.is_file():
+        return sorted(file for name in NAMES for file in folder.glob(name))
+    try:
+        names = [each.filename for each in msgspec.json.decode(state.read_bytes(), type=Saved).data_files]
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
+        raise ConfigError(f"{state} cannot be read: {error}", hint="save the data set again") from error
+    return [folder / Path(name).name for name in names]
+
+
+def _steps(
+    files: list[Path], reader: RowReader, wait: Wait | None, on_cut: Callable[[str], None]
+) -> Iterator[RolloutStep]:
+    step, source, found = -1, "", []
     for file in files:
         try:
             for now, rollout in reader.rollouts(file, wait if file == files[-1] else None):
@@ -121,9 +233,8 @@ def read(
         yield step_of(step, source, found)
 
 
-def _check(files: list[Path], mapped: Mapping[str, str]) -> None:
+def _check(files: list[Path], reader: RowReader) -> None:
     """Raises ConfigError for a row that is no rollout."""
-    reader = RowReader(mapped)
     for file in files:
         try:
             for _ in reader.rollouts(file):
@@ -150,6 +261,7 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def _rollout(place: str, row: PlainRow) -> IngestedRollout | None:
+    assert not isinstance(row.reward, str)
     value = number(row.reward)
     if value is None:
         return None

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,12 +25,53 @@ class Row(msgspec.Struct, kw_only=True):
     reward: Reward = None
 
 
-def with_reward(row: type[Row], field: str) -> type[Any]:
-    """The row's type, with its reward in this field. Raises ConfigError where the field is another one."""
-    if field in row.__struct_encode_fields__ and field != "reward":
-        raise ConfigError(f"{field} is no reward", hint="name the reward field: --reward FIELD")
+def terms(reward: str) -> list[tuple[float, str]]:
+    """`a+0.1*b` as weights and fields; a field alone has weight 1. Raises ConfigError."""
+    found: list[tuple[float, str]] = []
+    for term in reward.split("+"):
+        weight, times, field = term.rpartition("*")
+        try:
+            found.append((float(weight) if times else 1.0, field.strip()))
+        except ValueError:
+            found.append((math.nan, field))
+    if any(not field or not math.isfinite(weight) for weight, field in found):
+        raise ConfigError(
+            f"--reward {reward}: neither a field nor a sum of fields", hint="for example: --reward a+0.1*b"
+        )
+    return found
+
+
+def total(parts: Iterable[tuple[float, float | None]]) -> float | None:
+    """Weights times rewards, without those that are none, as trainers add theirs; None where all are."""
+    there = [weight * value for weight, value in parts if value is not None]
+    return sum(there) if there else None
+
+
+def with_reward(row: type[Row], reward: str) -> type[Any]:
+    """The row's type, with its reward in this field, or the sum of these. Raises ConfigError where a field is
+    another one."""
+    parts = terms(reward)
+    for _, field in parts:
+        if field in row.__struct_encode_fields__ and field != "reward":
+            raise ConfigError(f"{field} is no reward", hint="name the reward field: --reward FIELD")
+    weights = [weight for weight, _ in parts]
+    if weights == [1.0]:
+        rename = {"reward": parts[0][1]}
+        return msgspec.defstruct(
+            row.__name__, [("reward", Reward)], bases=(row,), rename=rename, kw_only=True
+        )
+    names = [f"part{place}" for place in range(len(parts))]
+
+    def add(self: Any) -> None:
+        self.reward = total((w, number(getattr(self, name))) for w, name in zip(weights, names, strict=True))
+
     return msgspec.defstruct(
-        row.__name__, [("reward", Reward)], bases=(row,), rename={"reward": field}, kw_only=True
+        row.__name__,
+        [("reward", Any, None), *((name, Reward) for name in names)],
+        bases=(row,),
+        rename={"reward": "(the sum)", **dict(zip(names, (field for _, field in parts), strict=True))},
+        kw_only=True,
+        namespace={"__post_init__": add},
     )
 
 

@@ -1,10 +1,6 @@
 """TRL's `log_completions`: a file a logging step, with prompt, completion, a column a reward function, extras
 and the advantage."""
 
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
@@ -16,11 +12,12 @@ import msgspec
 
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.messages import ChatMessage, written
-from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, with_reward
-from diagevo.ingest.lines import CutLine, regular
+from diagevo.ingest.formats.rows import ANOTHER, Row, answer, number, step_of, terms, with_reward
+from diagevo.ingest.formats.tables import Columns, TableReader, decoded
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.numbers import count
 
+TEXTS = ("prompt", "completion", "answer", "solution")
 CALLBACK = "diagevo.integrations.trl's RoundCallback sees every training batch and no evaluation"
 
 
@@ -33,44 +30,27 @@ class TrlRow(Row):
     solution: Any = None
 
 
-class Columns(msgspec.Struct):
-    """What the reader says of a file first."""
-
-    columns: list[str] = []
-    numbers: list[str] = []
-    error: str | None = None
-
-
 class CompletionReader:
-    """Reads files in a program beside this one: see `trl_rows`."""
+    """Reads a run's files."""
 
     def __init__(self, reward: str | None) -> None:
         self.reward = reward
-        self._program: subprocess.Popen[bytes] | None = None
+        self._tables = TableReader()
 
     def __enter__(self) -> "CompletionReader":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end()
+        self._tables.end()
 
     def load(self, file: Path, step: int) -> RolloutStep:
         """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
-        _whole(file)
-        lines = self._lines(file)
-        try:
-            return self._step(file, step, lines)
-        except ConfigError:
-            self._end()  # what it has still to say is of this file
-            raise
-
-    def _step(self, file: Path, step: int, lines: Iterator[bytes]) -> RolloutStep:
-        columns = msgspec.json.decode(next(lines), type=Columns)
+        columns, lines = self._tables.read(file, TEXTS)
         type_ = with_reward(TrlRow, self._reward(file, columns))
         decoder = msgspec.json.Decoder(type_)
         found: list[IngestedRollout | None] = []
         for line, text in enumerate(lines, start=1):
-            row = _row(file, line, text, decoder)
+            row = decoded(file, line, text, decoder)
             value = number(row.reward)
             if value is None:
                 found.append(None)
@@ -93,82 +73,24 @@ class CompletionReader:
             )
         after = names[names.index("completion") + 1 :]
         numbers = [name for name in after if name != "advantage" and name in columns.numbers]
-        if self.reward is None and len(numbers) != 1:
+        if self.reward is None:
+            functions = [
+                name for name in numbers if name.endswith("_reward")
+            ]  # others are logged beside them
+            found = functions or numbers
+            if len(found) == 1:
+                return found[0]
+            hint = "say which: --reward COLUMN"
+            if len(found) > 1:
+                hint += f"; with the weights of the training, which no file has: --reward {'+'.join(found)}"
             raise ConfigError(
-                f"{file} has {len(numbers)} columns that could be the reward: {', '.join(numbers) or 'none'}",
-                hint="say which: --reward COLUMN",
+                f"{file} has {len(found)} columns that could be the reward: {', '.join(found) or 'none'}",
+                hint=hint,
             )
-        if self.reward is not None and self.reward not in numbers:
-            raise ConfigError(
-                f"{file} has no reward {self.reward}", hint=f"its numbers: {', '.join(numbers)}"
-            )
-        return self.reward or numbers[0]
-
-    def _lines(self, file: Path) -> Iterator[bytes]:
-        """What the program says of the file, up to its end. Raises ConfigError where it complains or dies."""
-        program = self._started()
-        assert program.stdin is not None
-        assert program.stdout is not None
-        try:
-            program.stdin.write(json.dumps(str(file.absolute())).encode() + b"\n")
-            program.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended, and says nothing below
-        while (line := program.stdout.readline()).endswith(b"\n"):
-            if line == b"null\n":
-                return
-            if line.startswith(b'{"error": '):
-                said = msgspec.json.decode(line, type=Columns).error
-                raise ConfigError(f"{file} cannot be read as Parquet: {said}", hint=ANOTHER)
-            yield line
-        self._end()
-        raise ConfigError(
-            f"{file} cannot be read: the process that read it ran out of memory or crashed",
-            hint="move the file away: it is damaged, or was made to cause this",
-        )
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._program is None:
-            self._program = subprocess.Popen(
-                [sys.executable, "-P", "-m", "diagevo.ingest.formats.trl_rows"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=os.environ | {"POLARS_MAX_THREADS": "1"},
-                start_new_session=True,  # Ctrl-C ends a followed training, not a file in the middle
-            )
-        return self._program
-
-    def _end(self) -> None:
-        if self._program is not None:
-            self._program.kill()
-            self._program.communicate()
-            self._program = None
-
-
-def _row(file: Path, line: int, text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    try:
-        try:
-            return decoder.decode(text)
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:
-            return msgspec.convert(json.loads(text), decoder.type)  # NaN is no JSON
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}, row {line}: {error}", hint=ANOTHER) from error
-
-
-def _whole(file: Path) -> None:
-    """Raises CutLine where a Parquet file has no end yet, and ConfigError for what is none."""
-    regular(file)
-    with file.open("rb") as stream:
-        begins = stream.read(4)
-        size = stream.seek(0, 2)
-        stream.seek(max(0, size - 4))
-        if not b"PAR1".startswith(begins):
-            raise ConfigError(f"{file} is not a Parquet file", hint=ANOTHER)
-        if size < 12 or stream.read(4) != b"PAR1":
-            raise CutLine
+        for _, name in terms(self.reward):
+            if name not in numbers:
+                raise ConfigError(f"{file} has no reward {name}", hint=f"its numbers: {', '.join(numbers)}")
+        return self.reward
 
 
 def once(steps: Iterator[RolloutStep], on_note: Callable[[str], None]) -> Iterator[RolloutStep]:
