@@ -39,6 +39,9 @@ def now_playing() -> str:
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of a round, in order."""
 
+VALIDATION = "validation"
+"""Told as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""
+
 PAPER_SHARES: Mapping[str, float] = MappingProxyType(
     {"challenger": 27.1, "candidates": 10.9, "votes": 30.3, "solver": 25.9, "diagnosis": 5.7}
 )
@@ -100,6 +103,10 @@ class StageProgress:
 class Observer(Protocol):
     """Told what a run does, as it does it."""
 
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        """A run goes on: what its stages took so far by round, and the cause that was found last."""
+        ...
+
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         """Round `round` of `rounds` opens with its ε and the F before it (None before the first commit)."""
         ...
@@ -125,6 +132,9 @@ class Observer(Protocol):
 
 class Unobserved:
     """An observer that nobody reads."""
+
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        pass
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         pass

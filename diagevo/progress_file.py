@@ -43,11 +43,18 @@ class ProgressFile:
             "last": None,
             "ended": False,
         }
+        self._before: Mapping[int, Mapping[str, float]] = {}
         self._written = 0.0
+
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        self._before = seconds
+        self.observer.resumed(seconds, newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         self._now |= {"round": round, "rounds": rounds, "epsilon": str(epsilon), "failures": failures}
-        self._now |= {"stages": [], "ended": False}
+        done = self._before.get(round, {})
+        stages = [_begun(stage, 1, None) | {"seconds": spent} for stage, spent in done.items()]
+        self._now |= {"stages": stages, "ended": False}
         self._write()
         self.observer.round_started(round, rounds, epsilon, failures)
 

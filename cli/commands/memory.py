@@ -97,7 +97,8 @@ def replay(
             if at is not None and (inside := history.state(as_of).open) is not None:
                 stepped = inside.number
             listed = [render.plain(each) for each in steps(history, stepped, as_of)]
-            return Result(listed, memory_text.STEPS, run=history.run_id, as_of=where(as_of))
+            title = f"run {history.run_id}, round {stepped}"
+            return Result(listed, memory_text.STEPS, title=title, run=history.run_id, as_of=where(as_of))
         memory = describe(history.state(as_of, snapshots=False))
         differences = compare_with_commit(history, memory, as_of) if check else []
     checked = memory_text.check_text(memory, differences) if check else ""
@@ -168,6 +169,8 @@ def log(
             f"run {history.run_id} has no event of round {round}", hint="its rounds: diagevo runs show"
         )
     wanted, as_of = Trail(ref, tuple(type or ()), round, last), history.as_of(at=at)
+    if call.format == "table":
+        render.say(call, f"run {history.run_id}")
     if follow or call.format == "table":
         return write_lines(call, history, wanted, as_of, follow=follow)
     return Result(map(row, trail(history, wanted, as_of)), COLUMNS, run=history.run_id, as_of=where(as_of))
@@ -230,7 +233,8 @@ def why(
         found = resolve(history, ref, as_of)
         if fields:
             made = list(blame(history, found, as_of))
-            return Result(made, compare_text.FIELDS, run=history.run_id, as_of=where(as_of))
+            title = f"run {history.run_id}, {found.id}"
+            return Result(made, compare_text.FIELDS, title=title, run=history.run_id, as_of=where(as_of))
         if event and found.kind != "cause":
             raise ConfigError(
                 f"--event {event[0]}: {found.id} is a {found.kind}, and only a cause has turns",

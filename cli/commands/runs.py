@@ -174,7 +174,7 @@ def _phase(line: "PhaseLine") -> dict[str, Any]:
 
 def _invalid(reasons: "Mapping[str, int]") -> str:
     """How many candidates were invalid, and why: "92 (66 held out, 26 outside world)"."""
-    from ..screens.display import invalid
+    from ..screens.board import invalid
 
     total = sum(reasons.values())
     return f"{total} ({invalid(reasons)})" if total else "0"

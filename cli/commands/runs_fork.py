@@ -51,6 +51,7 @@ def fork(
         text += f"  files: {len(made.files)} of the run's stages\n"
     again = shlex.join(["diagevo", "train", "--run", free, "--resume", *call.database_again])
     text += f"continue with: {again}\n"
+    text += f"commands without --run read {free} from now on; its parent: --run {made.origin.run}\n"
     lost = [f"missing, and therefore not in the fork: {', '.join(made.missing)}"] if made.missing else []
     as_of = (made.written.round, made.written.position)
     return Result(made, text=text, run=free, as_of=as_of, notes=lost)

@@ -17,6 +17,7 @@ from ..render import console as render
 from ..render.result import Result, Rows, emit
 from ..render.table import Column
 from ..screens.accuracy import accuracy
+from ..screens.board import clock
 from ..screens.display import Kind, display_for
 from .stopping import stopped_by_signals
 
@@ -96,7 +97,6 @@ def train(
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
     _need_the_training_stack()
-    from diagevo.loop import run
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
     from diagevo.progress_file import PROGRESS, ProgressFile
@@ -112,6 +112,9 @@ def train(
         _keep_config(root / run_id, config)
     try:
         with stopped_by_signals(stop), view.showing():
+            view.message(f"run {run_id}: loading PyTorch and the models")
+            from diagevo.loop import run
+
             last = run.train(
                 config,
                 database=call.database,
@@ -130,7 +133,9 @@ def train(
             with opened(call, run_id) as history:
                 rows = Rows(ROUNDS, [_row(done) for done in view.board.history])
                 emit(call, Result([], text=[rows, *accuracy(history)]))
-    render.say(call, f"run {run_id} stands after round {last}; see: diagevo memory show --run {run_id}")
+    took = clock(view.board.whole())
+    shown = f"diagevo memory show --run {run_id}"
+    render.say(call, f"run {run_id} stands after round {last}, {took} in all; see: {shown}")
     return None
 
 

@@ -11,8 +11,8 @@ from diagevo.text.escaping import visible
 
 ROWS = (4, 2)
 """Rows that a text of a story may take, where more than a screen would be told otherwise."""
-SCREEN = 23
-"""Lines of a story on a terminal of 24, which keeps one for the prompt."""
+SCREEN = 22
+"""Lines of a story on a terminal of 24, which keeps one for the run's name and one for the prompt."""
 _HELD = re.compile(r"(?<=\S) ([=→≥≤<>]) (?=\S)")
 _TOGETHER = 24
 """Cells of the longest comparison that stays in one row: `f = 3`, `8 → 13`."""

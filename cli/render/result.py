@@ -65,7 +65,10 @@ def emit(call: Call, result: Result[Any]) -> None:
             f"this is text, not rows: it cannot be printed as {call.format}", hint="as JSON: --json"
         )
     elif call.format == "table" and result.text is not None:
-        _print_screen(call, [result.text] if isinstance(result.text, str) else result.text)
+        parts = [result.text] if isinstance(result.text, str) else result.text
+        if (header := _header(result, parts[0] if parts and isinstance(parts[0], str) else "")) is not None:
+            say(call, header)
+        _print_screen(call, parts)
     else:
         if call.format in ("table", "md") and result.shown is not None:
             rows = result.shown
@@ -74,6 +77,14 @@ def emit(call: Call, result: Result[Any]) -> None:
         say(call, note)
     if result.exit_code:
         raise typer.Exit(result.exit_code)
+
+
+def _header(result: Result[Any], text: str) -> str | None:
+    """Which run is spoken of, where the text does not begin with it."""
+    if result.run is None or text.startswith(result.run):
+        return None
+    after = f" after round {result.as_of[0]}" if result.as_of and result.as_of[0] else ""
+    return f"run {result.run}{after}"
 
 
 def _print_screen(call: Call, parts: Sequence[str | Rows]) -> None:

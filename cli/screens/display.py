@@ -4,143 +4,34 @@ All of them are observers of the run (`diagevo.progress`) and read one `Board`: 
 """
 
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.progress import PAPER_SHARES, STAGES, RoundSummary, StageProgress, Unobserved
+from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundSummary, StageProgress, Unobserved
 from diagevo.text.escaping import json_text
-from diagevo.text.numbers import fraction, number
+from diagevo.text.numbers import fraction
+from diagevo.text.redaction import masked
 
 from ..call import Call
 from ..render import console as render
+from ..render.layout import folded
+from .board import ORDER, Board, clock, named, note, round_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
+    from rich.text import Text
 
 Kind = Literal["live", "plain", "json", "none"]
-SHOWN_MESSAGES = 4
-REASONS = ("invalid", "no_label", "too_easy", "too_hard", "contested")
-
-
-@dataclass
-class Board:
-    """Everything an observer was told, kept for showing."""
-
-    run: str
-    round: int = 0
-    rounds: int = 0
-    epsilon: Fraction | None = None
-    failures: int | None = None
-    stage: str = ""
-    attempt: int = 1
-    done: int = 0
-    total: int | None = None
-    detail: str = ""
-    started: float = 0.0
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Stages of this round that are complete."""
-    before: dict[str, float] = field(default_factory=dict)
-    """Stages of the last round that was played whole here: what the time left is estimated from."""
-    played: dict[str, float] = field(default_factory=dict)
-    """Stages of all rounds played here."""
-    notes: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    history: list[RoundSummary] = field(default_factory=list)
-
-    def elapsed(self) -> float:
-        return time.monotonic() - self.started if self.stage else 0.0
-
-    def stage_left(self) -> float | None:
-        """Seconds left in the stage: from its own pace, else from the round before."""
-        if not self.stage:
-            return None
-        if self.total and self.done:
-            return self.elapsed() / self.done * max(self.total - self.done, 0)
-        if self.stage in self.before:
-            return max(self.before[self.stage] - self.elapsed(), 0.0)
-        return None
-
-    def run_left(self) -> float | None:
-        """Seconds left in the run, once a whole round is known."""
-        if not self.before:
-            return None
-        later = STAGES[STAGES.index(self.stage) + 1 :] if self.stage in STAGES else STAGES
-        in_round = (self.stage_left() or 0.0) + sum(self.before.get(stage, 0.0) for stage in later)
-        return in_round + (self.rounds - self.round) * sum(self.before.values())
-
-    def shares(self) -> dict[str, float]:
-        """Each stage's percent of the time so far."""
-        spent = dict(self.played)
-        if self.stage:
-            spent[self.stage] = spent.get(self.stage, 0.0) + self.elapsed()
-        whole = sum(spent.values())
-        return {stage: 100 * spent.get(stage, 0.0) / whole if whole else 0.0 for stage in STAGES}
-
-
-def clock(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    whole = round(seconds)
-    hours, minutes = whole // 3600, whole % 3600 // 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
-
-
-def note(summary: Mapping[str, object]) -> str:
-    """A stage's summary in one line: "kept 210, too_easy 130, reward -0.031"."""
-    parts: list[str] = []
-    for key, value in summary.items():
-        if isinstance(value, Mapping):
-            parts += [note({str(k): v}) for k, v in value.items()]
-        elif isinstance(value, float | Fraction):
-            parts.append(f"{key} {number(value)}")
-        elif value is not None:
-            parts.append(f"{key} {value}")
-    return ", ".join(parts)
-
-
-def invalid(reasons: Mapping[str, int]) -> str:
-    """Why candidates were invalid: "66 held out, 21 outside world"."""
-    return ", ".join(
-        f"{n} {why.replace('_', ' ')}" for why, n in sorted(reasons.items(), key=lambda r: -r[1])
-    )
-
-
-def round_line(done: RoundSummary) -> str:
-    """A committed round in one line."""
-    kept = done.verdicts.get("kept", 0)
-    dropped = [f"{n} {verdict}" for verdict in REASONS if (n := done.verdicts.get(verdict, 0))]
-    if done.invalid:
-        dropped[0] += f" ({invalid(done.invalid)})"
-    parts = [f"kept {kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
-    if done.label_truth is not None:
-        parts.append(f"labels true {done.label_truth:.3f}")
-    if done.against_false_labels:
-        false = f"{done.against_false_labels} of {done.failures_judged} failures against a false label"
-        parts.append(false + (f" ({done.right} of them right)" if done.right else ""))
-    if done.without_box:
-        parts.append(f"without a box {done.without_box:.3f}")
-    if done.undecided:
-        parts.append(f"undecided comparisons {done.undecided}")
-    if done.mean_at_k is not None:
-        parts.append(f"mean@k {done.mean_at_k:.3f}")
-    if done.greedy is not None:
-        parts.append(f"greedy {done.greedy:.3f}")
-    if done.reward is not None:
-        parts.append(f"reward {done.reward:.3f}")
-    parts += [
-        f"F {done.failures}",
-        f"z {fraction(done.z)}",
-        f"ε next {fraction(done.epsilon_next)}",
-        f"Active {done.active}, Mastered {done.mastered}, nodes {done.nodes}",
-    ]
-    if done.promoted:
-        parts.append(f"promoted {len(done.promoted)}")
-    if done.reactivated:
-        parts.append(f"reactivated {', '.join(done.reactivated[:6])}")
-    return " · ".join(parts)
+BAR = 10
+"""Cells of a stage's bar."""
+WIDE = 100
+"""Columns from which a stage's figures stand beside it."""
+HIGH = 24
+"""Rows from which the last round is shown whole."""
 
 
 class _Boarded(Unobserved):
@@ -154,60 +45,37 @@ class _Boarded(Unobserved):
         """The context in which the display is on."""
         return nullcontext()
 
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        self.board.resumed(seconds, newest_cause)
+
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
-        board = self.board
-        board.round, board.rounds, board.epsilon, board.failures = round, rounds, epsilon, failures
-        board.seconds, board.notes, board.stage = {}, {}, ""
+        self.board.begin_round(round, rounds, epsilon, failures)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        board = self.board
-        board.stage, board.attempt, board.total, board.done, board.detail = stage, attempt, total, 0, ""
-        board.started = time.monotonic()
+        self.board.begin(round, stage, attempt, total)
 
     def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        self.board.done, self.board.detail = progress.done, progress.detail or self.board.detail
-        self.board.total = progress.total if progress.total is not None else self.board.total
+        self.board.advance(progress.done, progress.total, progress.detail)
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
-        self.board.seconds[stage] = seconds
-        self.board.played[stage] = self.board.played.get(stage, 0.0) + seconds
-        self.board.notes[stage] = summary
-        self.board.stage = ""
+        self.board.end(stage, seconds, summary)
 
     def round_finished(self, round: int, summary: RoundSummary) -> None:
-        self.board.before = dict(self.board.seconds) if len(self.board.seconds) == len(STAGES) else {}
-        self.board.history.append(summary)
+        self.board.end_round(summary)
 
 
-class PlainDisplay(_Boarded):
-    """Lines on stderr, for logs and batch systems; of a stage's progress one in `pause` seconds at most."""
-
-    pause = 2.0
-    _spoke = 0.0
+class _Lines(_Boarded):
+    """A line for what begins a round, ends a stage or a round, and for each message."""
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         super().round_started(round, rounds, epsilon, failures)
         before = "" if failures is None else f", F {failures}"
         self._say(f"round {round} of {rounds}: ε {fraction(epsilon)}{before}")
 
-    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        super().stage_started(round, stage, attempt, total)
-        again = f" (attempt {attempt})" if attempt > 1 else ""
-        self._say(f"round {round} {stage}: started{again}")
-
-    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
-        super().stage_progress(round, stage, progress)
-        if time.monotonic() - self._spoke >= self.pause:
-            of = f"/{progress.total}" if progress.total is not None else ""
-            detail = f", {progress.detail}" if progress.detail else ""
-            left = self.board.stage_left()
-            tail = f", {clock(left)} left" if left else ""
-            self._say(f"round {round} {stage}: {progress.done}{of}{detail}{tail}")
-
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         super().stage_finished(round, stage, seconds, summary)
         told = note(summary)
-        self._say(f"round {round} {stage}: done in {seconds:.1f} s{': ' + told if told else ''}")
+        self._say(f"{named(round, stage)}: done in {seconds:.1f} s{': ' + told if told else ''}")
 
     def round_finished(self, round: int, summary: RoundSummary) -> None:
         super().round_finished(round, summary)
@@ -217,12 +85,66 @@ class PlainDisplay(_Boarded):
         self._say(text)
 
     def _say(self, text: str) -> None:
+        raise NotImplementedError
+
+
+class PlainDisplay(_Lines):
+    """Lines on stderr, for logs and batch systems, with the time of day and how far a stage is."""
+
+    pause = 5.0
+    """Seconds between two lines of a stage's progress, at least."""
+    silence = 8.0
+    """Seconds without a line, at most: then it is said what goes on."""
+
+    def __init__(self, call: Call, run: str) -> None:
+        super().__init__(call, run)
+        self._spoke = time.monotonic()
+
+    @contextmanager
+    def showing(self) -> Iterator[None]:
+        over = threading.Event()
+
+        def speak() -> None:
+            while not over.wait(self.silence / 8):
+                if time.monotonic() - self._spoke >= self.silence:
+                    self._still()
+
+        speaker = threading.Thread(target=speak, daemon=True)
+        speaker.start()
+        try:
+            yield
+        finally:
+            over.set()
+            speaker.join()
+
+    def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
+        super().stage_started(round, stage, attempt, total)
+        again = f" (attempt {attempt})" if attempt > 1 else ""
+        self._say(f"{named(round, stage)}: started{again}")
+
+    def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
+        super().stage_progress(round, stage, progress)
+        if time.monotonic() - self._spoke >= self.pause:
+            self._still()
+
+    def _still(self) -> None:
+        board = self.board
+        if board.stage:
+            self._say(f"{named(board.round, board.stage)}: {board.progress()}")
+        else:
+            self._say(f"{_between(board)}, {clock(board.whole())} so far")
+
+    def _say(self, text: str) -> None:
         self._spoke = time.monotonic()
         render.say(self.call, f"{time.strftime('%H:%M:%S')} {text}")
 
 
 class JsonDisplay(_Boarded):
     """One JSON object a line on stdout: `event` names the observer's method, the rest are its arguments."""
+
+    def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
+        super().resumed(seconds, newest_cause)
+        self._emit("resumed", seconds=seconds, newest_cause=newest_cause)
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
         super().round_started(round, rounds, epsilon, failures)
@@ -254,86 +176,124 @@ class JsonDisplay(_Boarded):
         sys.stdout.flush()
 
 
-class LiveDisplay(_Boarded):
-    """A view that is redrawn in place, on a terminal."""
+class LiveDisplay(_Lines):
+    """A view that is redrawn in place on a terminal, below one line for each stage that is complete."""
 
     def __init__(self, call: Call, run: str) -> None:
         super().__init__(call, run)
-        self.messages: list[str] = []
+        self.console: Console = render.stderr(call)
 
     def showing(self) -> AbstractContextManager[Any]:
         from rich.live import Live
 
         return Live(
-            console=render.stderr(self.call),
+            console=self.console,
             get_renderable=self.view,
             refresh_per_second=2,
             redirect_stdout=True,
             redirect_stderr=True,
+            transient=True,
         )
 
-    def message(self, text: str) -> None:
-        self.messages = [*self.messages, text][-SHOWN_MESSAGES:]
-
     def view(self) -> "RenderableType":
+        """At most 13 rows on a low terminal, each cut at its width."""
         from rich.console import Group
         from rich.text import Text
 
-        board = self.board
-        lines: list[RenderableType] = [Text(_headline(board), style="bold"), self._stages()]
-        if board.history:
-            lines.append(self._rounds())
-        lines += [Text(render.visible(text, one_line=True), style="dim") for text in self.messages]
+        board, columns = self.board, self.console.width
+        lines = [self._cut(Text(_headline(board), style="bold"))]
+        if figures := _figures(board):
+            lines.append(self._cut(Text(figures)))
+        lines += self._stages(columns)
+        if columns < WIDE and board.detail and board.stage:
+            lines.append(self._cut(f"{board.stage}: {board.detail}", "dim"))
+        if board.newest_cause:
+            lines.append(self._cut(f"newest cause: {board.newest_cause}", rows=2))
+        if board.history and self.console.height >= HIGH:
+            last = board.history[-1]
+            lines.append(self._cut(f"round {last.round}: {round_line(last)}", "dim", rows=4))
         return Group(*lines)
 
-    def _stages(self) -> "RenderableType":
-        from rich import box
-        from rich.table import Table
+    def _stages(self, columns: int) -> "list[Text]":
         from rich.text import Text
 
         board, shares = self.board, self.board.shares()
-        table = Table(box=box.SIMPLE, pad_edge=False)
-        table.add_column("stage")
-        table.add_column("")
-        table.add_column("time", justify="right")
-        table.add_column("share", justify="right")
-        table.add_column("paper", justify="right", style="dim")
-        table.add_column("", overflow="fold")
-        for stage in STAGES:
-            here = stage == board.stage
-            done = board.seconds.get(stage)
-            of = f"{board.done}/{board.total}" if here and board.total else ""
-            text = board.detail if here else note(board.notes.get(stage, {}))
-            table.add_row(
-                Text(stage, style="bold cyan" if here else ""),
-                of if here else ("done" if done is not None else ""),
-                clock(board.elapsed() if here else done),
-                f"{shares[stage]:.1f}%",
-                f"{PAPER_SHARES[stage]:.1f}%",
-                Text(render.visible(text, one_line=True)),
-            )
-        return table
+        lines = [Text(f"{'':<35} {'time':>7} {'share':>6} {'paper':>6}", style="dim")]
+        for stage in ORDER:
+            here, spent = stage == board.stage, board.seconds.get(stage)
+            if stage == VALIDATION and not here and spent is None and VALIDATION not in board.played:
+                continue  # a run without one, as far as is known
+            of = f"{board.done:,}/{board.total:,}" if here and board.total else "done" * (spent is not None)
+            share = f"{shares[stage]:.1f}%" if stage in STAGES else ""
+            paper = f"{PAPER_SHARES[stage]:.1f}%" if stage in STAGES else ""
+            taken = clock(board.elapsed()) if here else clock(spent)
+            bar = _bar(board) if here else " " * BAR
+            row = Text(f"{stage:<11} ", style="bold cyan" if here else "")
+            row.append(f"{bar} {of:>12} {taken:>7} ")
+            row.append(f"{share:>6} ").append(f"{paper:>6}", style="dim")
+            if columns >= WIDE:
+                row.append(f"  {board.detail if here else note(board.notes.get(stage, {}))}")
+            lines.append(self._cut(row))
+        return lines
 
-    def _rounds(self) -> "RenderableType":
+    def _cut(self, text: "Text | str", style: str = "", rows: int = 1) -> "Text":
+        """In at most so many rows of the terminal, words whole."""
         from rich.text import Text
 
-        shown = self.board.history[-5:]
-        text = "\n".join(f"round {done.round}: {round_line(done)}" for done in shown)
-        return Text(render.visible(text))
+        columns = self.console.width
+        if not isinstance(text, str):
+            row = Text(render.visible(text.plain, one_line=True), spans=text.spans, style=text.style)
+            row.truncate(columns, overflow="ellipsis")
+            return row
+        folds = folded(render.visible(text, one_line=True), columns).split("\n")
+        shown = folds[:rows]
+        if len(folds) > rows:
+            shown[-1] = shown[-1][: columns - 2] + " …"
+        return Text("\n".join(shown), style=style)
+
+    def _say(self, text: str) -> None:
+        from rich.text import Text
+
+        shown = render.visible(masked(text))
+        self.console.print(Text(folded(f"{time.strftime('%H:%M:%S')} {shown}", self.console.width)))
+
+
+def _bar(board: Board) -> str:
+    if not board.total:
+        return " " * BAR
+    filled = min(BAR, BAR * board.done // board.total)
+    return "━" * filled + "╌" * (BAR - filled)
+
+
+def _between(board: Board) -> str:
+    if not board.rounds:
+        return f"{board.run}: loading"
+    return f"{board.run}: round {board.round}, between its stages"
 
 
 def _headline(board: Board) -> str:
-    if not board.round:
-        return f"{board.run} · starting"
-    parts = [f"{board.run} · round {board.round} of {board.rounds}"]
-    if board.stage:
-        again = f" (attempt {board.attempt})" if board.attempt > 1 else ""
-        parts.append(f"{board.stage}{again}, {clock(board.stage_left())} left")
-    parts.append(f"ε {fraction(board.epsilon)}")
-    if board.failures is not None:
-        parts.append(f"F {board.failures}")
-    if (left := board.run_left()) is not None:
-        parts.append(f"run: {clock(left)} left")
+    where = f"round {board.round} of {board.rounds}" if board.rounds else "loading"
+    if board.stage and not board.rounds:
+        where = f"measuring {f'round {board.round}' if board.round else 'the base model'}"
+    if board.stage and board.attempt > 1:
+        where += f", {board.stage} again (attempt {board.attempt})"
+    parts = [board.run, where, f"{clock(board.whole())} so far"]
+    left = board.run_left() if board.rounds else board.stage_left()
+    if left is not None:
+        parts.append(f"{clock(left)} left")
+    return " · ".join(parts)
+
+
+def _figures(board: Board) -> str:
+    """ε and F of the round, and what the memory holds since the last commit."""
+    parts = [f"ε {fraction(board.epsilon)}"] if board.epsilon is not None else []
+    parts += [f"F {board.failures}"] if board.failures is not None else []
+    if board.history:
+        last = board.history[-1]
+        parts.append(f"z {fraction(last.z)}")
+        parts.append(f"{last.active} Active, {last.mastered} Mastered, {last.nodes} nodes")
+        if last.reactivated:
+            parts.append(f"reactivated {', '.join(last.reactivated[:6])}")
     return " · ".join(parts)
 
 

@@ -1,6 +1,6 @@
 """Accuracy of a solver on labelled questions that training never sees: what a round is selected by."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -26,6 +26,7 @@ def validate(
     params: SamplingParams,
     seed: int,
     baseline_temperatures: Sequence[float] = (),
+    on_begin: Callable[[str, int], None] = lambda name, samples: None,
 ) -> dict[str, float]:
     """Ask every question `samples` times under `params`, and once greedily.
 
@@ -34,11 +35,13 @@ def validate(
     questions (`…_se`), `no_box` (responses without a readable answer) and `truncated`. Also
     `mean_at_k_T0.5` and so on: the same samples drawn at the `baseline_temperatures`, because self-play
     partly sharpens the distribution and the base model at a lower temperature shows how much. Where questions
-    are of categories, each score is given for each of them too: `greedy/tail`.
+    are of categories, each score is given for each of them too: `greedy/tail`. `on_begin`: told what is
+    measured next, and how many answers to a question that takes.
     """
     prompts = [templates.solver(question.text) for question in questions]
 
     def measured(name: str, n: int, how: SamplingParams) -> dict[str, float]:
+        on_begin(name, n)
         groups = sampler.sample(prompts, n=n, params=how, seed=seed)
         answers = [
             [read_answer(question, completion.text) for completion in group]

@@ -36,6 +36,7 @@ from diagevo.loop.players import (
 from diagevo.loop.stages import Outcome, Stages
 from diagevo.memory.events import CandidateScored, FailureObserved, PhaseMeasured, RoundCommitted
 from diagevo.memory.memory import Memory
+from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
@@ -242,7 +243,10 @@ class Round:
                 lambda p: self._diagnosis_progress(p),
                 should_stop=lambda: bool(self.roles.stop),
             )
-            return Outcome(summary=_maintenance(report), parts=report.seconds)
+            told = _maintenance(report)
+            if report.settled["new_cause"]:
+                told["newest cause"] = newest_cause(self.memory.state)
+            return Outcome(summary=told, parts=report.seconds)
 
         self.stages.play("diagnosis", diagnose)
 
@@ -385,6 +389,12 @@ def _first_of_each(failed: Sequence[Rollout], cap: int) -> list[Rollout]:
 def round_folder(run: Path, number: int) -> Path:
     """Where a round keeps its candidates and checkpoints."""
     return run / "rounds" / f"{number:03d}"
+
+
+def newest_cause(state: MemoryState) -> str | None:
+    """The cause that was found last, in words."""
+    found = max(state.causes.values(), key=lambda cause: int(cause.cause_id[1:]), default=None)
+    return None if found is None else f"{found.cause_id} {found.description}"
 
 
 def _trained(summary: TrainingSummary, rewards: Sequence[float]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
 from diagevo.loop.roles import Roles
-from diagevo.loop.round import Round, RunContext, round_folder
+from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
 from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.progress import STAGES, Observer, RoundSummary, StopFlag, playing
+from diagevo.progress import STAGES, VALIDATION, Observer, RoundSummary, StageProgress, StopFlag, playing
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
 
@@ -87,6 +88,7 @@ def train(
                 _check_prompts(memory, roles.prompt_digests())
                 memory.said(config.schedule.policy)
                 memory.policy()  # told now where it is not there or has changed
+                run.tell_before()
             else:
                 run.configure()
             return run.play(rounds or config.round.rounds, until)
@@ -141,6 +143,14 @@ class Run:
                 prompts=self.roles.prompt_digests(),
             )
         )
+
+    def tell_before(self) -> None:
+        """Tell who watches a resumed run what its stages took so far."""
+        took: dict[int, dict[str, float]] = {}
+        for recorded in self.memory.log.read(self.memory.run_id, types=["StageCompleted"]):
+            if isinstance(event := recorded.event, events.StageCompleted):
+                took.setdefault(recorded.round, {})[event.stage] = event.seconds or 0.0
+        self.observer.resumed(took, newest_cause(self.memory.state))
 
     def play(self, rounds: int, until: Until | None) -> int:
         """Play to the commit of the last round. A round that is open goes on where it stood."""
@@ -204,9 +214,13 @@ class Run:
         params, seed = self.roles.params, self.roles.seed("validation")
         answers = self.folder / f"validation-{number:03d}-answers.jsonl"
         self.roles.stop.check(f"before the validation of round {number}")
+        heats = settings.baseline_temperature if number == 0 else ()
+        total = len(validation.questions) * (settings.samples * (1 + len(heats)) + 1)
+        self.observer.stage_started(number, VALIDATION, 1, total)
+        began, watched = time.monotonic(), _Measuring(self.observer, number, len(validation.questions), total)
         with (
             playing(f"{self.memory.run_id}, round {number}: validation"),
-            CachedSampler(self.roles.open_sampler(policy), answers, policy) as sampler,
+            CachedSampler(self.roles.open_sampler(policy), answers, policy, watched.answered) as sampler,
         ):
             metrics = validate(
                 sampler,
@@ -216,7 +230,8 @@ class Run:
                 samples=settings.samples,
                 params=params,
                 seed=seed,
-                baseline_temperatures=settings.baseline_temperature if number == 0 else (),
+                baseline_temperatures=heats,
+                on_begin=watched.begin,
             )
         inside = policy.is_relative_to(self.folder)
         self.memory.evaluated(
@@ -233,14 +248,15 @@ class Run:
                     "temperature": params.temperature,
                     "top_p": params.top_p,
                     "seed": seed,
-                    "baseline_temperature": list(settings.baseline_temperature) if number == 0 else [],
+                    "baseline_temperature": list(heats),
                 },
                 metrics=metrics,
             ),
             number,
         )
         answers.unlink(missing_ok=True)
-        self.observer.message(_measured(number, metrics, settings.samples))
+        told = _measured(metrics, settings.samples)
+        self.observer.stage_finished(number, VALIDATION, time.monotonic() - began, told)
         return metrics
 
     def best(self) -> int | None:
@@ -344,9 +360,28 @@ def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
     return of_run(stored, memory.run_id).config
 
 
-def _measured(number: int, metrics: Mapping[str, float], samples: int) -> str:
-    line = f"round {number}: mean@{samples} {metrics['mean_at_k']:.3f}, greedy {metrics['greedy']:.3f}"
+class _Measuring:
+    """Answers of a validation, counted over all that it measures, as the progress of a stage."""
+
+    def __init__(self, observer: Observer, number: int, questions: int, total: int) -> None:
+        self._observer, self._number, self._questions, self._total = observer, number, questions, total
+        self._name, self._samples, self._before = "", 0, 0
+
+    def begin(self, name: str, samples: int) -> None:
+        self._before += self._samples * self._questions
+        self._name = name.replace("mean_at_k", f"mean@{samples}").replace("_T", " at T = ")
+        self._samples = samples
+        self.answered(0, self._questions)
+
+    def answered(self, done: int, questions: int) -> None:
+        told = StageProgress(self._before + done * self._samples, self._total, self._name)
+        self._observer.stage_progress(self._number, VALIDATION, told)
+
+
+def _measured(metrics: Mapping[str, float], samples: int) -> dict[str, object]:
+    """For watchers."""
+    told: dict[str, object] = {f"mean@{samples}": metrics["mean_at_k"], "greedy": metrics["greedy"]}
     if heats := colder(metrics):
-        drawn = (f"{metrics[metric]:.3f} at {heat}" for metric, heat in heats.items())
-        line += f"; the base model at a lower temperature: {', '.join(drawn)}"
-    return line
+        cooled = ", ".join(f"{metrics[metric]:.3f} ({heat})" for metric, heat in heats.items())
+        told["at a lower temperature"] = cooled
+    return told

@@ -2,24 +2,27 @@
 
 import json
 import re
+import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.screens.board import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     Board,
+    clock,
+    round_line,
+)
+from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImports]  (cli/, as installed)
     JsonDisplay,
     LiveDisplay,
     NoDisplay,
     PlainDisplay,
-    clock,
     display_for,
-    round_line,
 )
 
-from diagevo.progress import Observer, RoundSummary, StageProgress
+from diagevo.progress import STAGES, Observer, RoundSummary, StageProgress
 from tests.cli.terminal import on_terminal
 
 SUMMARY = RoundSummary(
@@ -43,7 +46,8 @@ SUMMARY = RoundSummary(
 
 
 def tell(display) -> None:
-    """A second round, as a run tells it."""
+    """A second round of a run that was resumed, as it tells it."""
+    display.resumed({1: {"challenger": 12.0}}, "c3 drops the sign of a product")
     display.round_started(2, 5, Fraction(1, 3), 23)
     display.stage_started(2, "challenger", 1, 2)
     display.stage_progress(2, "challenger", StageProgress(1, 2, "mean reward 0.223"))
@@ -56,7 +60,7 @@ def tell(display) -> None:
 
 def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> None:
     assert round_line(SUMMARY) == (
-        "kept 22/48 (dropped: 6 invalid, 16 too_easy, 4 contested) · labels true 0.727 · "
+        "kept 22/48 (dropped: 6 invalid, 16 too easy, 4 contested) · labels true 0.727 · "
         "without a box 0.021 · mean@k 0.500 · greedy 0.875 · F 11 · z 11/23 = 0.478 · "
         "ε next 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
         "promoted 2 · reactivated c3"
@@ -94,6 +98,7 @@ def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest
     said = [json.loads(line) for line in out.splitlines()]
     assert err == ""
     assert [line["event"] for line in said] == [
+        "resumed",
         "round_started",
         "stage_started",
         "stage_progress",
@@ -104,7 +109,8 @@ def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest
         "round_finished",
     ]
     assert {line["run"] for line in said} == {"a"}
-    assert said[0]["epsilon"] == {"exact": "1/3", "value": 1 / 3}
+    assert said[0]["seconds"] == {"1": {"challenger": 12.0}}
+    assert said[1]["epsilon"] == {"exact": "1/3", "value": 1 / 3}
     assert said[-1]["summary"]["verdicts"]["kept"] == 22
     assert said[-1]["summary"]["z"]["exact"] == "11/23"
 
@@ -146,7 +152,7 @@ def test_the_display_fits_where_it_is_shown(kind: str | None, call: Call, expect
 def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("diagevo.cli.screens.display.time.monotonic", lambda: 130.0)
+    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: 130.0)
     board = Board("a", round=2, rounds=5, stage="solver", started=100.0)
     assert board.stage_left() is None
     assert board.run_left() is None
@@ -158,10 +164,86 @@ def test_the_time_left_comes_from_the_pace_then_from_the_round_before(
 
 
 def test_shares_are_of_the_time_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diagevo.cli.screens.display.time.monotonic", lambda: 110.0)
+    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: 110.0)
     board = Board("a", stage="votes", started=100.0, played={"challenger": 30.0})
     shares = board.shares()
     assert (shares["challenger"], shares["votes"], shares["solver"]) == (75.0, 25.0, 0.0)
+
+
+def test_a_resumed_stage_is_timed_from_where_it_went_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six of ten steps were done before; the first here came after 20 seconds, two more after 10 each."""
+    now = 100.0
+    monkeypatch.setattr("diagevo.cli.screens.board.time.monotonic", lambda: now)
+    board = Board("a")
+    board.resumed({1: dict.fromkeys(STAGES, 30.0), 2: {"challenger": 40.0, "candidates": 5.0}}, "c1 adds")
+    board.begin_round(2, 3, Fraction(1), 4)
+    assert board.seconds == {"challenger": 40.0, "candidates": 5.0}, "what was complete is not shown as 0"
+    board.begin(2, "solver", 2, 10)
+    for now, done in ((120.0, 7), (130.0, 8), (140.0, 9)):  # noqa: B007  (read by the clock)
+        board.advance(done, 10, "")
+    assert board.stage_left() == 10.0
+    assert board.whole() == 5 * 30.0 + 45.0 + 40.0
+    shares = board.shares()
+    assert shares["challenger"] == 100 * 70.0 / (5 * 30.0 + 45.0 + 40.0)
+    # This stage, then diagnosis; votes come again too, as they are not among what is complete.
+    assert board.run_left() == 10.0 + 30.0 + 150.0
+
+
+def test_a_run_that_has_ended_has_no_time_left() -> None:
+    board = Board("a")
+    board.begin_round(2, 2, Fraction(1), 4)
+    board.end("votes", 9.0, {})
+    board.end_round(SUMMARY)
+    assert board.ended
+    assert board.run_left() is None
+
+
+SLOW = """
+import time
+from tests.cli.test_display import Call, PlainDisplay
+display = PlainDisplay(Call(), "a")
+display.silence = 0.2
+with display.showing():
+    time.sleep(0.7)
+    display.stage_started(0, "validation", 1, 14000)
+    time.sleep(0.7)
+"""
+
+
+def test_plain_says_what_goes_on_while_nothing_ends() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", SLOW], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    ).stderr
+    lines = [line.split(" ", 1)[1] for line in said.splitlines()]
+    begun = lines.index("base model validation: started")
+    assert set(lines[:begun]) <= {"a: loading, 0:00 so far", "a: loading, 0:01 so far"}
+    assert set(lines[begun + 1 :]) <= {
+        "base model validation: 0/14,000, 0:00 so far",
+        "base model validation: 0/14,000, 0:01 so far",
+    }
+    assert begun >= 1
+    assert len(lines) > begun + 1
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(60, 15), (80, 24), (160, 50)])
+def test_the_live_view_fits_the_terminal_and_keeps_the_running_stage(
+    columns: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", str(rows))
+    display = LiveDisplay(Call(), "a-run-with-a-rather-long-name-of-its-own")
+    tell(display)
+    display.round_started(3, 5, Fraction(16_128, 100_003), 123_456)
+    display.stage_started(3, "solver", 2, 14_000)
+    display.stage_progress(3, "solver", StageProgress(1_200, 14_000, "mean reward 0.223, 87 failures " * 4))
+    display.board.newest_cause = "c42 " + "fails to check candidates against the original domain " * 6
+    with display.console.capture() as shown:
+        display.console.print(display.view())
+    lines = shown.get().rstrip("\n").split("\n")
+    assert len(lines) < rows
+    assert max(map(len, lines)) <= columns
+    assert any(re.match(r"solver +╌+ 1,200/14,000", line) for line in lines), "\n".join(lines)
+    assert any(line.startswith("newest cause: c42 fails to check") for line in lines)
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(None, "–"), (7.4, "0:07"), (75, "1:15"), (3723, "1:02:03")])
@@ -186,7 +268,7 @@ with display.showing() as live:
 def test_the_live_view_shows_the_round_the_stages_beside_the_paper_and_what_was_kept() -> None:
     shown, code = on_terminal([sys.executable, "-c", LIVE], cwd=Path(__file__).parents[2], columns=200)
     assert code == 0, shown
-    assert "a[red] · round 2 of 5 · challenger" in shown
+    assert "a[red] · round 2 of 5 · 0:0" in shown
     assert "4/6" in shown
     for share in ("27.1%", "10.9%", "30.3%", "25.9%", "5.7%"):
         assert share in shown

@@ -9,7 +9,7 @@ import pytest
 
 from diagevo.config.models import Config
 from diagevo.loop.run import Until, train
-from diagevo.progress import RoundSummary, StopFlag, Unobserved
+from diagevo.progress import VALIDATION, RoundSummary, StopFlag, Unobserved
 from tests.once import once
 
 SMALL = {
@@ -71,7 +71,8 @@ class Watcher(Unobserved):
         self.epsilons.append(epsilon)
 
     def stage_started(self, round: int, stage: str, attempt: int, total: int | None) -> None:
-        self.stages.append((round, stage, attempt))
+        if stage != VALIDATION:
+            self.stages.append((round, stage, attempt))
 
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.told[round, stage] = summary
