@@ -4,7 +4,7 @@ its runs are.
 First the runs become `results.jsonl`. Runs of that file that this database does not have stay, so that the
 study can be played in parts; a run that is played again must come to the same memory. From that file alone
 come the tables and the figure, so that anybody can work them out again without the runs: `python -m studies
---again`. Three sentences of it stand in the README, between two marks.
+--again`. A few lines of it stand in the README, between two marks.
 """
 
 import os

@@ -1,5 +1,6 @@
 """Each arm of the study against the full method, and what that says of a claim."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from diagevo.evaluation.ablation import VARIANTS
@@ -61,8 +62,35 @@ def against_full(runs: list[dict[str, Any]], metric: str) -> dict[str, VariantDi
     return found
 
 
+def interval(line: VariantDifference) -> str:
+    """The uncorrected 95% interval in words: "below, by 0.008 to 0.024", "within -0.013 to +0.014"."""
+    assert line.low is not None
+    assert line.high is not None
+    if line.low > 0:
+        return f"above, by {line.low:.3f} to {line.high:.3f}"
+    if line.high < 0:
+        return f"below, by {-line.high:.3f} to {-line.low:.3f}"
+    return f"within {line.low:+.3f} to {line.high:+.3f}"
+
+
+def against_paper(found: Mapping[str, VariantDifference]) -> dict[str, list[VariantDifference]]:
+    """The arms that the paper has below the full method and that are not clearly below here, by what their
+    uncorrected interval says, from the highest down: "above" 0, or "within" which 0 lies."""
+    signed = [variant for _, variant, metric, expected, paper in CLAIMS if _below(metric, expected, paper)]
+    lines = [found[variant] for variant in signed if found[variant].low is not None]
+    lines.sort(key=lambda line: -(line.difference or 0))
+    return {
+        which: [line for line in lines if interval(line).startswith(which)] for which in ("above", "within")
+    }
+
+
+def _below(metric: str, expected: str, paper: str) -> bool:
+    return metric == SCORE and (expected if paper == SAID else paper) == "below"
+
+
 def verdict(line: VariantDifference, expected: str, planned: int) -> str:
-    """By the rule of the page. Of fewer seeds than were planned it says so."""
+    """By the rule of the page. Of fewer seeds than were planned it says so. That something is not below, or
+    does not differ, is never shown: no margin was stated before the runs, so its interval is told instead."""
     if line.difference is None:
         return "not played"
     if line.p_holm is None:
@@ -71,8 +99,6 @@ def verdict(line: VariantDifference, expected: str, planned: int) -> str:
     up = line.difference > 0
     if expected in ("below", "above"):
         said = "not shown" if not clear else "shown" if up == (expected == "above") else "opposite"
-    elif expected == "no difference":
-        said = "contradicted" if clear else "not contradicted"
     else:
-        said = "contradicted" if clear and up == (expected == "not above") else "not contradicted"
+        said = interval(line)
     return said if line.seeds == planned else f"{said}, on {line.seeds} of {planned} seeds"

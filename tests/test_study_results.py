@@ -6,7 +6,7 @@ import pytest
 
 from diagevo.evaluation.ablation import VARIANTS
 from diagevo.evaluation.study import VariantDifference
-from studies.comparison import CLAIMS, against_full, scores, verdict
+from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
 from studies.page import (
     MARKS,
     PAGE,
@@ -48,7 +48,8 @@ RUNS = [_run("full", seed, score) for seed, score in enumerate(FULL, 3)] + [
 
 
 def _line(difference: float | None, p_holm: float | None, seeds: int = 5) -> VariantDifference:
-    return VariantDifference("x", seeds, 0.8, difference, None, None, None, p_holm, p_holm)
+    bounds = (None, None) if difference is None else (difference - 0.02, difference + 0.02)
+    return VariantDifference("x", seeds, 0.8, difference, *bounds, None, p_holm, p_holm)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,13 @@ def _line(difference: float | None, p_holm: float | None, seeds: int = 5) -> Var
         (-0.05, 0.06, "below", "not shown"),
         (+0.05, 0.01, "above", "shown"),
         (-0.05, 0.01, "above", "opposite"),
-        (-0.05, 0.01, "not below", "contradicted"),
-        (+0.05, 0.01, "not below", "not contradicted"),
-        (+0.05, 0.01, "not above", "contradicted"),
-        (-0.05, 0.01, "not above", "not contradicted"),
-        (-0.05, 0.20, "not below", "not contradicted"),
-        (-0.05, 0.01, "no difference", "contradicted"),
-        (+0.05, 0.06, "no difference", "not contradicted"),
+        (-0.05, 0.01, "not below", "below, by 0.030 to 0.070"),
+        (+0.05, 0.01, "not below", "above, by 0.030 to 0.070"),
+        (+0.05, 0.01, "not above", "above, by 0.030 to 0.070"),
+        (-0.05, 0.20, "not below", "below, by 0.030 to 0.070"),
+        (-0.01, 0.20, "not below", "within -0.030 to +0.010"),
+        (-0.05, 0.06, "no difference", "below, by 0.030 to 0.070"),
+        (+0.01, 1.00, "no difference", "within -0.010 to +0.030"),
         (-0.05, None, "below", "open: 5 of 5 seeds"),
         (None, None, "below", "not played"),
     ],
@@ -133,14 +134,31 @@ def test_the_page_is_what_its_data_give() -> None:
     assert readme.count("docs/pictures/study.svg") == 1
 
 
-def test_the_readme_tells_the_first_three_arms_that_were_played_and_leaves_the_rest_as_it_is() -> None:
+def test_every_arm_that_the_paper_has_below_stands_in_the_list_unless_it_is_clearly_below_here() -> None:
+    """From the signs and the intervals of the page's own table."""
+    against = against_paper(against_full(read(), "mean_at_k"))
+    rows = [line.split("|") for line in page(read()).splitlines() if line.startswith(("| H", "| | "))]
+    table = {row[2].strip(" `"): row for row in rows if row[3].strip() == "mean_at_k"}
+    below = {
+        arm for arm, row in table.items() if "below" in (row[5].strip(), row[4].strip() * ("same" in row[5]))
+    }
+    bounds = {arm: [float(b) for b in table[arm][8].split(" to ")] for arm in below}
+    assert {line.variant for line in against["above"]} == {a for a, (low, _) in bounds.items() if low > 0}
+    assert {line.variant for line in against["above"]} == {"no-filter", "absolute-only", "tau-1.2"}
+    assert {line.variant for line in against["within"]} == {
+        a for a, (low, up) in bounds.items() if low <= 0 <= up
+    }
+    assert {"no-stitching", "frozen-challenger", "targeted-only"} <= {x.variant for x in against["within"]}
+
+
+def test_the_readme_tells_the_arms_that_were_played_and_leaves_the_rest_as_it_is() -> None:
     readme = f"before\n{MARKS[0]}old\n{MARKS[1]}after\n"
     told = with_sentences(readme, RUNS)
-    assert told.startswith(f"before\n{MARKS[0]}What was seen")
+    assert told.startswith(f"before\n{MARKS[0]}Each arm's mean@8")
     assert told.endswith(f"{MARKS[1]}after\n")
     assert with_sentences(told, RUNS) == told
     assert "- Free exploration alone: -0.0" in told
-    assert told.count("\n- ") <= 3
+    assert told.count("\n- ") == 1
 
 
 def test_the_figure_has_a_row_for_each_arm_that_was_played() -> None:
