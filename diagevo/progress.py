@@ -49,45 +49,62 @@ PAPER_SHARES: Mapping[str, float] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
-class RoundSummary:
-    """One committed round in figures."""
+class RoundFigures:
+    """One committed round in figures, for every screen, page and frame. None is what was not measured."""
 
     round: int
-    candidates: int
-    verdicts: Mapping[str, int]
-    """Candidates by verdict: kept, too_easy, too_hard, contested, no_label, invalid."""
+    position: int
+    """Of its commit in the log."""
     failures: int
     """F: failures counted under Active causes after the commit."""
     z: Fraction | None
     """F over its reference; None while every round so far had F = 0."""
     epsilon_next: Fraction
+    """What the next round is drawn with: not the commit's where the run was configured anew in between, as a
+    fork is."""
     active: int
     mastered: int
     nodes: int
-    promoted: tuple[str, ...] = ()
+    candidates: int
+    kept: int
+    observed: int
+    """Failures observed."""
+    created: int
+    """New causes."""
+    promoted: tuple[str, ...]
     """Causes promoted in this round."""
-    reactivated: tuple[str, ...] = ()
-    """Causes reactivated in this round."""
-    invalid: Mapping[str, int] = field(default_factory=dict[str, int])
+    reactivated: tuple[str, ...]
+    committed_at: str
+    verdicts: Mapping[str, int]
+    """Candidates by verdict: kept, too_easy, too_hard, contested, no_label, invalid."""
+    invalid: Mapping[str, int]
     """Invalid candidates by reason: unreadable, unanswered, outside_world, held_out, too_long."""
-    label_truth: float | None = None
-    """Share of the kept labels that are true, in worlds that can tell."""
-    failures_judged: int = 0
-    """Observed failures of questions whose truth is known."""
-    against_false_labels: int = 0
-    """Of them those against a label that is false."""
-    right: int = 0
-    """Of these those that give the true answer."""
     without_box: float | None = None
     """Share of the votes' responses that gave no answer; None where no question was asked."""
     undecided: int = 0
     """Pairs of answers that stand apart because comparing them came to no verdict."""
-    reward: float | None = None
-    """The solver's mean reward in training."""
+    labels_true: float | None = None
+    """Share of the kept labels that are true; this and the next three where the truth is known."""
+    failures_judged: int | None = None
+    """Observed failures of questions whose truth is known."""
+    against_false_labels: int | None = None
+    """Of them those against a label that is false."""
+    right: int | None = None
+    """Of these those that give the true answer."""
     mean_at_k: float | None = None
-    """Mean accuracy of the samples at T = 1 on the validation set, where there is one."""
+    """Mean accuracy of the solver's samples at T = 1 on the validation set, after the round."""
     greedy: float | None = None
-    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    solver_reward: float | None = None
+    challenger_reward: float | None = None
+    """Mean over the steps of the stage."""
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Wall time by stage."""
+    rollouts: int = 0
+    """Of another trainer; what of them passed its own check."""
+    passes: int = 0
+    pass_rate: float | None = None
+    superseded_by: int | None = None
+    """The round that repeats its groups, where it counts no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +140,7 @@ class Observer(Protocol):
         """A stage is complete; `summary` holds plain values worth a line (counts, reward, reasons)."""
         ...
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None: ...
+    def round_finished(self, round: int, figures: RoundFigures) -> None: ...
 
     def message(self, text: str) -> None:
         """A line for the person who watches: a path of a log file, a restart, a warning."""
@@ -148,7 +165,7 @@ class Unobserved:
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         pass
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
         pass
 
     def message(self, text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.private import private
-from diagevo.progress import Observer, RoundSummary, StageProgress
+from diagevo.progress import Observer, RoundFigures, StageProgress
 from diagevo.text.escaping import json_text
 from diagevo.text.redaction import masked
 
@@ -80,21 +80,21 @@ class ProgressFile:
         self._write()
         self.observer.stage_finished(round, stage, seconds, summary)
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
         dropped = ", ".join(
             f"{name.replace('_', ' ')} {number}"
-            for name, number in sorted(summary.verdicts.items())
+            for name, number in sorted(figures.verdicts.items())
             if name != "kept" and number
         )
-        kept = f"{summary.verdicts.get('kept', 0)} of {summary.candidates} candidates kept"
+        kept = f"{figures.kept} of {figures.candidates} candidates kept"
         self._now["last"] = (
-            f"Round {summary.round}: {kept}{f' ({dropped})' if dropped else ''}, F = {summary.failures},"
-            f" ε next = {summary.epsilon_next}, {summary.active} Active, {summary.mastered} Mastered,"
-            f" reactivated: {', '.join(summary.reactivated) or 'none'}"
+            f"Round {figures.round}: {kept}{f' ({dropped})' if dropped else ''}, F = {figures.failures},"
+            f" ε next = {figures.epsilon_next}, {figures.active} Active, {figures.mastered} Mastered,"
+            f" reactivated: {', '.join(figures.reactivated) or 'none'}"
         )
         self._now["ended"] = True
         self._write()
-        self.observer.round_finished(round, summary)
+        self.observer.round_finished(round, figures)
 
     def message(self, text: str) -> None:
         self._now["messages"] = [*self._now["messages"], masked(text)][-TOLD:]

@@ -20,8 +20,9 @@ from ..screens.ingested import pass_rates
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from diagevo.memory.audit.runs import PhaseLine, RoundLine, RunLine, RunStory
+    from diagevo.memory.audit.runs import PhaseLine, RunLine, RunStory
     from diagevo.memory.events import RunConfigured
+    from diagevo.progress import RoundFigures
 
 FIGURES = (
     Column("failures", "F", "right"),
@@ -150,9 +151,7 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         line = story.line
         if story.rounds or story.superseded:
             lines = sorted((*story.rounds, *story.superseded), key=lambda each: each.round)
-            rounds = [
-                row_of(each) | {"invalid": _invalid(each.invalid), "round": _round(each)} for each in lines
-            ]
+            rounds = [_round(each) for each in lines]
             before = {"round": 0} | story.before
             own = ((QUESTIONS, rounds), (LEARNT, [before, *rounds])) if line.ingested is None else ()
             parts += [Rows(columns, values) for columns, values in ((ROUNDS, rounds), *own)]
@@ -162,9 +161,14 @@ def show(call: Call, run: Run = None) -> Result[Any]:
         return Result(story, text=parts, run=history.run_id, as_of=(end.round, end.position))
 
 
-def _round(line: "RoundLine") -> int | str:
-    again = line.superseded_by
-    return line.round if again is None else f"{line.round}, superseded by {again}"
+def _round(of: "RoundFigures") -> dict[str, Any]:
+    again = of.superseded_by
+    return row_of(of) | {
+        "round": of.round if again is None else f"{of.round}, superseded by {again}",
+        "invalid": _invalid(of.invalid),
+        "promoted": len(of.promoted),
+        "reactivated": len(of.reactivated),
+    }
 
 
 def _phase(line: "PhaseLine") -> dict[str, Any]:

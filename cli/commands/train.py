@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.progress import STAGES, RoundSummary, StopFlag
+from diagevo.progress import STAGES, RoundFigures, StopFlag
 
 from .. import options
 from ..call import Call
@@ -30,7 +30,7 @@ ROUNDS = (
     Column("round", align="right"),
     Column("kept", align="right"),
     Column("held_out", "held out", "right"),
-    Column("label_truth", "labels true", "right"),
+    Column("labels_true", "labels true", "right"),
     Column("false_labels", "failed at a false label", "right"),
     Column("without_box", "no box", "right"),
     Column("mean_at_k", "mean@k", "right"),
@@ -230,15 +230,14 @@ def _measured(call: Call, config: "Config") -> dict[str, float]:
     return {}
 
 
-def _row(done: RoundSummary) -> dict[str, object]:
+def _row(done: RoundFigures) -> dict[str, object]:
     """A round as a row of the table that `train` ends with."""
     row = {column.key: getattr(done, column.key, None) for column in ROUNDS}
     false = f"{done.against_false_labels}/{done.failures_judged}" if done.failures_judged else None
     return row | {
-        "kept": done.verdicts.get("kept", 0),
         "held_out": done.invalid.get("held_out", 0),
         "false_labels": false,
-        "seconds": sum(done.stage_seconds.values()),
+        "seconds": sum(done.seconds.values()),
     }
 
 

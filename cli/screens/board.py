@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from diagevo.progress import STAGES, VALIDATION, RoundSummary
+from diagevo.progress import STAGES, VALIDATION, RoundFigures
 from diagevo.text.numbers import fraction, number
 
 ORDER = (*STAGES, VALIDATION)
@@ -42,7 +42,7 @@ class Board:
     played: dict[str, float] = field(default_factory=dict)
     """Stages of all rounds."""
     notes: dict[str, Mapping[str, object]] = field(default_factory=dict)
-    history: list[RoundSummary] = field(default_factory=list)
+    history: list[RoundFigures] = field(default_factory=list)
 
     def resumed(self, seconds: Mapping[int, Mapping[str, float]], newest_cause: str | None) -> None:
         self.newest_cause = newest_cause
@@ -74,9 +74,9 @@ class Board:
         if newest := summary.get("newest cause"):
             self.newest_cause = str(newest)
 
-    def end_round(self, summary: RoundSummary) -> None:
+    def end_round(self, figures: RoundFigures) -> None:
         self.before = dict(self.seconds)
-        self.history.append(summary)
+        self.history.append(figures)
 
     def _add(self, seconds: Mapping[str, float]) -> None:
         for stage, spent in seconds.items():
@@ -165,16 +165,15 @@ def invalid(reasons: Mapping[str, int]) -> str:
     )
 
 
-def round_line(done: RoundSummary) -> str:
+def round_line(done: RoundFigures) -> str:
     """A committed round in one line."""
-    kept = done.verdicts.get("kept", 0)
     found = {verdict.replace("_", " "): done.verdicts.get(verdict, 0) for verdict in REASONS}
     dropped = [f"{n} {verdict}" for verdict, n in found.items() if n]
     if done.invalid:
         dropped[0] += f" ({invalid(done.invalid)})"
-    parts = [f"kept {kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
-    if done.label_truth is not None:
-        parts.append(f"labels true {done.label_truth:.3f}")
+    parts = [f"kept {done.kept}/{done.candidates}" + (f" (dropped: {', '.join(dropped)})" if dropped else "")]
+    if done.labels_true is not None:
+        parts.append(f"labels true {done.labels_true:.3f}")
     if done.against_false_labels:
         false = f"{done.against_false_labels} of {done.failures_judged} failures against a false label"
         parts.append(false + (f" ({done.right} of them right)" if done.right else ""))
@@ -186,8 +185,8 @@ def round_line(done: RoundSummary) -> str:
         parts.append(f"mean@k {done.mean_at_k:.3f}")
     if done.greedy is not None:
         parts.append(f"greedy {done.greedy:.3f}")
-    if done.reward is not None:
-        parts.append(f"reward {done.reward:.3f}")
+    if done.solver_reward is not None:
+        parts.append(f"reward {done.solver_reward:.3f}")
     parts += [
         f"F {done.failures}",
         f"z {fraction(done.z)}",

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
-from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundSummary, StageProgress, Unobserved
+from diagevo.progress import PAPER_SHARES, STAGES, VALIDATION, RoundFigures, StageProgress, Unobserved
 from diagevo.text.escaping import json_text
 from diagevo.text.numbers import fraction
 from diagevo.text.redaction import masked
@@ -60,8 +60,8 @@ class _Boarded(Unobserved):
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.board.end(stage, seconds, summary)
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
-        self.board.end_round(summary)
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        self.board.end_round(figures)
 
 
 class _Lines(_Boarded):
@@ -77,9 +77,9 @@ class _Lines(_Boarded):
         told = note(summary)
         self._say(f"{named(round, stage)}: done in {seconds:.1f} s{': ' + told if told else ''}")
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
-        super().round_finished(round, summary)
-        self._say(f"round {round} committed: {round_line(summary)}")
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        super().round_finished(round, figures)
+        self._say(f"round {round} committed: {round_line(figures)}")
 
     def message(self, text: str) -> None:
         self._say(text)
@@ -163,9 +163,9 @@ class JsonDisplay(_Boarded):
         super().stage_finished(round, stage, seconds, summary)
         self._emit("stage_finished", round=round, stage=stage, seconds=seconds, summary=summary)
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
-        super().round_finished(round, summary)
-        self._emit("round_finished", round=round, summary=summary)
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        super().round_finished(round, figures)
+        self._emit("round_finished", round=round, figures=figures)
 
     def message(self, text: str) -> None:
         self._emit("message", text=text)

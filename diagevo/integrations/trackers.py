@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, DiagEvoError, ServiceError, extra
-from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.history import History
 
@@ -38,7 +38,7 @@ def figures(history: History) -> list[Row]:
     before = measured(history, 0, failures=False).get(0, Measured()).validation
     found = [_row(0, {name: before.get(name) for name in FIGURES})]
     found += [
-        _row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in round_lines(history)
+        _row(line.round, {name: getattr(line, name) for name in FIGURES}) for line in round_figures(history)
     ]
     validated = ["mean_at_k" in row for row in found]
     if any(validated) and not validated[-1]:

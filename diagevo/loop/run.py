@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,18 @@ from diagevo.config.loading import of_run
 from diagevo.config.models import Config
 from diagevo.config.sources import KeyPath
 from diagevo.diagnosis.embedder import identity
-from diagevo.equations.schedule import z
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
-from diagevo.memory.audit.timeline.measurements import measured
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.progress import STAGES, VALIDATION, Observer, RoundSummary, StageProgress, StopFlag, playing
+from diagevo.progress import STAGES, VALIDATION, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
 
@@ -167,11 +165,12 @@ class Run:
             stage = None if stage == STAGES[-1] else stage  # the round is committed and measured after it
             played = Round(self.context, number, self.policy("challenger"), self.policy("solver"), stage)
             played.stages.scheduled(committing)
-            committed = played.play()
+            played.play()
             committing = played.committing
-            metrics = self.measure(number)
+            self.measure(number)
             self.rotate()
-            self.observer.round_finished(number, self._summary(committed, metrics, played.stages.seconds))
+            figures = next(round_figures(History(self.memory.database, self.memory.run_id), number))
+            self.observer.round_finished(number, figures)
         return self.memory.state.round
 
     def policy(self, role: str) -> Path:
@@ -196,11 +195,11 @@ class Run:
             self._whole.add(artifact.sha256)
         return check_model_folder(self.folder / artifact.path)
 
-    def measure(self, number: int) -> dict[str, float]:
+    def measure(self, number: int) -> None:
         """Validate the solver of a committed round, once; round 0 is the model that the run starts from."""
         validation = self.roles.validation
         if validation is None:
-            return {}
+            return
         recorded = self.memory.log.read(
             self.memory.run_id, types=["CheckpointEvaluated"], rounds=(number, number)
         )
@@ -209,7 +208,7 @@ class Run:
                 isinstance(event := found.event, events.CheckpointEvaluated)
                 and event.benchmark == "validation"
             ):
-                return event.metrics
+                return
         settings, policy = self.roles.config.validation, self.policy("solver")
         params, seed = self.roles.params, self.roles.seed("validation")
         answers = self.folder / f"validation-{number:03d}-answers.jsonl"
@@ -257,7 +256,6 @@ class Run:
         answers.unlink(missing_ok=True)
         told = _measured(metrics, settings.samples)
         self.observer.stage_finished(number, VALIDATION, time.monotonic() - began, told)
-        return metrics
 
     def best(self) -> int | None:
         """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""
@@ -288,45 +286,6 @@ class Run:
             for role in ("challenger", "solver"):
                 if (old := round_folder(self.folder, number) / role) not in needed:
                     shutil.rmtree(old, ignore_errors=True)
-
-    def _summary(
-        self, committed: events.RoundCommitted, metrics: Mapping[str, float], seconds: Mapping[str, float]
-    ) -> RoundSummary:
-        number = self.memory.state.round
-        promoted: list[str] = []
-        reactivated: list[str] = []
-        kinds = ["CausePromoted", "CauseReactivated"]
-        for recorded in self.memory.log.read(self.memory.run_id, types=kinds, rounds=(number, number)):
-            match recorded.event:
-                case events.CausePromoted(cause_id=cause_id):
-                    promoted.append(cause_id)
-                case events.CauseReactivated(cause_id=cause_id):
-                    reactivated.append(cause_id)
-        found = measured(History(self.memory.database, self.memory.run_id), number)[number]
-        return RoundSummary(
-            round=number,
-            candidates=found.verdicts.total(),
-            verdicts=dict(found.verdicts),
-            invalid=dict(found.invalid),
-            failures=committed.failures,
-            z=z(committed.failures, committed.reference_failures),
-            epsilon_next=Fraction(committed.epsilon_next),
-            active=committed.active,
-            mastered=committed.mastered,
-            nodes=committed.nodes,
-            promoted=tuple(promoted),
-            reactivated=tuple(reactivated),
-            label_truth=found.labels_true,
-            failures_judged=found.failures,
-            against_false_labels=found.against_false_labels,
-            right=found.right or 0,
-            without_box=found.without_box,
-            undecided=found.undecided,
-            reward=found.rewards.get("solver"),
-            mean_at_k=metrics.get("mean_at_k"),
-            greedy=metrics.get("greedy"),
-            stage_seconds=dict(seconds),
-        )
 
 
 def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:

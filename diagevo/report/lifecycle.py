@@ -75,8 +75,8 @@ def schedule(materials: Sequence[Material]) -> Figure | Missing:
             {
                 "round": facts.round,
                 "quantity": "ε",
-                "value": float(facts.epsilon),
-                "exact": str(facts.epsilon),
+                "value": float(material.epsilons[facts.round]),
+                "exact": str(material.epsilons[facts.round]),
             }
         )
         rows.append(

@@ -10,36 +10,18 @@ from sqlalchemy import select
 
 from diagevo.answers.equivalence import AnswerChecker
 from diagevo.arithmetic import WRITES
-from diagevo.equations.schedule import z
 from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
-from diagevo.memory.audit.timeline.measurements import Measured, measured
-from diagevo.memory.audit.timeline.rounds import epsilon_after
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import CauseHistoryRow, table
 from diagevo.memory.state.stored_config import Configured
+from diagevo.progress import RoundFigures
 
 HISTORY = table(CauseHistoryRow)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundFacts:
-    """A committed round. ε is the one the round was played under, and ε next that of the next round; F and z
-    are its commit's."""
-
-    round: int
-    epsilon: Fraction
-    epsilon_next: Fraction
-    failures: int
-    z: Fraction | None
-    active: int
-    mastered: int
-    nodes: int
-    measured: Measured
-    """Why candidates were invalid, what the truth says of failures, answers without a box."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +98,9 @@ class Material:
 
     run_id: str
     configuration: events.RunConfigured | None
-    rounds: tuple[RoundFacts, ...] = ()
+    rounds: tuple[RoundFigures, ...] = ()
+    epsilons: dict[int, Fraction] = field(default_factory=dict[int, Fraction])
+    """The ε that each round was played under."""
     configured: dict[int, Configured] = field(default_factory=dict)
     """In force in each round; a fork may have changed it."""
     candidates: tuple[Candidate, ...] = ()
@@ -177,7 +161,7 @@ class Material:
 
 def gather(history: History) -> Material:
     """Read a run. Rounds that are still open are left out."""
-    committed = {commit.round: commit.event for commit in history.commits}
+    committed = {commit.round for commit in history.commits}
     opened: dict[int, events.RoundOpened] = {}
     scored: list[tuple[int, events.CandidateScored]] = []
     promoted: dict[str, tuple[int, events.CausePromoted]] = {}
@@ -231,7 +215,7 @@ def gather(history: History) -> Material:
                 validations.append(
                     Validation(number, event.benchmark, event.questions, event.conditions, event.metrics)
                 )
-    causes, of_round = _causes(history), measured(history)
+    causes = _causes(history)
     after = {(c.round, c.cause_id): c for c in causes}
     texts = _texts(history.database, [event.question for _, event in scored])
     with AnswerChecker() as checker:
@@ -239,16 +223,8 @@ def gather(history: History) -> Material:
     return Material(
         run_id=history.run_id,
         configuration=history.configurations[-1].event if history.configurations else None,
-        rounds=tuple(
-            _facts(
-                number,
-                opened[number],
-                event,
-                epsilon_after(history, number, event.failures, event.reference_failures),
-                of_round.get(number, Measured()),
-            )
-            for number, event in sorted(committed.items())
-        ),
+        rounds=tuple(round_figures(history)),
+        epsilons={number: Fraction(event.epsilon) for number, event in opened.items()},
         configured=in_force,
         candidates=tuple(_candidate(number, event, texts) for number, event in scored),
         causes=tuple(causes),
@@ -277,26 +253,6 @@ def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
     yield from parts.items()
     rest = whole - sum(parts.values())
     yield "update" if done.stage == "diagnosis" else done.stage, max(0.0, rest)
-
-
-def _facts(
-    number: int,
-    opened: events.RoundOpened,
-    committed: events.RoundCommitted,
-    following: Fraction,
-    measured: Measured,
-) -> RoundFacts:
-    return RoundFacts(
-        round=number,
-        epsilon=Fraction(opened.epsilon),
-        epsilon_next=following,
-        failures=committed.failures,
-        z=z(committed.failures, committed.reference_failures),
-        active=committed.active,
-        mastered=committed.mastered,
-        nodes=committed.nodes,
-        measured=measured,
-    )
 
 
 def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]) -> Candidate:

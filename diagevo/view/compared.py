@@ -2,7 +2,7 @@
 
 from diagevo.errors import MissingDependencyError
 from diagevo.memory.audit.compare_runs import diff_runs
-from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.history import History
 from diagevo.view.page import Page, Site
 from diagevo.view.pages import below, is_counted
@@ -19,7 +19,7 @@ MEASURED = (
 def what_if_page(history: History, site: Site) -> Page:
     """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
     over. Each value is what `memory what-if` says."""
-    lines = list(round_lines(history, counted=is_counted(history)))
+    lines = list(round_figures(history, counted=is_counted(history)))
     return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
 
 
@@ -31,7 +31,7 @@ def runs_page(history: History, site: Site, other: str) -> Page:
         found = diff_runs(history, against, history.end, against.end)
     except MissingDependencyError as error:  # matching causes by meaning needs an extra; the rest does not
         lacking = error
-    sides = {one.run_id: {line.round: line for line in round_lines(one)} for one in (history, against)}
+    sides = {one.run_id: {line.round: line for line in round_figures(one)} for one in (history, against)}
     rounds = sorted({number for lines in sides.values() for number in lines})
     every = [line for lines in sides.values() for line in lines.values()]
     if any(line.pass_rate is not None for line in every):

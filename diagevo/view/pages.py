@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from diagevo.evaluation.protocol import colder
 from diagevo.memory.audit.matrix import count_causes, matrix
-from diagevo.memory.audit.runs import RunStory, list_runs, round_lines, run_story
+from diagevo.memory.audit.round_figures import round_figures
+from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.findings import sentences
@@ -131,7 +132,7 @@ def causes(history: History, site: Site, part: str | None = None) -> Page:
 
 def live(history: History, site: Site) -> Page:
     line = next(line for line in list_runs(site.database, site.folder) if line.run_id == history.run_id)
-    last = next(round_lines(history, line.last_round), None) if line.last_round else None
+    last = next(round_figures(history, line.last_round), None) if line.last_round else None
     read = history.log.read(history.run_id, types=["CauseReactivated"], newest_first=True, limit=REACTIVATED)
     reactivated = [(recorded.round, recorded.cause_id) for recorded in read]
     data = {"line": line, "committed": last, "reactivated": reactivated}

@@ -4,7 +4,7 @@ import json
 
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.replay import describe, next_schedule
-from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import EVENT_TYPES, CandidateScored, RoundOpened
 from diagevo.memory.events.records import Recorded
@@ -22,7 +22,7 @@ def round_(history: History, site: Site, number: str, part: str | None = None) -
     run = history.run_id
     if history.find(RoundOpened, wanted, "") is None:
         raise NotFoundError(f"run {run} has no round {wanted}", hint="the overview lists its rounds")
-    line = next(round_lines(history, wanted), None)
+    line = next(round_figures(history, wanted), None)
     schedule = None
     if wanted == 1 or any(commit.round == wanted - 1 for commit in history.commits):
         schedule = next_schedule(describe(history.state(history.after(wanted - 1)))) if wanted > 1 else None

@@ -22,11 +22,17 @@ from diagevo.cli.screens.display import (  # pyright: ignore[reportMissingImport
     display_for,
 )
 
-from diagevo.progress import STAGES, Observer, RoundSummary, StageProgress
+from diagevo.progress import STAGES, Observer, RoundFigures, StageProgress
 from tests.cli.terminal import on_terminal
 
-SUMMARY = RoundSummary(
+FIGURES = RoundFigures(
     round=2,
+    position=900,
+    kept=22,
+    observed=40,
+    created=3,
+    committed_at="2026-01-01T00:00:00+00:00",
+    invalid={},
     candidates=48,
     verdicts={"contested": 4, "kept": 22, "too_easy": 16, "invalid": 6},
     failures=11,
@@ -37,11 +43,11 @@ SUMMARY = RoundSummary(
     nodes=7,
     promoted=("c1", "c2"),
     reactivated=("c3",),
-    label_truth=0.727,
+    labels_true=0.727,
     without_box=0.021,
     mean_at_k=0.5,
     greedy=0.875,
-    stage_seconds={"solver": 18.1},
+    seconds={"solver": 18.1},
 )
 
 
@@ -55,11 +61,11 @@ def tell(display) -> None:
     display.stage_started(2, "solver", 2, 3)
     display.message("the server's log is in runs/a/vllm.log\x1b[31m")
     display.stage_finished(2, "solver", 18.1, {"verdicts": {"kept": 22}})
-    display.round_finished(2, SUMMARY)
+    display.round_finished(2, FIGURES)
 
 
 def test_a_round_in_one_line_has_what_was_dropped_and_the_papers_figures() -> None:
-    assert round_line(SUMMARY) == (
+    assert round_line(FIGURES) == (
         "kept 22/48 (dropped: 6 invalid, 16 too easy, 4 contested) · labels true 0.727 · "
         "without a box 0.021 · mean@k 0.500 · greedy 0.875 · F 11 · z 11/23 = 0.478 · "
         "ε next 23/45 = 0.511 · Active 10, Mastered 9, nodes 7 · "
@@ -80,7 +86,7 @@ def test_plain_is_one_line_an_event_on_stderr(capsys: pytest.CaptureFixture[str]
     assert lines[4] == "round 2 solver: started (attempt 2)"
     assert lines[5] == "the server's log is in runs/a/vllm.log␛[31m"
     assert lines[6] == "round 2 solver: done in 18.1 s: kept 22"
-    assert lines[7] == f"round 2 committed: {round_line(SUMMARY)}"
+    assert lines[7] == f"round 2 committed: {round_line(FIGURES)}"
 
 
 def test_plain_progress_that_comes_too_fast_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,8 +117,8 @@ def test_json_is_one_object_a_line_on_stdout_with_exact_fractions(capsys: pytest
     assert {line["run"] for line in said} == {"a"}
     assert said[0]["seconds"] == {"1": {"challenger": 12.0}}
     assert said[1]["epsilon"] == {"exact": "1/3", "value": 1 / 3}
-    assert said[-1]["summary"]["verdicts"]["kept"] == 22
-    assert said[-1]["summary"]["z"]["exact"] == "11/23"
+    assert said[-1]["figures"]["kept"] == 22
+    assert said[-1]["figures"]["z"]["exact"] == "11/23"
 
 
 def test_every_kind_of_line_is_documented_with_its_fields(capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,7 +199,7 @@ def test_a_run_that_has_ended_has_no_time_left() -> None:
     board = Board("a")
     board.begin_round(2, 2, Fraction(1), 4)
     board.end("votes", 9.0, {})
-    board.end_round(SUMMARY)
+    board.end_round(FIGURES)
     assert board.ended
     assert board.run_left() is None
 

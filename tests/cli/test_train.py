@@ -72,7 +72,7 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert not {*b"\r\x1b"} & {*resumed.stdout, *resumed.stderr}
     events = [json.loads(line) for line in resumed.stdout.splitlines()]
     assert "challenger" not in [e.get("stage") for e in events if e["event"] == "stage_started"]
-    assert [e["summary"]["round"] for e in events if e["event"] == "round_finished"] == [1]
+    assert [e["figures"]["round"] for e in events if e["event"] == "round_finished"] == [1]
 
 
 def test_a_resumed_run_takes_no_options_that_would_change_it() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from diagevo.config.models import Config
 from diagevo.loop.run import Until, train
-from diagevo.progress import VALIDATION, RoundSummary, StopFlag, Unobserved
+from diagevo.progress import VALIDATION, RoundFigures, StopFlag, Unobserved
 from tests.once import once
 
 SMALL = {
@@ -61,7 +61,7 @@ class Watcher(Unobserved):
     """Keeps what a run said."""
 
     def __init__(self) -> None:
-        self.rounds: list[RoundSummary] = []
+        self.rounds: list[RoundFigures] = []
         self.epsilons: list[Fraction] = []
         self.stages: list[tuple[int, str, int]] = []
         self.lines: list[str] = []
@@ -77,8 +77,8 @@ class Watcher(Unobserved):
     def stage_finished(self, round: int, stage: str, seconds: float, summary: Mapping[str, object]) -> None:
         self.told[round, stage] = summary
 
-    def round_finished(self, round: int, summary: RoundSummary) -> None:
-        self.rounds.append(summary)
+    def round_finished(self, round: int, figures: RoundFigures) -> None:
+        self.rounds.append(figures)
 
     def message(self, text: str) -> None:
         self.lines.append(text)

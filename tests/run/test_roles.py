@@ -126,4 +126,4 @@ def test_without_a_diagnostician_failures_are_recorded_and_no_memory_grows(tmp_p
     assert types["FailureObserved"] > 0
     assert types["FailureDiagnosed"] == types["CauseCreated"] == 0
     assert (done.failures, done.epsilon_next, done.active) == (0, 1, 0)
-    assert "diagnosis" not in done.stage_seconds
+    assert "diagnosis" not in done.seconds

@@ -21,7 +21,7 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect, open_history
 from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.opening import open_memory as opened
-from diagevo.progress import RoundSummary
+from diagevo.progress import RoundFigures
 from diagevo.selfplay.questions import FIELDS, parse_question
 from tests.cli.program import invoke
 from tests.once import once
@@ -300,8 +300,8 @@ def test_rotation_keeps_the_newest_the_best_and_what_the_next_round_starts_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NothingRetainedAfter(Watcher):
-        def round_finished(self, round: int, summary: RoundSummary) -> None:
-            super().round_finished(round, summary)
+        def round_finished(self, round: int, figures: RoundFigures) -> None:
+            super().round_finished(round, figures)
             monkeypatch.setattr("diagevo.loop.round.Round.keep_learnable", lambda round: [])
 
     monkeypatch.setattr(Run, "best", lambda run: None)  # else the best would be kept for that reason

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from diagevo.memory.log.database import Database
-from diagevo.progress import RoundSummary, StageProgress, Unobserved
+from diagevo.progress import RoundFigures, StageProgress, Unobserved
 from diagevo.progress_file import PROGRESS, ProgressFile
 from tests.run.program import first, start
 from tests.view.conftest import Served, serving
@@ -43,9 +43,16 @@ def file(folder: Path) -> "Path":
     return folder / "played" / PROGRESS
 
 
-def _summary() -> RoundSummary:
-    return RoundSummary(
+def _figures() -> RoundFigures:
+    return RoundFigures(
         round=3,
+        position=900,
+        kept=5,
+        observed=9,
+        created=0,
+        promoted=(),
+        committed_at="2026-01-01T00:00:00+00:00",
+        invalid={},
         candidates=8,
         verdicts={"kept": 5, "too_easy": 2, "contested": 1},
         failures=21,
@@ -85,7 +92,7 @@ def test_what_is_told_is_in_the_file_whole_and_passed_on(tmp_path: Path) -> None
     ]
     assert heard == ["asked postgresql://me:hunter2@h/db"]
     assert "hunter2" not in (tmp_path / PROGRESS).read_text()
-    told.round_finished(3, _summary())
+    told.round_finished(3, _figures())
     now = json.loads((tmp_path / PROGRESS).read_text())
     assert now["ended"]
     assert now["last"] == (

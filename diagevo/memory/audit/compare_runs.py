@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from diagevo.errors import extra
-from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.causes import Life, lives
 from diagevo.memory.audit.timeline.measurements import Measured, measured
 from diagevo.memory.events import Cause, CauseState, Embedder, number_of
@@ -172,7 +172,7 @@ def learnt(a: History, b: History, rounds: tuple[int, int]) -> list[Learnt]:
 
 def _learnt(history: History, last: int) -> dict[int, dict[str, Any]]:
     before = dict(measured(history, 0).get(0, Measured()).validation)
-    lines = {line.round: line for line in round_lines(history) if line.round <= last}
+    lines = {line.round: line for line in round_figures(history) if line.round <= last}
     told = {number: {f.name: getattr(line, f.name) for f in fields(line)} for number, line in lines.items()}
     return {0: before} | told if before else told
 

@@ -14,7 +14,7 @@ from diagevo.memory.audit.nodes import NodeStory, why_node
 from diagevo.memory.audit.questions import QuestionStory, question_story
 from diagevo.memory.audit.references import resolve
 from diagevo.memory.audit.replay import describe
-from diagevo.memory.audit.runs import round_lines
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History, expect
@@ -141,13 +141,13 @@ class RunFrames:
                 r.candidates,
                 r.kept,
                 r.observed,
-                r.promoted,
-                r.reactivated,
+                len(r.promoted),
+                len(r.reactivated),
                 r.created,
                 r.position,
                 r.committed_at,
             )
-            for r in round_lines(self._run)
+            for r in round_figures(self._run)
         )
         return _frame(columns, rows)
 

@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from diagevo.equations.schedule import z
 from diagevo.memory.audit.pass_rates import PassRates, pass_rates
+from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.timeline.measurements import Measured, labels_true, measured
 from diagevo.memory.audit.timeline.rounds import epsilon_after
 from diagevo.memory.events import Origin, PhaseMeasured, RoundCommitted, RunConfigured, StageStarted
@@ -18,7 +19,7 @@ from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import EVENT, RUN, Log
 from diagevo.memory.log.writer_lock import writer
 from diagevo.memory.places import runs_folder
-from diagevo.memory.state.projection import ROUND
+from diagevo.progress import RoundFigures
 from diagevo.text.redaction import redacted
 
 
@@ -128,53 +129,6 @@ def _stage(log: Log, run_id: str, round_: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundLine:
-    """A committed round in figures. `epsilon_next` is what the next round is drawn with: not the commit's
-    where the run was configured anew in between, as a fork is."""
-
-    round: int
-    position: int
-    failures: int
-    z: Fraction | None
-    epsilon_next: Fraction
-    active: int
-    mastered: int
-    nodes: int
-    candidates: int
-    kept: int
-    observed: int
-    promoted: int
-    reactivated: int
-    created: int
-    committed_at: str
-    without_box: float | None
-    """Share of the votes' responses that gave no answer; None where no question was asked."""
-    undecided: int
-    """Pairs of answers that stand apart because comparing them came to no verdict."""
-    verdicts: dict[str, int]
-    invalid: dict[str, int]
-    """Invalid candidates by reason."""
-    labels_true: float | None
-    """Share of the kept labels that are true; this and the next two where the truth is known."""
-    against_false_labels: int | None
-    """Failures observed against a label that is false."""
-    right: int | None
-    """Of them those that give the true answer."""
-    mean_at_k: float | None
-    greedy: float | None
-    """Of the solver after the round, on the validation set."""
-    solver_reward: float | None
-    challenger_reward: float | None
-    """Mean over the steps of the stage."""
-    rollouts: int
-    """Of another trainer; what of them passed its own check."""
-    passes: int
-    pass_rate: float | None
-    superseded_by: int | None
-    """The round that repeats its groups, where it counts no more."""
-
-
-@dataclass(frozen=True, slots=True)
 class PhaseLine:
     """What a phase of training measured of itself."""
 
@@ -191,9 +145,9 @@ class RunStory:
     configurations: int
     before: dict[str, float]
     """What validation measured before the first round."""
-    rounds: tuple[RoundLine, ...]
+    rounds: tuple[RoundFigures, ...]
     """That count."""
-    superseded: tuple[RoundLine, ...]
+    superseded: tuple[RoundFigures, ...]
     """That count no more."""
     phases: tuple[PhaseLine, ...]
     shared: int | None
@@ -209,7 +163,7 @@ def run_story(history: History, *, counted: bool = True) -> RunStory:
     with history.database.view():
         history = History(history.database, history.run_id, history.root)  # what it knew was another moment's
         configuration = history.configuration()
-        lines = list(round_lines(history, counted=counted, superseded=True))
+        lines = list(round_figures(history, counted=counted, superseded=True))
         return RunStory(
             line=_line(history),
             configuration=replace(configuration, config=redacted(configuration.config)),
@@ -241,53 +195,3 @@ def phase_lines(history: History) -> Iterator[PhaseLine]:
     """The phases of training in order, those that ended themselves too."""
     for recorded in history.events(PhaseMeasured):
         yield PhaseLine(recorded.round, expect(recorded, PhaseMeasured))
-
-
-def round_lines(
-    history: History, round: int | None = None, *, counted: bool = True, superseded: bool = False
-) -> Iterator[RoundLine]:
-    """The committed rounds that count, or one round, from the projection that each commit wrote; with
-    `superseded` those too that count no more."""
-    again = history.superseded()
-    query = select(ROUND).where(ROUND.c.run_id == history.run_id).order_by(ROUND.c.round)
-    if round is not None:
-        query = query.where(ROUND.c.round == round)
-    with history.database.read() as connection:
-        rows = connection.execute(query).all()
-    of_round = measured(history, round, candidates=counted)
-    for r in rows:
-        if r.round in again and round is None and not superseded:
-            continue
-        found = of_round.get(r.round, Measured())
-        yield RoundLine(
-            round=r.round,
-            position=r.position,
-            failures=r.failures,
-            z=z(r.failures, r.reference_failures),
-            epsilon_next=epsilon_after(history, r.round, r.failures, r.reference_failures),
-            active=r.active,
-            mastered=r.mastered,
-            nodes=r.nodes,
-            candidates=r.candidates,
-            kept=r.kept,
-            observed=r.observed,
-            promoted=r.promoted,
-            reactivated=r.reactivated,
-            created=r.created,
-            committed_at=r.committed_at,
-            without_box=found.without_box,
-            undecided=found.undecided,
-            verdicts=dict(found.verdicts),
-            invalid=dict(found.invalid),
-            labels_true=found.labels_true,
-            against_false_labels=found.against_false_labels if found.failures else None,
-            right=found.right if found.failures else None,
-            mean_at_k=found.validation.get("mean_at_k"),
-            greedy=found.validation.get("greedy"),
-            solver_reward=found.rewards.get("solver"),
-            challenger_reward=found.rewards.get("challenger"),
-            rollouts=found.rollouts,
-            passes=found.passes,
-            pass_rate=found.pass_rate,
-            superseded_by=again.get(r.round),
-        )

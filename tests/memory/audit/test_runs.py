@@ -333,7 +333,7 @@ def test_runs_are_listed_with_where_they_stand(mine: Store) -> None:
         Fraction(2, 5),
     )
     assert (played.open_round, played.writer) == (None, None)
-    assert [(r.promoted, r.reactivated, r.created, r.kept) for r in story.rounds] == [
+    assert [(len(r.promoted), len(r.reactivated), r.created, r.kept) for r in story.rounds] == [
         (0, 0, 3, 2),
         (1, 0, 0, 3),
         (2, 2, 1, 4),

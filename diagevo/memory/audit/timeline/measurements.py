@@ -40,6 +40,8 @@ class Measured:
     validation: Mapping[str, float] = field(default_factory=dict[str, float])
     rewards: dict[str, float] = field(default_factory=dict[str, float])
     """Mean reward by stage."""
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+    """Wall time by stage."""
 
     @property
     def without_box(self) -> float | None:
@@ -82,8 +84,11 @@ def measured(
                 observed.append((number, failed))
             case StageAbandoned() as event:
                 given_up.add(number, event.stage, event.attempt, event.after_step)
-            case StageCompleted(reward=float() as reward) as done:
-                now.rewards[done.stage] = reward
+            case StageCompleted() as done:
+                if done.reward is not None:
+                    now.rewards[done.stage] = done.reward
+                if done.seconds is not None:
+                    now.seconds[done.stage] = done.seconds
             case CheckpointEvaluated(benchmark="validation", role="solver") as evaluated:
                 now.validation = evaluated.metrics
             case _:
