@@ -55,7 +55,7 @@ $(VLLM_READY): pyproject.toml
 
 test-vllm: $(VLLM_READY)
 	VLLM_TARGET_DEVICE=cpu VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=0 $(VLLM) -m pytest -m vllm --timeout 1800 \
-	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py
+	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py tests/training/test_trainers_vllm.py
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
 # NEMO_RL, PRIME_RL and VERIFIERS are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
@@ -123,9 +123,12 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks
 
 # Needs a machine with a GPU; the benchmark says so and ends with 4 without one.
+# The first of those that may be used: measured on one, whatever the machine has.
+ONE_GPU := CUDA_VISIBLE_DEVICES="$$(echo "$${CUDA_VISIBLE_DEVICES:-0}" | cut -d, -f1)"
+
 bench-gpu: $(READY)
-	$(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
-	$(BIN)/python -m benchmarks.bench_gpu
+	$(ONE_GPU) $(BIN)/python -m pytest -q -m gpu tests/training/test_gpu.py
+	$(ONE_GPU) $(BIN)/python -m benchmarks.bench_gpu
 
 clean:
 	rm -rf .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
-from diagevo.config.placement import nodes_told, on_gpus, rank_bundles
-from diagevo.config.serving import serving
+from diagevo.config.placement import nodes_told, on_gpus, refusal
+from diagevo.config.serving import serving, serving_gpus, training_gpus
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
 from diagevo.memory.log.check import check as check_database
@@ -26,7 +26,7 @@ from diagevo.private import open_to_others
 from diagevo.sampling.model_folder import check_model_folder
 from diagevo.text.redaction import key_from
 from diagevo.training.disk import disk_bytes, gigabytes
-from diagevo.training.footprint import LESS, ROOM, loads, shapes_of
+from diagevo.training.footprint import LESS, ROOM, SAME_SHAPE, apart, host, loads, shapes_of
 from diagevo.training.shapes import BUILTIN, config_file
 
 Purpose = Literal["audit", "train", "eval"]
@@ -74,7 +74,7 @@ def look(purpose: Purpose, *, database: str, home: Path, configured: Callable[[]
         found += _devices(config)
     found += [*_models(config), *_services(config), *_thresholds(config)]
     if purpose == "train":
-        found += [*_validation(config), *_cluster(config), *_room(config, home)]
+        found += [*_validation(config), *_cluster(config), *_host(config), *_room(config, home)]
     return found
 
 
@@ -165,8 +165,8 @@ def _devices(config: Config) -> Iterator[Check]:
     names = f"{gpus} × {torch.cuda.get_device_name(0)}" if gpus else f"none; {os.cpu_count()} CPU cores"
     if not gpus and hardware.device == "cuda" and torch.version.cuda is None:
         names += ", and torch was built without CUDA"
-    training = set(hardware.train_gpus or range(hardware.processes)) if hardware.device == "cuda" else set()
-    wanted = training | set(hardware.serve_gpus)
+    training = set(training_gpus(hardware)) if hardware.device == "cuda" else set()
+    wanted = training | set(serving_gpus(hardware))
     if len(wanted) > gpus or not wanted <= set(range(gpus)):
         fix = "name other GPUs in hardware.train_gpus and serve_gpus" if gpus else "use a machine with GPUs"
         if hardware.device == "cuda" and not gpus:
@@ -210,12 +210,13 @@ def _vllm(config: Config) -> Iterator[Check]:
     if without and importlib.util.find_spec("vllm") is None:
         options = " ".join(f"--set {setting}" for setting in without)
         yield Check("vllm", "missing", "not installed", f"pip install 'diagevo[vllm]', or {options}")
+    if (why := apart(config)) is not None:
+        yield Check("vLLM in the trainer", "missing", why, SAME_SHAPE)
     if hardware.serve != "vllm":
         return
     if hardware.device != "cuda":
         return
-    used = serving(hardware, config.sampling, beside_training=True).used
-    named = len(hardware.serve_gpus)
+    used, named = serving(hardware, config.sampling).used, len(serving_gpus(hardware))
     if named and used != named:
         few = "more than it has" if used > named else "the rest stay idle"
         fix = (
@@ -236,6 +237,10 @@ def _memory(config: Config, card: int) -> Check:
     fullest = max(found, key=lambda load: (not load.fits(card), load.peak(card)))
     said = f"{fullest.stage}: {gigabytes(fullest.peak(card))} of {gigabytes(card)}"
     if fullest.fits(card):
+        for load in found:
+            for few in filter(None, (engine.more(card) for engine in load.engines)):
+                found_, _, fix = few.partition(": ")
+                return Check("GPU memory", "warn", f"{said}; {load.stage}: {found_}", fix)
         return Check("GPU memory", "ok", said)
     if fullest.peak(card) <= ROOM * card:
         said += ", and the share of a vLLM holds no cache for one long sequence"
@@ -273,15 +278,31 @@ def _cluster(config: Config) -> Iterator[Check]:
     except DiagEvoError as error:
         yield Check("cluster", "missing", error.message, error.hint or "")
         return
-    kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
-    there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
-    wanted = sum(bundle[kind] for bundle in rank_bundles(hardware, nodes))
     found = nodes_told(nodes) or "no nodes"
-    if there < wanted:
-        fix = "add nodes or lower hardware.processes"
-        yield Check("cluster", "missing", f"{found}; training takes {wanted} {kind}", fix)
+    if (refused := refusal(hardware, nodes)) is not None:
+        yield Check("cluster", "missing", f"{found}; {refused[0]}", refused[1])
+        return
+    gpus = sum(node.gpus for node in nodes)
+    if on_gpus(hardware, nodes) and hardware.processes < gpus:
+        idle = f"{found}; {gpus - hardware.processes} GPUs are idle while a policy trains"
+        yield Check("cluster", "warn", idle, f"--set hardware.processes={gpus}")
     else:
         yield Check("cluster", "ok", found)
+
+
+def _host(config: Config) -> Iterator[Check]:
+    """Whether the ranks of this machine find room in its memory while they read the models."""
+    hardware, shapes = config.hardware, shapes_of(config)
+    if hardware.cluster == "ray" or hardware.device != "cuda" or shapes is None:
+        return
+    needed = hardware.processes * host(config, *shapes[:2])
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    read = f"{hardware.processes} ranks read up to {gigabytes(needed)} at once"
+    found = f"{read}; this machine has {gigabytes(there)}"
+    if needed <= there:
+        yield Check("host memory", "ok", found)
+    else:
+        yield Check("host memory", "missing", found, "lower hardware.processes, or take a larger machine")
 
 
 def _room(config: Config, home: Path) -> Iterator[Check]:

@@ -7,10 +7,11 @@ from diagevo.text.numbers import count
 from ..render.console import plain
 from ..render.result import Result, Rows
 from ..render.table import Column
-from .plan_memory import memory_lines, memory_of, memory_table
+from .plan_memory import memory_lines, memory_of, memory_table, numbered
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
+    from diagevo.config.placement import Bundle
 
 STAGE = (
     Column("stage"),
@@ -19,6 +20,14 @@ STAGE = (
     Column("calls", "calls ≤", "right"),
     Column("seconds", "s measured", "right", digits=0),
     Column("about", ""),
+)
+
+
+GPUS = (
+    Column("stage"),
+    Column("gpus", "GPUs"),
+    Column("does", ""),
+    Column("idle"),
 )
 
 
@@ -35,7 +44,7 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
     head = f"profile {config.profile}, {count(config.round.rounds, 'round')}{done}; each round at most:"
     parts: list[str | Rows] = [head, Rows(STAGE, rows)]
     if whole["gpus"]:
-        parts += ["GPUs, stage by stage:", Rows(_gpu_columns(config), whole["gpus"])]
+        parts += ["GPUs, stage by stage:", Rows(GPUS, [_gpu_row(use) for use in whole["gpus"]])]
     lines = []
     if whole["memory"] is not None:
         if whole["memory"]["card"] is not None:
@@ -54,14 +63,19 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
 
 def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[str, Any]:
     from diagevo.config.workload import gpu_schedule
+    from diagevo.errors import ConfigError
     from diagevo.training.disk import disk_bytes
+    from diagevo.training.footprint import SAME_SHAPE, apart
+
+    if (why := apart(config)) is not None:
+        raise ConfigError(why, hint=SAME_SHAPE)
 
     rounds, hardware = max(config.round.rounds - played, 0), config.hardware
     on = " on a Ray cluster" if hardware.cluster == "ray" else ""
     trained = f"{hardware.processes} × {hardware.device}{on}"
     if hardware.colocate_vllm:
         trained += f", vLLM in the trainer with {hardware.vllm_memory:.0%} of each"
-    served = ", beside it a vLLM server" if hardware.serve == "vllm" else ""
+    served = ", between trainings a vLLM server" if hardware.serve == "vllm" else ""
     known = all(row["seconds"] is not None for row in rows)
     return {
         "rounds": rounds,
@@ -76,9 +90,9 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
 
 
 def _placed(config: "Config") -> dict[str, str]:
-    """The placement groups of each stage on the cluster as it is now."""
-    from diagevo.config.placement import engine_bundles, nodes_told, rank_bundles, told
-    from diagevo.errors import DiagEvoError
+    """The placement groups of each stage on the cluster as it is now. ConfigError where one cannot start."""
+    from diagevo.config.placement import engine_bundles, nodes_told, on_gpus, rank_bundles, refusal, told
+    from diagevo.errors import ConfigError, DiagEvoError
     from diagevo.sampling.cluster import connected, nodes_of
 
     hardware = config.hardware
@@ -88,26 +102,25 @@ def _placed(config: "Config") -> dict[str, str]:
         nodes = nodes_of(connected())
     except DiagEvoError as error:  # also without Ray: the rest of the plan is known
         return {"cluster": f"not known: {error.message}"}
-    ranks = f"ranks {told(rank_bundles(hardware, nodes))}"
-    beside = ""
-    if hardware.serve == "vllm":
-        beside = f", engines {told(engine_bundles(hardware, nodes, beside_training=True))}"
-    engines = f"engines {told(engine_bundles(hardware, nodes, beside_training=False))}"
-    placed = {"cluster": nodes_told(nodes) or "no nodes", "challenger": f"{ranks}{beside}"}
+    found = nodes_told(nodes) or "no nodes"
+    if (refused := refusal(hardware, nodes)) is not None:
+        raise ConfigError(f"{refused[0]} ({found})", hint=refused[1])
+    gpus = sum(node.gpus for node in nodes)
+
+    def said(kind: str, places: "list[Bundle]") -> str:
+        idle = gpus - sum(place.get("GPU", 0) for place in places)
+        return f"{kind} {told(places)}" + (f", {idle} GPUs idle" if on_gpus(hardware, nodes) and idle else "")
+
+    ranks = said("ranks", rank_bundles(hardware, nodes))
+    engines = said("engines", engine_bundles(hardware, nodes))
+    placed = {"cluster": found, "challenger": ranks}
     placed |= dict.fromkeys(("candidates", "votes"), engines) | {"solver": ranks}
     return placed | ({"validation": engines} if config.validation.questions is not None else {})
 
 
-def _gpu_columns(config: "Config") -> tuple[Column, ...]:
-    hardware = config.hardware
-    training = hardware.train_gpus or tuple(range(hardware.processes))
-    serving = hardware.serve_gpus if hardware.serve == "vllm" else training[:1]
-    named = ", ".join(map(str, serving)) if serving else "every one"
-    return (
-        Column("stage"),
-        Column("train", f"on {', '.join(map(str, training))}"),
-        Column("serve", f"on {named}"),
-    )
+def _gpu_row(use: dict[str, Any]) -> dict[str, Any]:
+    """For people: GPUs in words."""
+    return use | {"gpus": numbered(use["gpus"]), "idle": numbered(use["idle"]) or None}
 
 
 def _time(seconds: float | None) -> str:

@@ -19,7 +19,8 @@ COLUMNS = (
 
 def memory_of(config: "Config") -> dict[str, Any] | None:
     """As data: stages with the bytes of their parts; by card whether it fits."""
-    from diagevo.training.footprint import CARDS, loads, shapes_of
+    from diagevo.config.serving import mean_tokens
+    from diagevo.training.footprint import CARDS, host, loads, shapes_of
 
     if config.hardware.device != "cuda":
         return None
@@ -31,8 +32,10 @@ def memory_of(config: "Config") -> dict[str, Any] | None:
     card = next((card for card, fit in fits.items() if fit), 80)
     return {
         "card": card,
+        "mean": mean_tokens(config.sampling),
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
+        "host_bytes": host(config, *shapes[:2]),
     }
 
 
@@ -47,11 +50,13 @@ def memory_table(memory: dict[str, Any]) -> tuple[str, Sequence[Column], list[di
         }
         for stage in memory["stages"]
     ]
-    return f"memory of a GPU of {memory['card']} GB at its peak:", COLUMNS, rows
+    heading = f"memory of a GPU of {memory['card']} GB at its peak; answers are of {memory['mean']} tokens:"
+    return heading, COLUMNS, rows
 
 
 def memory_lines(memory: dict[str, Any]) -> list[str]:
     """On which cards that fits, and what to change for the others."""
+    from diagevo.training.disk import gigabytes
     from diagevo.training.footprint import LESS
 
     if memory["card"] is None:
@@ -60,12 +65,21 @@ def memory_lines(memory: dict[str, Any]) -> list[str]:
     no = [card for card, fit in memory["fits"].items() if not fit]
     said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
-    return [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else [])]
+    few = [f"few at once   {stage['stage']}: {stage['few']}" for stage in memory["stages"] if stage["few"]]
+    rank = f"{gigabytes(memory['host_bytes'])} of the machine's memory for each training process of it"
+    fits = [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else []), *few]
+    return [*fits, f"host          {rank}"]
 
 
 def _stage(load: "Load", card: float) -> dict[str, Any]:
     engines = [
-        {"name": e.name, "bytes": int(e.share * card), "cache_tokens": e.tokens(card)} for e in load.engines
+        {
+            "name": e.name,
+            "bytes": int(e.share * card),
+            "cache_tokens": e.tokens(card),
+            "answers_at_once": e.answers(card),
+        }
+        for e in load.engines
     ]
     parts = {name: size for name, size in load.parts.items() if size}
     return {
@@ -75,13 +89,25 @@ def _stage(load: "Load", card: float) -> dict[str, Any]:
         "peak_bytes": load.peak(card),
         "parts": parts,
         "engines": engines,
+        "few": next(filter(None, (engine.more(card) for engine in load.engines)), None),
     }
 
 
 def _whose(stage: dict[str, Any]) -> str:
     if stage["placed"]:
         return f"each {stage['placed']}'s"
-    return ", ".join(map(str, stage["gpus"])) or "one more"
+    return numbered(stage["gpus"]) or "one more"
+
+
+def numbered(gpus: Sequence[int]) -> str:
+    """As people write them: 0-3, 6."""
+    runs: list[list[int]] = []
+    for gpu in gpus:
+        if runs and gpu == runs[-1][-1] + 1:
+            runs[-1].append(gpu)
+        else:
+            runs.append([gpu])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _part(part: tuple[str, int]) -> str:
@@ -91,4 +117,5 @@ def _part(part: tuple[str, int]) -> str:
 
 def _engine(engine: dict[str, Any]) -> str:
     tokens = engine["cache_tokens"] // 1000
-    return f"{engine['name']} {engine['bytes'] / 1e9:.1f} with {tokens:,}k tokens of cache"
+    cache = f"{tokens:,}k tokens of cache, {engine['answers_at_once']} answers at once"
+    return f"{engine['name']} {engine['bytes'] / 1e9:.1f} with {cache}"

@@ -217,9 +217,15 @@ class HardwareConfig(Section):
         description="auto: FlashAttention 2 on a GPU if flash-attn or `kernels` provides it, else sdpa.",
     )
     colocate_vllm: bool = Field(
-        default=False, description="Rollouts by vLLM inside the trainer (`vllm` extra)."
+        default=False,
+        description="Rollouts, and the votes on them, by vLLM inside the trainer (`vllm` extra).",
     )
-    vllm_memory: float = Field(default=0.3, gt=0, lt=1, description="Share of GPU memory that vLLM takes.")
+    vllm_memory: float = Field(
+        default=0.3,
+        gt=0,
+        lt=1,
+        description="Share of a GPU that vLLM takes inside the trainer; asleep during updates.",
+    )
     report_to: tuple[Literal["tensorboard", "trackio", "wandb"], ...] = Field(
         default=(), description="tensorboard (files in the run's folder), trackio or wandb, through TRL."
     )
@@ -231,12 +237,15 @@ class HardwareConfig(Section):
         default=(),
         description="GPUs for training, counted among the visible ones; empty means all. Not used with Ray.",
     )
-    serve_gpus: tuple[int, ...] = Field(default=(), description="GPUs for the vLLM server; as above.")
+    serve_gpus: tuple[int, ...] = Field(
+        default=(),
+        description="GPUs for stages that only sample; empty means those that train. Not used with Ray.",
+    )
     serve_memory: float = Field(
-        default=0.25,
+        default=0.9,
         gt=0,
         lt=1,
-        description="Share that the vLLM server takes of a GPU that also trains.",
+        description="Share of its GPUs that the vLLM server takes; nothing trains meanwhile.",
     )
     serve_options: tuple[str, ...] = Field(
         default=(), description="Further options of the vLLM server, e.g. --tensor-parallel-size, 4."

@@ -30,10 +30,8 @@ def rank_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list
     return [each] * hardware.processes
 
 
-def engine_bundles(
-    hardware: HardwareConfig, nodes: Sequence[ClusterNode], *, beside_training: bool
-) -> list[Bundle]:
-    """A place for each engine. All GPUs serve where nothing trains; beside training, those that are left.
+def engine_bundles(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
+    """A place for each engine of a stage in which nothing trains, on all GPUs.
 
     An engine takes a GPU or a tensor-parallel group of one node; on the CPU it takes a node.
     """
@@ -41,9 +39,28 @@ def engine_bundles(
         sizes = [hardware.threads or node.cpus for node in nodes if node.cpus >= (hardware.threads or 1)]
         return [{"CPU": size} for size in sizes]
     each = engine_gpus(hardware)
-    whole = sum(node.gpus // each for node in nodes)
-    left = sum(node.gpus for node in nodes) - (hardware.processes if beside_training else 0)
-    return [{"GPU": each}] * max(0, min(whole, left // each))
+    return [{"GPU": each}] * sum(node.gpus // each for node in nodes)
+
+
+def refusal(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[str, str] | None:
+    """Why no stage, or not every one, can start on these nodes, and what mends it; None where all can."""
+    kind = "GPU" if on_gpus(hardware, nodes) else "CPU"
+    [each, *_] = rank_bundles(hardware, nodes)
+    places = sum((node.gpus if kind == "GPU" else node.cpus) // each[kind] for node in nodes)
+    if places < hardware.processes:
+        ranks = told(rank_bundles(hardware, nodes))
+        fewer = f"set hardware.processes to {places}, or " if places else ""
+        there = sum(node.gpus if kind == "GPU" else node.cpus for node in nodes)
+        return f"training takes {ranks}; the nodes have {there}", f"{fewer}add nodes"
+    if engine_bundles(hardware, nodes):
+        return None
+    if kind == "CPU":
+        return f"no node has {hardware.threads} CPU for an engine", "lower hardware.threads"
+    most = max(node.gpus for node in nodes)
+    return (
+        f"an engine takes {engine_gpus(hardware)} GPUs of one node; none has more than {most}",
+        "lower --tensor-parallel-size or --pipeline-parallel-size in hardware.serve_options",
+    )
 
 
 def told(bundles: Sequence[Bundle]) -> str:

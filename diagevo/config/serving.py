@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from urllib.parse import urlsplit
 
 from diagevo.config.models import HardwareConfig, SamplingConfig
-
-ALONE = 0.9  # share of a GPU that a server has to itself
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server started by DiagEvo in one stage."""
+    """A server started by DiagEvo for a stage in which nothing trains."""
 
     gpus: tuple[int, ...]
-    """Counted among the visible; none named: those that vLLM takes first."""
+    """Counted among the visible."""
     copies: int
     """Of the model, each with an engine of its own."""
     used: int
@@ -31,30 +30,35 @@ def training_gpus(hardware: HardwareConfig) -> tuple[int, ...]:
     return () if hardware.device == "cpu" else hardware.train_gpus or tuple(range(hardware.processes))
 
 
-def serving(hardware: HardwareConfig, sampling: SamplingConfig, *, beside_training: bool) -> Serving:
-    """The server of a stage: in one that only samples it has the GPUs of training too, and whole ones."""
-    given = options_of(hardware)
-    gpus, training = hardware.serve_gpus, training_gpus(hardware)
-    if gpus and not beside_training:
-        gpus = tuple(sorted({*gpus, *training}))
+def serving_gpus(hardware: HardwareConfig) -> tuple[int, ...]:
+    """The GPUs of one machine that sample where nothing trains; none where no GPU is asked for."""
+    return hardware.serve_gpus or (training_gpus(hardware) if hardware.device == "cuda" else ())
+
+
+def serving(hardware: HardwareConfig, sampling: SamplingConfig) -> Serving:
+    """The server of a stage: a copy of the model on each of its GPUs, or on each group of them."""
+    given, gpus = options_of(hardware), serving_gpus(hardware)
     each = engine_gpus(hardware)
     copies = _size(given, "data") if "--data-parallel-size" in given else max(1, len(gpus) // each)
-    shared = beside_training and bool(set(gpus or range(copies * each)) & set(training))
-    memory = hardware.serve_memory if shared else ALONE
     options = ["--max-num-seqs", str(hardware.rows_at_once)]
     options += ["--max-model-len", str(sampling.max_prompt_tokens + sampling.max_new_tokens)]
     if copies > 1:
         options += ["--data-parallel-size", str(copies)]
     if hardware.device != "cpu":
-        options += ["--gpu-memory-utilization", f"{memory:g}"]
+        options += ["--gpu-memory-utilization", f"{hardware.serve_memory:g}"]
     return Serving(
         gpus=gpus,
         copies=copies,
         used=copies * each,
-        memory=float(given.get("--gpu-memory-utilization", memory)),
+        memory=float(given.get("--gpu-memory-utilization", hardware.serve_memory)),
         capacity=copies * int(given.get("--max-num-seqs", hardware.rows_at_once)),
         options=(*options, *hardware.serve_options),
     )
+
+
+def mean_tokens(sampling: SamplingConfig) -> int:
+    """Tokens of prompt and answer that a plan reckons with: an eighth of the longest."""
+    return max(1, (sampling.max_prompt_tokens + sampling.max_new_tokens) // 8)
 
 
 def engine_gpus(hardware: HardwareConfig) -> int:
@@ -64,15 +68,19 @@ def engine_gpus(hardware: HardwareConfig) -> int:
 
 
 def engine(hardware: HardwareConfig, sampling: SamplingConfig) -> Serving:
-    """The server of one engine that has its GPUs, whichever they are, to itself."""
-    its_own = {"processes": 1, "train_gpus": (), "serve_gpus": tuple(range(engine_gpus(hardware)))}
-    alone = hardware.model_copy(update=its_own)
-    return serving(alone, sampling, beside_training=False)
+    """The server of one engine of a cluster, whichever GPUs it has."""
+    its_own = {"train_gpus": (), "serve_gpus": tuple(range(engine_gpus(hardware)))}
+    return serving(hardware.model_copy(update=its_own), sampling)
 
 
 def options_of(hardware: HardwareConfig) -> dict[str, str]:
     """`hardware.serve_options` by name, however they are cut into words."""
     return dict(pairwise(" ".join(hardware.serve_options).replace("=", " ").split()))
+
+
+def on_this_machine(url: str | None) -> bool:
+    """Whether an endpoint is here, so that it takes one of this machine's GPUs."""
+    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _size(given: dict[str, str], kind: str) -> int:

@@ -10,5 +10,6 @@ Profile = Literal[
     "qwen3-0.6b-24gb",
     "qwen3-1.7b-80gb",
     "qwen3-8b-lora-80gb",
+    "qwen3-8b-2x8",
 ]
 PROFILES: tuple[Profile, ...] = get_args(Profile)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from diagevo.config.models import Config, GRPOConfig
+from diagevo.config.serving import on_this_machine, serving_gpus, training_gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,45 +25,45 @@ class StageWork:
 
 @dataclass(frozen=True, slots=True)
 class GPUUse:
-    """What the two sets of GPUs do in one stage; None where they are idle."""
+    """What a run's GPUs do in one stage."""
 
     stage: str
-    train: str | None
-    serve: str | None
+    gpus: tuple[int, ...]
+    does: str
+    idle: tuple[int, ...]
+    """Those of other stages that nothing uses meanwhile."""
 
 
 def gpu_schedule(config: Config) -> list[GPUUse]:
     """Who holds which GPUs, stage by stage; empty where nothing asks for one, or where Ray places."""
-    hardware = config.hardware
+    hardware, asked = config.hardware, config.roles.diagnostician
     if hardware.device != "cuda" or hardware.cluster == "ray":
         return []
-    own = "vLLM" if hardware.colocate_vllm else "transformers"
-    trains = f"GRPO of the {{}}, rollouts by {own}"
-    if hardware.accelerate_config is not None:
-        trains += f", {hardware.accelerate_config.name}"
-    server = "vLLM" if hardware.serve == "vllm" else "transformers in the run's own process"
-    votes = f"{server}: the frozen solver votes"
-    beside = trains.format("challenger")
-    writes, answers, validates = (
-        f"{server}: the {who}"
-        for who in ("challenger writes", "frozen solver answers", "updated solver answers")
-    )
-    # A server has the GPUs of training too where nothing trains.
-    others = set(hardware.train_gpus or range(hardware.processes)) - set(hardware.serve_gpus)
-    also = hardware.serve == "vllm" and bool(hardware.serve_gpus) and bool(others)
-    if hardware.serve != "vllm":
-        beside, votes = f"{beside}; each process holds the frozen solver too", None
+    sharded = "" if hardware.accelerate_config is None else f", {hardware.accelerate_config.name}"
+    trains = f"GRPO of the {{}}{sharded}; {{}} by "
+    trains += "the vLLM inside it" if hardware.colocate_vllm else "transformers"
+    server = "vLLM" if hardware.serve == "vllm" else "transformers"
+    train, serve = training_gpus(hardware), serving_gpus(hardware)
+    if hardware.serve == "transformers":
+        serve = train[:1]  # in the run's own process
+    local = asked.engine == "openai" and on_this_machine(asked.base_url)
+    diagnoses = "your diagnostician" if local and config.diagnosis.enabled else ""
+
+    def use(stage: str, gpus: tuple[int, ...], does: str, *, beside: str = "") -> GPUUse:
+        others = tuple(sorted({*train, *serve} - set(gpus)))
+        if beside and others:
+            does, others = f"{does}; on {', '.join(map(str, others))} {beside}", ()
+        return GPUUse(stage, gpus, does, others)
+
     rows = [
-        GPUUse("challenger", beside, votes)
-        if config.round.train_challenger
-        else GPUUse("challenger", None, None),
-        GPUUse("candidates", writes if also else None, writes),
-        GPUUse("votes", answers if also else None, answers),
-        GPUUse("solver", trains.format("solver"), None),
-        GPUUse("diagnosis", None, None),
+        use("candidates", serve, f"{server}: the challenger writes"),
+        use("votes", serve, f"{server}: the frozen solver answers"),
+        use("solver", train, trains.format("solver", "rollouts"), beside=diagnoses),
     ]
+    if config.round.train_challenger:
+        rows.insert(0, use("challenger", train, trains.format("challenger", "rollouts and votes in turns")))
     if config.validation.questions is not None:
-        rows.append(GPUUse("validation", validates if also else None, validates))
+        rows.append(use("validation", serve, f"{server}: the updated solver answers"))
     return rows
 
 

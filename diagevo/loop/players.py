@@ -27,7 +27,8 @@ from diagevo.memory.state.schedule import Draw
 from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.kept import CachedSampler
-from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams, Served
+from diagevo.sampling.sampler import Completion, Resumable, Sampler, SamplingParams
+from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 from diagevo.training.grpo import play_phase, uses_cpu
 from diagevo.training.phase import (
@@ -62,12 +63,12 @@ class PlayContext(ABC):
     stop: StopFlag
 
     @abstractmethod
-    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Resumable:
-        """Who samples a policy. Where nothing trains meanwhile, a server has all GPUs, and all of each."""
+    def open_sampler(self, policy: Path) -> Resumable:
+        """Who samples a policy in a stage in which nothing trains."""
 
     @abstractmethod
-    def challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
-        """The challenger's reward for processes of training: they ask our server or load the solver."""
+    def challenger_reward(self, solver: Path, round_: int) -> RewardSpec:
+        """The challenger's reward for processes of training, which sample the solver themselves."""
 
     @abstractmethod
     def is_held_out(self, question: str) -> bool:
@@ -145,17 +146,13 @@ def play_or_launch(
     reward: Reward,
     on_step: OnStep,
     stop: StopFlag,
-    keep_up: Callable[[], None] = lambda: None,
 ) -> TrainingSummary:
-    """GRPO here, where `reward` is computed, or in processes of its own, which build what the phase names.
-
-    `keep_up` is called now and then for what serves them.
-    """
+    """GRPO here, where `reward` is computed, or in processes of its own, which build what the phase names."""
     if plays_here(phase.hardware):
         return play_phase(phase, reward, on_step, stop)
     from diagevo.training.launch import launch_phase
 
-    return launch_phase(phase, on_step, stop, keep_up)
+    return launch_phase(phase, on_step, stop)
 
 
 def plays_here(hardware: HardwareConfig) -> bool:
@@ -181,10 +178,9 @@ class Challenger:
     ) -> TrainingSummary:
         """GRPO on uncertainty and repetition (Equations 9-11), the frozen `solver` voting."""
         config = self.context.config
-        # Processes that train load the solver themselves where no server answers for it: once more here
-        # would hold it twice.
-        asked_here = config.hardware.serve == "vllm" or plays_here(config.hardware)
-        with solver.serving_beside_training() if asked_here else nullcontext() as sampler:
+        # Processes that train sample the solver themselves: once more here would hold it twice.
+        here = plays_here(config.hardware)
+        with closing(self.context.open_sampler(solver.policy)) if here else nullcontext() as sampler:
             return play_or_launch(
                 Phase(
                     start=self.policy,
@@ -192,7 +188,7 @@ class Challenger:
                         TrainingRow(f"r{round_}.u{draw.index}", self.context.templates.challenger(draw))
                         for draw in plan
                     ),
-                    reward=self.context.challenger_reward(solver.policy, sampler, round_),
+                    reward=self.context.challenger_reward(solver.policy, round_),
                     settings=config.challenger_grpo,
                     sampling=config.sampling,
                     hardware=config.hardware,
@@ -204,7 +200,6 @@ class Challenger:
                 ChallengerReward(self.context, cast(Sampler, sampler), round_),
                 on_step,
                 self.context.stop,
-                sampler.keep_up if isinstance(sampler, Served) else lambda: None,
             )
 
     def write(self, plan: Sequence[Draw], round_: int, kept: Path, on_progress: OnProgress) -> list[Written]:
@@ -228,6 +223,11 @@ class ChallengerReward:
         self.context = context
         self.solver = solver
         self.round = round_
+
+    def borrow(self, engine: Any) -> None:
+        """Votes come from the engine that draws the rollouts, in turns with them."""
+        if isinstance(self.solver, TrainersVLLM):
+            self.solver.engine = engine
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
         """The question of each rollout and its majority share among the frozen solver's votes."""
@@ -267,10 +267,6 @@ class Solver:
     def __init__(self, policy: Path, context: PlayContext) -> None:
         self.policy = policy
         self.context = context
-
-    def serving_beside_training(self) -> "closing[Sampler]":
-        """The policy as a sampler, closed at the end of the block."""
-        return closing(self.context.open_sampler(self.policy, beside_training=True))
 
     def answer(
         self, candidates: Sequence[Written], round_: int, kept: Path, on_progress: OnProgress

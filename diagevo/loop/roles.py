@@ -24,8 +24,12 @@ from diagevo.memory.memory import Memory
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Address, Resumable, Sampler, Served
+from diagevo.sampling.sampler import Resumable
+from diagevo.sampling.trainers_vllm import TrainersVLLM
+from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.selfplay.questions import PromptTemplates
+from diagevo.training.footprint import SAME_SHAPE, apart
+from diagevo.training.grpo import uses_cpu
 from diagevo.training.phase import RewardSpec
 
 BUILTIN = "builtin:arithmetic"
@@ -62,6 +66,8 @@ class Roles(PlayContext):
         self.world = _arithmetic_world() if config.world == "arithmetic" else None
         self.challenger = _model_folder(config.roles.challenger, self.stop)
         self.solver = _model_folder(config.roles.solver, self.stop)
+        if (why := apart(config)) is not None:
+            raise ConfigError(why, hint=SAME_SHAPE)
         self.prompts = _prompt_folder(config.prompts)
         self.templates = _templates(config, self.prompts)
         self.validation = validation_of(config)
@@ -69,11 +75,10 @@ class Roles(PlayContext):
         self._held_out = frozenset(question.text for question in held_out)
         self.embedder: Embedder = embedder_for(config.roles.embedder)
 
-    def challenger_reward(self, solver: Path, sampler: Sampler | None, round_: int) -> RewardSpec:
+    def challenger_reward(self, solver: Path, round_: int) -> RewardSpec:
         arguments = {
             "config": self.config.model_dump(mode="json"),
             "solver": str(solver.resolve()),
-            "servers": sampler.servers if isinstance(sampler, Served) else None,
             "round_": round_,
         }
         return RewardSpec("diagevo.loop.roles:challenger_reward", arguments)
@@ -116,7 +121,7 @@ class Roles(PlayContext):
         """The solver's; training never changes it."""
         return load_tokenizer(self.solver)
 
-    def open_sampler(self, policy: Path, *, beside_training: bool = False) -> Resumable:
+    def open_sampler(self, policy: Path) -> Resumable:
         hardware = self.config.hardware
         if hardware.cluster == "ray":
             from diagevo.sampling.ray_sampler import open_on_cluster
@@ -125,7 +130,6 @@ class Roles(PlayContext):
                 self.config,
                 policy,
                 logs=self.logs,
-                beside_training=beside_training,
                 say=self.say,
                 stop=self.stop,
             )
@@ -134,7 +138,7 @@ class Roles(PlayContext):
             from diagevo.sampling.supervised import only_gpus
             from diagevo.sampling.vllm_server import VLLMServer
 
-            served = serving(hardware, self.config.sampling, beside_training=beside_training)
+            served = serving(hardware, self.config.sampling)
             return VLLMServer(
                 policy,
                 log=self.logs / "vllm.log",
@@ -143,29 +147,24 @@ class Roles(PlayContext):
                 env=only_gpus(served.gpus),
                 stop=self.stop,
             )
-        from diagevo.sampling.transformers_sampler import TransformersSampler
-        from diagevo.training.grpo import uses_cpu
+        return self.loaded(policy)
 
+    def loaded(self, policy: Path) -> TransformersSampler:
+        """A policy in this process, by our own decoding."""
+        hardware = self.config.hardware
         device = "cpu" if uses_cpu(hardware) else "cuda"
         return TransformersSampler(policy, device=device, rows_at_once=hardware.rows_at_once, stop=self.stop)
 
 
 def challenger_reward(
-    config: Mapping[str, Any],
-    solver: str,
-    servers: Sequence[tuple[str, str, int]] | None,
-    round_: int,
-    stop: StopFlag,
+    config: Mapping[str, Any], solver: str, round_: int, stop: StopFlag
 ) -> ChallengerReward:
-    """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
-    # On a cluster this process has its place already: what it loads, it loads there.
-    hardware = {**config["hardware"], "cluster": "local"}
-    roles = Roles(Config.model_validate({**config, "hardware": hardware}), Path(), stop=stop)
-    if servers is None:
-        return ChallengerReward(roles, roles.open_sampler(Path(solver)), round_)
-    from diagevo.sampling.vllm_client import VLLMClient
-
-    return ChallengerReward(roles, VLLMClient([Address(*server) for server in servers], stop=stop), round_)
+    """The challenger's reward in a process of training (`Roles.challenger_reward`): who draws the rollouts
+    draws the votes."""
+    roles, policy = Roles(Config.model_validate(config), Path(), stop=stop), Path(solver)
+    inside = roles.config.hardware.colocate_vllm
+    sampler = TrainersVLLM(policy, stop=stop) if inside else roles.loaded(policy)
+    return ChallengerReward(roles, sampler, round_)
 
 
 def _need_reporters(names: Sequence[str]) -> None:

@@ -82,7 +82,7 @@ class OpenAISampler:
 
         async def work(client: "AsyncOpenAI") -> None:
             for place in waiting:
-                found = await self._complete(client, prompts[place], n, params, _request_seed(seed, place))
+                found = await self._complete(client, prompts[place], n, params, request_seed(seed, place))
                 answers.add({(place, sample): completion for sample, completion in enumerate(found)})
 
         async with self._service.client(workers) as client, asyncio.TaskGroup() as group:
@@ -188,7 +188,7 @@ def _open_files(wanted: int) -> int:
     return wanted
 
 
-def _request_seed(seed: int, place: int) -> int:
+def request_seed(seed: int, place: int) -> int:
     """A seed below 2³¹ - 2¹⁶, so that the seeds of further requests for a prompt stay 32-bit."""
     digest = hashlib.blake2b(f"{seed}/{place}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) % (2**31 - 2**16)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import Config
-from diagevo.config.placement import Bundle, engine_bundles, nodes_told, on_gpus
+from diagevo.config.placement import Bundle, engine_bundles, nodes_told, on_gpus, refusal
 from diagevo.config.serving import engine
 from diagevo.errors import ConfigError, DiagEvoError, NodeLostError, ServiceError
 from diagevo.progress import StopFlag, now_playing
@@ -248,13 +248,12 @@ def open_on_cluster(
     policy: Path,
     *,
     logs: Path,
-    beside_training: bool,
     say: Callable[[str], None],
     stop: StopFlag | None = None,
 ) -> RaySampler:
-    """Engines of a policy on all of the cluster, or on what training leaves of it.
+    """Engines of a policy on all of the cluster.
 
-    The policy's folder and `logs` are on a disk that all nodes see. Raises ConfigError where no GPU is left.
+    The policy's folder and `logs` are on a disk that all nodes see. Raises ConfigError where none has room.
     """
     ray = connected()
     nodes = nodes_of(ray)
@@ -262,13 +261,14 @@ def open_on_cluster(
     hardware = config.hardware.model_copy(update={"device": device})
 
     def wanted() -> list[Bundle]:
-        return engine_bundles(hardware, nodes_of(ray), beside_training=beside_training)
+        return engine_bundles(hardware, nodes_of(ray))
 
     if not wanted():
+        where = nodes_told(nodes) or "a cluster without nodes"
+        why, fix = refusal(hardware.model_copy(update={"processes": 1}), nodes) or ("", "add nodes")
         raise ConfigError(
-            f"{now_playing()}: no engine has room beside {hardware.processes} training processes on"
-            f" {nodes_told(nodes) or 'a cluster without nodes'}",
-            hint="add nodes or lower hardware.processes, then: diagevo train --resume",
+            f"{now_playing()}: no engine has room on {where}: {why}",
+            hint=f"{fix}, then: diagevo train --resume",
         )
     policy = policy.resolve()
     if hardware.serve == "vllm":

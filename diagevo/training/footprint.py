@@ -7,24 +7,35 @@ alone. Tests compare an update with what is allocated, at the real sizes by tens
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
-from urllib.parse import urlsplit
 
-from diagevo.config.models import Config, GRPOConfig
-from diagevo.config.serving import engine, engine_gpus, serving, training_gpus
+from diagevo.config.models import Config, GRPOConfig, SamplingConfig
+from diagevo.config.serving import (
+    engine,
+    engine_gpus,
+    mean_tokens,
+    on_this_machine,
+    serving,
+    serving_gpus,
+    training_gpus,
+)
 from diagevo.training.shapes import Shape, find_shape
 
 CARDS: Mapping[int, float] = {24: 23.6e9, 40: 42.3e9, 48: 47.6e9, 80: 84.9e9, 141: 150.0e9}
 """Bytes that torch finds on a card sold with so many GB: the least of those on sale."""
 ROOM = 0.95  # of a card; the rest goes to what the allocator cannot use
+FEW = 64
+"""Answers at once below which a GPU mostly waits for its own memory."""
 LESS = (
-    "lower micro_batch of challenger_grpo and solver_grpo, hardware.rows_at_once or the shares of vLLM "
-    "(hardware.vllm_memory, serve_memory); or train adapters (training.lora=32), or on more GPUs "
+    "lower micro_batch of challenger_grpo and solver_grpo, hardware.rows_at_once or the share of vLLM "
+    "(hardware.vllm_memory); or train adapters (training.lora=32), or on more GPUs "
     "(hardware.processes with accelerate_config=fsdp)"
 )
 """What makes a run take less of a GPU, the cheapest first."""
+SAME_SHAPE = "name models of one shape, or set hardware.colocate_vllm to false"
 _PROCESS = 600_000_000  # CUDA's own, in each process
+_HOST = 6_000_000_000  # of torch, CUDA's libraries and vLLM in a rank's process, outside of the GPU
 _ENGINE = 1_000_000_000  # of vLLM beside weights, cache and work: its process and its graphs
 _CHUNK = 8192  # tokens of one forward pass of vLLM
 _TILE = (4096, 32_768)  # tokens and words whose logits TRL's head has at once
@@ -42,10 +53,28 @@ class EngineLoad:
     """Bytes of a token in its cache."""
     longest: int
     """Tokens of the longest sequence; its cache must hold one."""
+    mean: int
+    """Tokens of a sequence of mean length."""
+    rows: int
+    """Sequences that it decodes at once at most."""
+    setting: str = ""
+    """What gives it more of a GPU."""
 
     def tokens(self, card: float) -> int:
         """What its cache holds on a card of so many bytes."""
         return max(0, int((self.share * card - self.needed) / self.token))
+
+    def answers(self, card: float) -> int:
+        """Answers of mean length that it decodes at once: more would wait for cache, or be begun twice."""
+        return min(self.rows, self.tokens(card) // self.mean)
+
+    def more(self, card: float) -> str | None:
+        """Where it decodes few at once: how many, and the setting that helps."""
+        found = self.answers(card)
+        if found >= FEW or not self.setting:
+            return None
+        setting = self.setting if found < self.rows else "hardware.rows_at_once or batch_questions"
+        return f"{found} answers of {self.mean} tokens at once, fewer than {FEW}: raise {setting}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +107,29 @@ def shapes_of(config: Config) -> tuple[Shape, Shape, Shape | None] | None:
     return challenger, solver, find_shape(roles.diagnostician.model)
 
 
+def apart(config: Config) -> str | None:
+    """Why the vLLM of the challenger's trainer cannot hold the solver in turns; None where it can."""
+    if not (config.hardware.colocate_vllm and config.round.train_challenger):
+        return None
+    shapes = shapes_of(config)
+    if shapes is None or shapes[0] == shapes[1]:
+        return None
+    return "the vLLM in the challenger's trainer votes as the solver, and their shapes differ"
+
+
 def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape | None = None) -> list[Load]:
     """Each stage's fullest moments. `diagnostician`: counted where it is served on this machine."""
     hardware = config.hardware
     found: list[Load] = []
     if config.round.train_challenger:
-        beside = _beside(config, solver)
+        # Without a vLLM in the trainer each of its processes holds the frozen solver too.
+        parts = {} if hardware.colocate_vllm else _sampler(config, solver)
+        beside = {f"solver's {name}": size for name, size in parts.items()}
         found += _phase("challenger", config, config.challenger_grpo, challenger, beside)
-        if hardware.serve == "vllm" and not beside.engines:
-            found.append(_server("challenger: votes", config, solver, beside_training=True))
-    found += _phase("solver", config, config.solver_grpo, solver, Load("", ()))
+    found += _phase("solver", config, config.solver_grpo, solver, {})
     bigger = max(challenger, solver, key=lambda shape: shape.weights)
     if hardware.serve == "vllm":
-        found.append(_server("candidates, votes", config, bigger, beside_training=False))
+        found.append(_server(config, bigger))
     else:
         parts = {"process": _PROCESS} | _sampler(config, bigger)
         if hardware.cluster == "ray":
@@ -99,10 +138,16 @@ def loads(config: Config, challenger: Shape, solver: Shape, diagnostician: Shape
             found.append(Load("candidates, votes", training_gpus(hardware)[:1], parts))
     if not config.diagnosis.enabled:
         return found
-    if diagnostician is not None and _is_here(config.roles.diagnostician.base_url):
-        longest = 8192 + config.roles.diagnostician.max_tokens
-        served = _engine("diagnostician", 0.9, diagnostician, 256, longest)
-        found.append(Load("diagnosis, by your server", (), engines=(served,)))
+    if diagnostician is not None and on_this_machine(config.roles.diagnostician.base_url):
+        yours = tuple(sorted(set(serving_gpus(hardware)) - set(training_gpus(hardware))))
+        asked = SamplingConfig(max_prompt_tokens=8192, max_new_tokens=config.roles.diagnostician.max_tokens)
+        served = _engine("diagnostician", 0.9, diagnostician, 256, asked)
+        if not yours or hardware.cluster == "ray":
+            found.append(Load("diagnosis, by your server", (), engines=(served,)))
+            return found
+        # It answers beside training, and the server of other stages leaves it room on its GPU.
+        left = replace(served, share=round(0.9 - hardware.serve_memory, 2))
+        found.append(Load("beside your diagnostician", yours, engines=(*found[-1].engines, left)))
     return found
 
 
@@ -164,12 +209,25 @@ def resident(
     }
 
 
+def host(config: Config, challenger: Shape, solver: Shape) -> int:
+    """Bytes of the host's memory that one rank takes at its fullest: every rank reads the policy and its
+    reference whole, in float32, before its part of them is on the GPU."""
+    lora = config.training.lora
+    found = 0
+    for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
+        models = 2 if settings.beta > 0 and lora is None else 1
+        found = max(found, models * 4 * shape.weights)
+    return found + _HOST
+
+
 def checkpoint(shape: Shape, lora: int | None = None) -> int:
     """Bytes of a resumable checkpoint on disk: what trains, and AdamW's two moments of it."""
     return 12 * (shape.weights if lora is None else shape.adapters(lora))
 
 
-def _phase(role: str, config: Config, settings: GRPOConfig, shape: Shape, beside: Load) -> Iterator[Load]:
+def _phase(
+    role: str, config: Config, settings: GRPOConfig, shape: Shape, beside: Mapping[str, int]
+) -> Iterator[Load]:
     hardware, sampling, lora = config.hardware, config.sampling, config.training.lora
     gpus, placed = ((), "rank") if hardware.cluster == "ray" else (training_gpus(hardware), "")
     how = {
@@ -180,55 +238,61 @@ def _phase(role: str, config: Config, settings: GRPOConfig, shape: Shape, beside
     }
     longest = sampling.max_prompt_tokens + sampling.max_new_tokens
     share = -(-settings.batch_questions * settings.group // hardware.processes)
-    others = {"process": _PROCESS} | dict(beside.parts)
-    rollouts, engines = others | resident(shape, **how), beside.engines
+    others = {"process": _PROCESS} | dict(beside)
+    rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
-        own = _engine("rollouts", hardware.vllm_memory, shape, share, longest)
-        yield Load(f"{role}: rollouts", gpus, rollouts, (*engines, own), placed)
+        own = _engine("vLLM", hardware.vllm_memory, shape, share, sampling, setting="hardware.vllm_memory")
+        votes = ", votes" if role == "challenger" else ""
+        yield Load(f"{role}: rollouts{votes}", gpus, rollouts, (own,), placed)
     else:
         rows = min(share, hardware.rows_at_once)
         # Keys come out of a rotation in float32, values in bfloat16.
         rollouts["cache"] = rows * longest * shape.cached * 3
         rollouts["logits"] = 26 * rows * shape.vocabulary
         rollouts["casts"] = 2 * (shape.weights if lora is None else shape.layer)
-        yield Load(f"{role}: rollouts", gpus, rollouts, engines, placed)
+        yield Load(f"{role}: rollouts", gpus, rollouts, placed=placed)
     rows = min(settings.micro_batch, share)
     parts = update(shape, rows=rows, prompt=sampling.max_prompt_tokens, new=sampling.max_new_tokens, **how)
     if hardware.colocate_vllm:
         others["vLLM asleep"] = _ENGINE
-    yield Load(f"{role}: update", gpus, others | parts, engines, placed)
+    yield Load(f"{role}: update", gpus, others | parts, placed=placed)
 
 
-def _beside(config: Config, solver: Shape) -> Load:
-    """What answers for the frozen solver on the GPUs that train the challenger, if anything does."""
+def _server(config: Config, shape: Shape) -> Load:
     hardware = config.hardware
-    if hardware.serve == "transformers":
-        return Load("", (), {f"solver's {name}": size for name, size in _sampler(config, solver).items()})
-    if hardware.cluster == "ray":
-        return Load("", ())  # An engine has its GPUs to itself.
-    served = serving(hardware, config.sampling, beside_training=True)
-    if not set(served.gpus or range(served.copies)) & set(training_gpus(hardware)):
-        return Load("", ())
-    return Load("", (), engines=_server("", config, solver, beside_training=True).engines)
-
-
-def _server(stage: str, config: Config, shape: Shape, *, beside_training: bool) -> Load:
-    hardware, on_cluster = config.hardware, config.hardware.cluster == "ray"
-    if on_cluster:
-        served = engine(hardware, config.sampling)
-    else:
-        served = serving(hardware, config.sampling, beside_training=beside_training)
-    longest = config.sampling.max_prompt_tokens + config.sampling.max_new_tokens
+    on_cluster = hardware.cluster == "ray"
+    served = engine(hardware, config.sampling) if on_cluster else serving(hardware, config.sampling)
     rows, split = served.capacity // served.copies, engine_gpus(hardware)
-    engines = (_engine("server", served.memory, shape, rows, longest, split),)
+    one = _engine(
+        "server", served.memory, shape, rows, config.sampling, split=split, setting="hardware.serve_memory"
+    )
+    engines = (one,)
     if on_cluster:
-        return Load(stage, (), engines=engines, placed="engine")
-    return Load(stage, served.gpus or tuple(range(served.used)), engines=engines)
+        return Load("candidates, votes", (), engines=engines, placed="engine")
+    return Load("candidates, votes", served.gpus or tuple(range(served.used)), engines=engines)
 
 
-def _engine(name: str, share: float, shape: Shape, rows: int, longest: int, split: int = 1) -> EngineLoad:
+def _engine(
+    name: str,
+    share: float,
+    shape: Shape,
+    rows: int,
+    sampling: SamplingConfig,
+    *,
+    split: int = 1,
+    setting: str = "",
+) -> EngineLoad:
     work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate // split
-    return EngineLoad(name, share, 2 * shape.weights // split + work, 2 * shape.cached // split, longest)
+    return EngineLoad(
+        name,
+        share,
+        2 * shape.weights // split + work,
+        2 * shape.cached // split,
+        longest=sampling.max_prompt_tokens + sampling.max_new_tokens,
+        mean=mean_tokens(sampling),
+        rows=rows,
+        setting=setting,
+    )
 
 
 def _sampler(config: Config, shape: Shape) -> dict[str, int]:
@@ -246,7 +310,3 @@ def _layer_work(shape: Shape, tokens: int, number: int, between: int) -> int:
     """
     narrow = (8.5 + between + 4 * number) * shape.hidden + (4 + 3 * number) * (shape.query + shape.key)
     return int(tokens * (5.75 * number * shape.intermediate + narrow)) + number * shape.layer
-
-
-def _is_here(url: str | None) -> bool:
-    return url is not None and urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")

@@ -14,7 +14,7 @@ from diagevo.sampling.model_folder import check_model_folder, encode_prompts, lo
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
-from diagevo.training.phase import OnStep, Phase, Reward, TrainingRow, TrainingSummary
+from diagevo.training.phase import Borrower, OnStep, Phase, Reward, TrainingRow, TrainingSummary
 from diagevo.training.plan import PhasePlan, plan_phase
 
 
@@ -88,6 +88,8 @@ def play_phase(
                 stop=stop,
                 saved=resumed_from or 0,
             )
+            if hardware.colocate_vllm and isinstance(reward, Borrower):
+                reward.borrow(trainer.vllm_generation.llm)
             _keep_reports(trainer, phase.logs)
             checkpoint = (
                 None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))

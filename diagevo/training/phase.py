@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig, TrainingConfig
 from diagevo.errors import ConfigError
@@ -42,6 +42,15 @@ class Reward(Protocol):
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]: ...
 
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Any]) -> list[float]: ...
+
+
+@runtime_checkable
+class Borrower(Protocol):
+    """A reward that samples another policy with the vLLM inside its trainer, between two of its draws."""
+
+    def borrow(self, engine: Any) -> None:
+        """`engine`: vLLM's `LLM`. Called before the first step."""
+        ...
 
 
 OnStep = Callable[[int, list[Rollout], list[float]], None]

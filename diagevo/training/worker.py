@@ -19,7 +19,7 @@ from diagevo.progress import StopFlag
 from diagevo.text.redaction import masked
 from diagevo.training.grpo import play_phase, uses_cpu
 from diagevo.training.launch_spec import LaunchSpec
-from diagevo.training.phase import Phase, Reward, Rollout
+from diagevo.training.phase import Borrower, Phase, Reward, Rollout
 
 
 class _Watched:
@@ -28,6 +28,10 @@ class _Watched:
     def __init__(self, reward: Reward, connection: Connection) -> None:
         self._reward = reward
         self._connection = connection
+
+    def borrow(self, engine: Any) -> None:
+        if isinstance(self._reward, Borrower):
+            self._reward.borrow(engine)
 
     def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
         step = rollouts[0].step if rollouts else "?"

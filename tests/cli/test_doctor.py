@@ -103,7 +103,7 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_gpus_the_papers_profile_misses_them_and_vllm() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert found["GPU"]["state"] == "missing"
-    assert found["GPU"]["found"].endswith("the configuration wants GPUs 0, 1, 2, 3, 4, 5, 6")
+    assert found["GPU"]["found"].endswith("the configuration wants GPUs 0, 1, 2, 3, 4, 5, 6, 7")
     assert (found["attention"]["state"], found["attention"]["fix"]) == (
         "warn",
         "pip install 'diagevo[flash]'",
@@ -141,8 +141,7 @@ def test_a_node_of_eight_gpus_suits_the_papers_profile() -> None:
     found = _findings("--for", "train", "--profile", "qwen3-8b", code=4)
     assert (found["GPU"]["state"], found["GPU"]["found"]) == ("ok", "8 × Card")
     assert not {"bfloat16", "vLLM server: GPUs"} & set(found)
-    # Nine tenths for a server that has GPUs to itself.
-    fullest = "challenger: votes: 76.5 GB of 85.0 GB"
+    fullest = "beside your diagnostician: 76.5 GB of 85.0 GB"
     assert (found["GPU memory"]["state"], found["GPU memory"]["found"]) == ("ok", fullest)
 
 
@@ -152,14 +151,17 @@ def test_a_server_on_gpus_that_are_not_there_or_that_train_is_found() -> None:
         return _findings("--for", "train", "--profile", "qwen3-8b", *settings, code=4)
 
     assert about("--set=hardware.serve_gpus=[5,6,7,8]")["GPU"]["state"] == "missing"
-    more = about("--set=hardware.serve_options=[--data-parallel-size=4]")["vLLM server: GPUs"]
+    more = about("--set=hardware.serve_options=[--data-parallel-size=9]")["vLLM server: GPUs"]
     assert more["state"] == "missing"
     idle = about("--set=hardware.serve_options=[--data-parallel-size=2]")["vLLM server: GPUs"]
-    assert (idle["state"], idle["found"]) == ("warn", "it uses 2 of its 3 GPUs: the rest stay idle")
+    assert (idle["state"], idle["found"]) == ("warn", "it uses 2 of its 8 GPUs: the rest stay idle")
     assert "vLLM server: GPUs" not in about("--set=hardware.serve_gpus=[4,5]")
-    shared = about("--set=hardware.serve_gpus=[3,4,5,6]", "--set=hardware.serve_memory=0.5")["GPU memory"]
-    assert (shared["state"], shared["found"]) == ("missing", "challenger: rollouts: 118.4 GB of 85.0 GB")
-    assert "hardware.vllm_memory, serve_memory" in shared["fix"]
+    full = about("--set=hardware.vllm_memory=0.9")["GPU memory"]
+    assert (full["state"], full["found"]) == ("missing", "challenger: rollouts, votes: 95.8 GB of 85.0 GB")
+    assert "(hardware.vllm_memory)" in full["fix"]
+    few = about("--set=hardware.vllm_memory=0.3")["GPU memory"]
+    assert (few["state"], few["fix"]) == ("warn", "raise hardware.vllm_memory")
+    assert few["found"].endswith("56 answers of 768 tokens at once, fewer than 64")
 
 
 def test_a_disk_that_the_weights_of_a_run_will_fill_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from diagevo.cli.commands.stopping import stopped_by_signals  # pyright: ignore[
 
 import diagevo
 from diagevo.config.loading import of_profile
+from diagevo.config.placement import ClusterNode
 from diagevo.progress import StopFlag
 from tests.cli.program import STARTED, clean_environment, invoke
 from tests.memory.audit.played import play
@@ -103,7 +104,9 @@ def test_a_plan_runs_nothing_and_writes_nothing() -> None:
     assert done.exit_code == 0, done.stderr
     plan = json.loads(done.stdout)["data"]
     assert plan["completions"] == 5 * (135_168 + 8_000 + 96_000 + 24_576)
-    assert plan["devices"] == "4 × cuda, vLLM in the trainer with 50% of each, beside it a vLLM server"
+    assert plan["devices"] == (
+        "7 × cuda, vLLM in the trainer with 60% of each, between trainings a vLLM server"
+    )
     assert plan["seconds"] is None
     # Five rounds of two policies in float32, and three checkpoints with AdamW's moments inside a phase.
     assert plan["disk_bytes"] == (10 + 3 * 3) * 4 * 8_190_735_360
@@ -158,19 +161,23 @@ def test_a_plan_draws_who_holds_which_gpus_in_which_stage() -> None:
     lines = invoke("train", "--plan", "--profile", "qwen3-8b").stdout.splitlines()
     at = lines.index("GPUs, stage by stage:")
     table = [re.split(r"\s{2,}", line.strip()) for line in lines[at + 2 : at + 8]]
-    assert table[0] == ["stage", "on 0, 1, 2, 3", "on 4, 5, 6"]
-    assert table[1:] == [
-        ["challenger", "GRPO of the challenger, rollouts by vLLM, fsdp", "vLLM: the frozen solver votes"],
-        ["candidates", "vLLM: the challenger writes", "vLLM: the challenger writes"],
-        ["votes", "vLLM: the frozen solver answers", "vLLM: the frozen solver answers"],
-        ["solver", "GRPO of the solver, rollouts by vLLM, fsdp", "–"],
-        ["diagnosis", "–", "–"],
+    inside = "by the vLLM inside it"
+    assert table == [
+        ["stage", "GPUs", "idle"],
+        ["challenger", "0-6", f"GRPO of the challenger, fsdp; rollouts and votes in turns {inside}", "7"],
+        ["candidates", "0-7", "vLLM: the challenger writes", "–"],
+        ["votes", "0-7", "vLLM: the frozen solver answers", "–"],
+        [
+            *("solver", "0-6"),
+            *(f"GRPO of the solver, fsdp; rollouts {inside}; on 7 your diagnostician", "–"),
+        ],
+        ["validation", "0-7", "vLLM: the updated solver answers", "–"],
     ]
     assert "GPUs" not in invoke("train", "--plan").stdout
 
 
 def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
-    """8B on four GPUs: 16 bytes a weight are 33 GB, 4 of gradients 8; half of a card is vLLM's."""
+    """8B on seven GPUs: 16 bytes a weight are 19 GB, 4 of gradients 5; 0.6 of a card is vLLM's."""
     memory = json.loads(invoke("train", "--plan", "--profile", "qwen3-8b", "--json").stdout)["data"]["memory"]
     assert (memory["card"], memory["fits"]) == (
         80,
@@ -178,13 +185,13 @@ def test_a_plan_says_what_a_gpu_holds_and_on_which_cards_that_fits() -> None:
     )
     rollouts, update = memory["stages"][:2]
     weights = 8_190_735_360
-    assert (rollouts["stage"], rollouts["gpus"]) == ("challenger: rollouts", [0, 1, 2, 3])
+    assert (rollouts["stage"], rollouts["gpus"]) == ("challenger: rollouts, votes", [*range(7)])
     assert [rollouts["parts"][name] for name in ("weights", "Adam", "reference")] == [
-        weights,
-        2 * weights,
-        weights,
+        4 * weights // 7,
+        8 * weights // 7,
+        4 * weights // 7,
     ]
-    assert update["parts"]["gradients"] == weights
+    assert update["parts"]["gradients"] == 4 * weights // 7
     assert rollouts["peak_bytes"] == sum(rollouts["parts"].values()) + rollouts["engines"][0]["bytes"]
     shown = invoke("train", "--plan", "--profile", "qwen3-8b").stdout
     assert "\nfits          GPUs of 80, 141 GB; not of 24, 40, 48\n" in shown
@@ -196,14 +203,58 @@ def test_a_plan_for_a_cluster_says_what_the_gpus_of_ranks_and_engines_hold(
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     asked = ["train", "--plan", "--profile", "qwen3-8b", "--set", "hardware.cluster=ray"]
     memory = json.loads(invoke(*asked, "--json").stdout)["data"]["memory"]
-    assert {stage["stage"]: stage["placed"] for stage in memory["stages"][:3]} == {
-        "challenger: rollouts": "rank",
-        "challenger: update": "rank",
-        "challenger: votes": "engine",
-    }
+    assert [(stage["stage"], stage["placed"]) for stage in memory["stages"]] == [
+        ("challenger: rollouts, votes", "rank"),
+        ("challenger: update", "rank"),
+        ("solver: rollouts", "rank"),
+        ("solver: update", "rank"),
+        ("candidates, votes", "engine"),
+        ("diagnosis, by your server", ""),
+    ]
     shown = invoke(*asked).stdout
-    assert re.search(r"\nchallenger: rollouts +each rank's +75\.8 ", shown)
-    assert re.search(r"\nchallenger: votes +each engine's +76\.4 ", shown)
+    assert re.search(r"\nchallenger: rollouts, votes +each rank's +70\.3 ", shown)
+    assert re.search(r"\ncandidates, votes +each engine's +50\.9 ", shown)
+
+
+@pytest.mark.parametrize(("share", "setting"), [("0.3", "vllm_memory"), ("0.45", "")])
+def test_a_plan_warns_where_few_answers_have_room_and_names_what_helps(share: str, setting: str) -> None:
+    """0.6B on 24 GB: of 7.1 GB of vLLM 1.2 are weights and 2.2 work; 114,688 bytes a token, 768 tokens an
+    answer: 3.65 GB are 31,800 tokens and 41 answers."""
+    asked = ["train", "--plan", "--profile", "qwen3-0.6b-24gb", f"--set=hardware.vllm_memory={share}"]
+    warned = [line for line in invoke(*asked).stdout.splitlines() if line.startswith("few at once")]
+    few = f"41 answers of 768 tokens at once, fewer than 64: raise hardware.{setting}"
+    stages = ("challenger: rollouts, votes", "solver: rollouts") if setting else ()
+    assert warned == [f"few at once   {stage}: {few}" for stage in stages]
+
+
+@pytest.mark.parametrize("processes", [16, 17])
+def test_a_plan_names_idle_gpus_and_refuses_ranks_for_which_there_are_none(
+    processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [ClusterNode(f"10.0.0.{k}", 96, 8) for k in (1, 2)]
+    monkeypatch.setattr("diagevo.sampling.cluster.connected", lambda: None)
+    monkeypatch.setattr("diagevo.sampling.cluster.nodes_of", lambda _: nodes)
+    asked = ["train", "--plan", "--profile", "qwen3-8b-2x8"]
+    done = invoke(*asked, f"--set=hardware.processes={processes}")
+    if processes == 17:
+        assert done.exit_code == 2
+        assert "training takes 17 × 1 GPU; the nodes have 16 (10.0.0.1 (8 GPU, 96 CPU)" in done.stderr
+        assert "hint: set hardware.processes to 16, or add nodes" in done.stderr
+        return
+    lines = done.stdout.splitlines()
+    assert "challenger    ranks 16 × 1 GPU" in lines
+    assert "votes         engines 16 × 1 GPU" in lines
+    half = invoke(*asked, "--set=hardware.processes=8").stdout.splitlines()
+    assert "solver        ranks 8 × 1 GPU, 8 GPUs idle" in half
+
+
+def test_models_of_two_shapes_cannot_share_the_vllm_of_the_trainer() -> None:
+    asked = ["train", "--plan", "--profile", "qwen3-8b", "--set=roles.solver.model=Qwen/Qwen3-4B-Base"]
+    done = invoke(*asked)
+    assert done.exit_code == 2
+    assert "votes as the solver, and their shapes differ" in done.stderr
+    assert "name models of one shape, or set hardware.colocate_vllm to false" in done.stderr
+    assert invoke(*asked, "--set=hardware.colocate_vllm=false").exit_code == 0
 
 
 def test_a_plan_for_a_cluster_is_made_without_ray_too(monkeypatch: pytest.MonkeyPatch) -> None:

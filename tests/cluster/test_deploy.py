@@ -1,5 +1,7 @@
 """What stands under deploy/ is what Ray and a shell take, and starts the run that the page tells of."""
 
+import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -7,6 +9,11 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from diagevo.config.loading import of_profile
+from diagevo.config.placement import ClusterNode, engine_bundles, rank_bundles, refusal
+from diagevo.training.footprint import host, shapes_of
+
+PROFILE = "qwen3-8b-2x8"
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
 
@@ -23,8 +30,80 @@ def test_ray_up_takes_the_cluster_and_refuses_a_misspelt_key() -> None:
         validate_config(prepare_config({**config, "workerz": 1}))
 
 
-def test_the_script_for_slurm_is_a_shell_script() -> None:
-    subprocess.run(["bash", "-n", DEPLOY / "slurm.sh"], check=True)
+SLURM = """\
+#!/bin/bash
+echo "$(basename "$0") $*" >> calls
+case "$(basename "$0")$*" in
+  scontrol*) printf 'node0\\nnode1\\n' ;;
+  *hostname*) echo 10.0.0.1 ;;
+  diagevoruns*) exit 1 ;;
+  diagevo*) echo "$DIAGEVO_PROFILE" >> calls ;;
+esac
+"""
+"""Stands for all programs that the script calls."""
+
+
+def test_the_script_for_slurm_gives_each_node_its_cores_and_starts_the_shipped_shape(tmp_path: Path) -> None:
+    """Without the option srun starts a step on one core, and Ray counts one."""
+    for name in ("scontrol", "srun", "ray", "diagevo"):
+        (tmp_path / name).write_text(SLURM)
+        (tmp_path / name).chmod(0o755)
+    lent = {"SLURM_JOB_NODELIST": "node[0-1]", "SLURM_JOB_NUM_NODES": "2", "SLURM_CPUS_PER_TASK": "64"}
+    found = {name: value for name, value in os.environ.items() if name != "DIAGEVO_PROFILE"}
+    subprocess.run(
+        ["bash", DEPLOY / "slurm.sh"],
+        check=True,
+        cwd=tmp_path,
+        env={**found, **lent, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    calls = (tmp_path / "calls").read_text().splitlines()
+    starts = [call for call in calls if call.startswith("srun") and "ray start" in call]
+    assert len(starts) == 2, calls
+    assert all("--cpus-per-task=64" in call for call in starts)
+    assert "diagevo train --run big" in calls
+    assert PROFILE in calls
+
+
+def shapes() -> dict[str, list[ClusterNode]]:
+    """The nodes that each file asks for. A machine of `ray up` tells Ray itself what it has."""
+    options = dict(re.findall(r"^#SBATCH --([\w-]+)=(\w+)", (DEPLOY / "slurm.sh").read_text(), re.MULTILINE))
+    [workers] = read("kuberay.yaml")["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    [worker] = workers["template"]["spec"]["containers"]
+    limits, requests = worker["resources"]["limits"], worker["resources"]["requests"]
+    up = read("cluster.yaml")
+    machines = [up["provider"]["head_ip"], *up["provider"]["worker_ips"]]
+    slurm = ClusterNode("s", int(options["cpus-per-task"]), int(options["gpus-per-node"]))
+    pod = ClusterNode("k", int(requests["cpu"]), int(limits["nvidia.com/gpu"]))
+    return {
+        "slurm": [slurm] * int(options["nodes"]),
+        "kuberay": [pod] * workers["replicas"],
+        "ray up": [ClusterNode(machine, 64, 8) for machine in machines],
+    }
+
+
+def test_the_shipped_shape_starts_on_each_of_them_and_leaves_no_gpu_idle() -> None:
+    hardware = of_profile(PROFILE).config.hardware
+    for name, nodes in shapes().items():
+        assert refusal(hardware, nodes) is None, name
+        gpus = sum(node.gpus for node in nodes)
+        for places in (rank_bundles(hardware, nodes), engine_bundles(hardware, nodes)):
+            assert sum(place["GPU"] for place in places) == gpus, name
+
+
+def test_a_node_has_the_memory_in_which_its_ranks_read_the_models() -> None:
+    """8.19e9 weights of 4 bytes, twice, by eight ranks: 488 GiB, and what their processes take."""
+    config = of_profile(PROFILE).config
+    found = shapes_of(config)
+    assert found is not None
+    ranks = config.hardware.processes // 2
+    needed = ranks * host(config, *found[:2])
+    assert 488 * 2**30 < needed < 560 * 2**30
+    [workers] = read("kuberay.yaml")["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    [worker] = workers["template"]["spec"]["containers"]
+    pod = worker["resources"]["limits"]["memory"]
+    [slurm] = re.findall(r"^#SBATCH --mem=(\d+)G$", (DEPLOY / "slurm.sh").read_text(), re.MULTILINE)
+    for given in (int(pod.removesuffix("Gi")), int(slurm)):
+        assert needed < 0.9 * given * 2**30, "Ray's objects and the disk's cache have the rest"
 
 
 def test_the_pods_share_one_disk_and_the_job_goes_on_where_it_stood() -> None:
@@ -38,5 +117,5 @@ def test_the_pods_share_one_disk_and_the_job_goes_on_where_it_stood() -> None:
         assert container["volumeMounts"] == [{"name": "shared", "mountPath": "/shared"}]
         assert pod["volumes"] == [{"name": "shared", "persistentVolumeClaim": {"claimName": "diagevo"}}]
         assert {"name": "DIAGEVO_HOME", "value": "/shared/runs"} in container["env"]
+        assert {"name": "DIAGEVO_PROFILE", "value": PROFILE} in container["env"]
     assert "diagevo train --run big --resume" in job["spec"]["entrypoint"]
-    assert "--set hardware.cluster=ray" in job["spec"]["entrypoint"]

@@ -2,8 +2,18 @@
 
 from typing import Any
 
+import pytest
+
 from diagevo.config.models import HardwareConfig, SamplingConfig
-from diagevo.config.placement import ClusterNode, engine_bundles, nodes_told, on_gpus, rank_bundles, told
+from diagevo.config.placement import (
+    ClusterNode,
+    engine_bundles,
+    nodes_told,
+    on_gpus,
+    rank_bundles,
+    refusal,
+    told,
+)
 from diagevo.config.serving import engine
 
 TWO = [ClusterNode("10.0.0.1", 96, 8), ClusterNode("10.0.0.2", 96, 8)]
@@ -14,20 +24,15 @@ def hardware(**changes: Any) -> HardwareConfig:
     return HardwareConfig.model_validate({"cluster": "ray", "processes": 4, "serve": "vllm", **changes})
 
 
-def test_all_gpus_serve_where_nothing_trains_and_beside_training_those_that_are_left() -> None:
-    found = hardware()
-    assert rank_bundles(found, TWO) == [{"GPU": 1}] * 4
-    assert engine_bundles(found, TWO, beside_training=False) == [{"GPU": 1}] * 16
-    assert engine_bundles(found, TWO, beside_training=True) == [{"GPU": 1}] * 12
-    assert engine_bundles(hardware(processes=16), TWO, beside_training=True) == []
+def test_all_gpus_train_or_serve() -> None:
+    found = hardware(processes=16)
+    assert rank_bundles(found, TWO) == [{"GPU": 1}] * 16
+    assert engine_bundles(found, TWO) == [{"GPU": 1}] * 16
 
 
 def test_a_tensor_parallel_group_is_on_one_node() -> None:
     found = hardware(serve_options=("--tensor-parallel-size", "3"))
-    assert engine_bundles(found, TWO, beside_training=False) == [{"GPU": 3}] * 4, "two on each, two GPUs idle"
-    assert engine_bundles(found, TWO, beside_training=True) == [{"GPU": 3}] * 4, (
-        "ranks take those two, and two"
-    )
+    assert engine_bundles(found, TWO) == [{"GPU": 3}] * 4, "two on each, two GPUs idle"
     served = engine(found, SamplingConfig())
     assert (served.copies, served.capacity) == (1, 256)
     assert "--data-parallel-size" not in served.options
@@ -35,9 +40,9 @@ def test_a_tensor_parallel_group_is_on_one_node() -> None:
 
 def test_without_gpus_a_node_has_one_engine_and_a_rank_its_threads() -> None:
     assert not on_gpus(hardware(), CPUS)
-    assert engine_bundles(hardware(), CPUS, beside_training=False) == [{"CPU": 4}, {"CPU": 2}]
+    assert engine_bundles(hardware(), CPUS) == [{"CPU": 4}, {"CPU": 2}]
     three = hardware(threads=3)
-    assert engine_bundles(three, CPUS, beside_training=False) == [{"CPU": 3}]
+    assert engine_bundles(three, CPUS) == [{"CPU": 3}]
     assert rank_bundles(three, CPUS) == [{"CPU": 3}] * 4
     assert on_gpus(hardware(device="cuda"), CPUS), "what is asked for is asked of the cluster"
 
@@ -46,3 +51,43 @@ def test_places_and_nodes_are_told_in_few_words() -> None:
     assert told([{"GPU": 1}] * 4 + [{"GPU": 2}]) == "4 × 1 GPU, 1 × 2 GPU"
     assert told([]) == "none"
     assert nodes_told([TWO[0], CPUS[1]]) == "10.0.0.1 (8 GPU, 96 CPU), 10.0.0.2 (2 CPU)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "why", "fix"),
+    [
+        (
+            {"processes": 17},
+            TWO,
+            "training takes 17 × 1 GPU; the nodes have 16",
+            "set hardware.processes to 16, or add nodes",
+        ),
+        (
+            {"processes": 1, "device": "cuda"},
+            CPUS,
+            "training takes 1 × 1 GPU; the nodes have 0",
+            "add nodes",
+        ),
+        (
+            {"serve_options": ("--tensor-parallel-size", "16")},
+            TWO,
+            "an engine takes 16 GPUs of one node; none has more than 8",
+            "lower --tensor-parallel-size or --pipeline-parallel-size in hardware.serve_options",
+        ),
+        (
+            {"processes": 4, "threads": 2},
+            CPUS,
+            "training takes 4 × 2 CPU; the nodes have 6",
+            "set hardware.processes to 3, or add nodes",
+        ),
+    ],
+)
+def test_what_cannot_start_is_refused_with_what_mends_it(
+    changes: dict[str, Any], nodes: list[ClusterNode], why: str, fix: str
+) -> None:
+    assert refusal(hardware(**changes), nodes) == (why, fix)
+
+
+def test_the_hint_can_be_followed() -> None:
+    assert refusal(hardware(processes=16), TWO) is None
+    assert refusal(hardware(processes=3, threads=2), CPUS) is None

@@ -110,7 +110,7 @@ def test_what_is_measured_asked_and_computed_with_is_compared_too(setting: str) 
     [
         *(f"roles.diagnostician.model={model}" for model in DIAGNOSTICIANS.values),
         "hardware.serve_options=['--tensor-parallel-size', '4', --dtype, bfloat16]",
-        "hardware.processes=4",
+        "hardware.serve_gpus=[1]",
         "seed=7",
     ],
 )

@@ -58,18 +58,18 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
 
     open_sampler = Roles.open_sampler
 
-    def noting(self: Roles, policy: Path, *, beside_training: bool = False) -> Sampler:
-        server = open_sampler(self, policy, beside_training=beside_training)
+    def noting(self: Roles, policy: Path) -> Sampler:
+        server = open_sampler(self, policy)
         assert isinstance(server, VLLMServer)
         opened.append(Opened(policy, server, greedy(server), [server.pid]))
         return server
 
     class Killer(Watcher):
-        """Kills the server's engine while the ranks train the challenger, who then ask in vain."""
+        """Kills the server's engine while it votes."""
 
         def stage_progress(self, round: int, stage: str, progress: StageProgress) -> None:
             serving = opened[-1]
-            if stage == "challenger" and len(serving.groups) == 1:
+            if stage == "votes" and len(serving.groups) == 1:
                 [group] = serving.groups
                 assert group is not None
                 serving.groups.append(None)
@@ -82,8 +82,8 @@ def test_a_round_is_served_by_vllm_each_stage_with_the_newest_weights_and_surviv
 
     rounds = tmp_path / "a/rounds/001"
     solver, challenger = rounds / "solver", rounds / "challenger"
-    assert [server.policy for server in opened] == [WEIGHTS, WEIGHTS, challenger, WEIGHTS, solver]
-    assert opened[1].groups == [opened[1].groups[0], None], "killed in the challenger's training"
+    assert [server.policy for server in opened] == [WEIGHTS, challenger, WEIGHTS, solver]
+    assert opened[2].groups == [opened[2].groups[0], None], "killed while it voted"
     for server in opened:
         local = TransformersSampler(server.policy)
         assert server.answers == greedy(local), server.policy

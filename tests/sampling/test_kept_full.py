@@ -56,11 +56,11 @@ def test_a_dead_server_is_asked_again_only_for_what_it_had_not_answered(
 
 def test_requests_follow_from_the_copies_and_n() -> None:
     def requests(n: int, **hardware: object) -> int:
-        served = serving(HardwareConfig.model_validate(hardware), SamplingConfig(), beside_training=False)
+        served = serving(HardwareConfig.model_validate(hardware), SamplingConfig())
         sampler = OpenAISampler(Service("http://node0:1/v1"), "m", capacity=served.capacity)
         return sampler._requests(n)
 
-    seven = {"device": "cuda", "processes": 4, "serve_gpus": [4, 5, 6], "rows_at_once": 1024}
+    seven = {"device": "cuda", "processes": 7, "rows_at_once": 1024}
     assert requests(12) == 27, "256 and a quarter more, twelve a request"
     assert requests(1, **seven) == 8960, "seven copies of 1,024, and a quarter more"
     assert requests(12, **seven) == 747

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from diagevo.config.loading import resolve
-from diagevo.config.models import Config, HardwareConfig
+from diagevo.config.models import Config, HardwareConfig, SamplingConfig
 from diagevo.config.shipped import PROFILES
 from diagevo.sampling import decoding
 from diagevo.training.disk import disk_bytes
@@ -85,7 +85,7 @@ def test_an_8b_on_four_gpus_takes_what_was_reckoned_by_hand() -> None:
     assert sum(resident(KNOWN["Qwen/Qwen3-4B-Base"], ranks=4, sharded=True).values()) / GB == pytest.approx(
         16.1, abs=0.05
     )
-    engines = [_engine("", share, EIGHT_B, 512, 6144) for share in (0.3, 0.5)]
+    engines = [_engine("", share, EIGHT_B, 512, SamplingConfig()) for share in (0.3, 0.5)]
     assert EIGHT_B.cached * 2 == 147_456
     assert [round(engine.tokens(85.5e9), -3) for engine in engines] == [42_000, 158_000]
     short, long = (
@@ -106,24 +106,21 @@ def test_adapters_train_a_hundredth_and_need_no_reference() -> None:
     assert parts["weights"] == 4 * (EIGHT_B.weights + EIGHT_B.adapters(32))
 
 
-def test_on_a_cluster_ranks_and_engines_have_gpus_of_their_own() -> None:
-    """A rank holds what it holds on one machine. An engine is alone on its GPUs wherever it is, beside
-    training too: of a pair each takes 0.9, half of the weights and half of a token's cache."""
+def test_on_a_cluster_ranks_and_engines_hold_what_they_hold_on_one_machine() -> None:
+    """Of a pair of GPUs each has half of the weights and half of a token's cache."""
     here = planned(of("qwen3-8b"))
     placed = planned(of("qwen3-8b", "hardware.cluster=ray"))
     assert [(load.stage, load.peak(84.9e9)) for load in placed] == [
-        (load.stage, load.peak(84.9e9)) for load in here
-    ]
-    assert [load.placed for load in placed] == ["rank", "rank", "engine", "rank", "rank", "engine", ""]
+        (load.stage, load.peak(84.9e9)) for load in here[:-1]
+    ] + [("diagnosis, by your server", int(0.9 * 84.9e9))]
+    assert [load.placed for load in placed] == ["rank", "rank", "rank", "rank", "engine", ""]
     assert not any(load.gpus for load in placed), "Ray chooses which"
     pair = "hardware.serve_options=['--tensor-parallel-size', '2']"
-    alone = of(
-        "qwen3-8b", "hardware.cluster=ray", pair, "hardware.serve_gpus=[]", "hardware.serve_memory=0.2"
-    )
-    votes = next(load for load in planned(alone) if load.stage == "challenger: votes")
+    alone = of("qwen3-8b", "hardware.cluster=ray", pair)
+    votes = next(load for load in planned(alone) if load.stage == "candidates, votes")
     [engine] = votes.engines
-    work = 10**9 + 12 * 1024 * 151_936 + 12 * 8192 * 12_288 // 2
-    assert (engine.share, engine.needed, engine.token) == (0.9, EIGHT_B.weights + work, EIGHT_B.cached)
+    work = 10**9 + 12 * 256 * 151_936 + 12 * 8192 * 12_288 // 2
+    assert (engine.share, engine.needed, engine.token) == (0.6, EIGHT_B.weights + work, EIGHT_B.cached)
 
 
 def test_a_head_that_is_the_embedding_is_on_the_disk_twice_where_ranks_are_sharded() -> None:
@@ -169,8 +166,9 @@ def test_a_profile_fits_the_card_that_it_names(profile: str) -> None:
     found = planned(config)
     assert [(load.stage, load.peak(CARDS[card]) / GB) for load in found if not load.fits(CARDS[card])] == []
     gpus = {gpu for load in found for gpu in load.gpus}
-    own = sum(1 for load in found if load.stage.startswith("diagnosis"))
-    assert len(gpus) + own == (1 if profile in CARD_OF else 8), "with the diagnostician, all of the machine"
+    machine = 0 if config.hardware.cluster == "ray" else 1 if profile in CARD_OF else 8
+    assert len(gpus) == machine, "with the diagnostician, all of the machine; Ray chooses which"
+    assert [load.stage for load in found for engine in load.engines if engine.more(CARDS[card])] == []
 
 
 def test_twice_the_rows_of_an_update_do_not_fit_the_card() -> None:

@@ -1,0 +1,93 @@
+"""The vLLM inside a training process, lent to a frozen policy between two draws of the policy that trains."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from diagevo.progress import StopFlag
+from diagevo.sampling.decoding import heard_in_steps
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.openai_sampler import request_seed
+from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+
+
+class TrainersVLLM:
+    """Implements `Sampler`, once it has the engine of its trainer.
+
+    Each call loads the frozen weights into the engine. The trainer sends its own before its next draw, as it
+    does after every step, so the engine holds one model at a time. Both have one architecture.
+    """
+
+    def __init__(self, folder: Path, *, stop: StopFlag | None = None) -> None:
+        self._folder = check_model_folder(folder)
+        self._tokenizer = load_tokenizer(folder)
+        self._stop = StopFlag() if stop is None else stop
+        self.engine: Any = None
+        """vLLM's `LLM`."""
+
+    def sample(
+        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
+    ) -> list[list[Completion]]:
+        if not prompts:
+            return []
+        from vllm import SamplingParams as Wanted  # pyright: ignore[reportMissingImports]
+
+        ids: Any = [{"prompt_token_ids": each} for each in encode_prompts(self._tokenizer, prompts)]
+        ends = end_ids(self._tokenizer, None)
+        with self._awake():
+            found = self.engine.generate(
+                ids,
+                [
+                    Wanted(
+                        n=n,
+                        temperature=params.temperature,
+                        top_p=params.top_p,
+                        max_tokens=params.max_new_tokens,
+                        stop_token_ids=list(ends),
+                        seed=request_seed(seed, place),
+                    )
+                    for place in range(len(ids))
+                ],
+                use_tqdm=False,
+            )
+        return [
+            [
+                Completion(text=each.text, tokens=len(each.token_ids), truncated=each.finish_reason != "stop")
+                for each in sorted(answered.outputs, key=lambda each: each.index)
+            ]
+            for answered in found
+        ]
+
+    def close(self) -> None:
+        """The engine is the trainer's."""
+
+    @contextmanager
+    def _awake(self) -> Iterator[None]:
+        """With the frozen weights. Asleep it keeps neither weights nor cache: the memory is the update's."""
+        core = self.engine.llm_engine
+        sleeps = core.vllm_config.model_config.enable_sleep_mode
+        if sleeps:
+            self.engine.wake_up()
+        self.engine.apply_model(self._load)
+        self.engine.reset_prefix_cache()
+        try:
+            with heard_in_steps(core, self._stop):
+                yield
+        finally:
+            self.engine.reset_prefix_cache()
+            if sleeps:
+                self.engine.sleep(level=2)
+
+    def _load(self, model: Any) -> None:
+        model.load_weights(_tensors(self._folder))
+
+
+def _tensors(folder: Path) -> Iterator[tuple[str, Any]]:
+    """By name; one after the other, so that the model is never held in the memory of the host."""
+    from safetensors import safe_open
+
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            for name in tensors.keys():  # noqa: SIM118  (no mapping)
+                yield name, tensors.get_tensor(name)

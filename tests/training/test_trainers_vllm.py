@@ -1,0 +1,77 @@
+"""The vLLM inside the trainer, lent to a frozen policy that votes between two draws of the policy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.models import HardwareConfig
+from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
+from diagevo.sampling.trainers_vllm import TrainersVLLM
+from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.training.phase import Rollout
+from tests.sampling.real_vllm import REAL_VLLM, make_wide_model
+from tests.training import phase
+
+pytestmark = REAL_VLLM
+PROMPTS: list[Prompt] = [[{"role": "user", "content": text}] for text in ("1+1?", "Why?", "So {x}.", "e")]
+GREEDY = SamplingParams(temperature=0.0, max_new_tokens=8)
+
+
+@pytest.fixture(autouse=True)
+def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the CPU vLLM packs weights for its kernels when it loads them, and cannot take others after that."""
+    monkeypatch.setattr("vllm.model_executor.layers.utils.check_cpu_sgl_kernel", lambda *_: False)
+    monkeypatch.setattr("vllm._custom_ops._supports_onednn", False)
+
+
+def greedy(sampler: Sampler) -> list[str]:
+    return [group[0].text for group in sampler.sample(PROMPTS, n=1, params=GREEDY, seed=0)]
+
+
+class Voting(phase.LetterReward):
+    """Votes at each step, and notes what came."""
+
+    def __init__(self, frozen: Path) -> None:
+        super().__init__()
+        self.sampler = TrainersVLLM(frozen)
+        self.greedy: list[list[str]] = []
+        self.drawn: list[list[str]] = []
+
+    def borrow(self, engine: Any) -> None:
+        self.sampler.engine = engine
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        self.greedy.append(greedy(self.sampler))
+        groups = self.sampler.sample(PROMPTS, n=3, params=SamplingParams(max_new_tokens=8), seed=7)
+        assert [len(group) for group in groups] == [3, 3, 3, 3]
+        self.drawn.append([completion.text for group in groups for completion in group])
+        return super().measure(rollouts)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_frozen_policy_votes_at_each_step_and_the_rollouts_are_the_policys(
+    tied: bool, tmp_path: Path
+) -> None:
+    """Steps that move the policy far. It votes as its own folder does, whatever the policy is by then."""
+    start = make_wide_model(tmp_path / "start", tied=tied)
+    frozen = make_wide_model(tmp_path / "frozen", seed=1, tied=tied)
+    expected, others = (greedy(TransformersSampler(folder)) for folder in (frozen, start))
+    assert all(a != b for a, b in zip(expected, others, strict=True))
+    reward = Voting(frozen)
+    followed = phase.trained(
+        start,
+        tmp_path,
+        reward=reward,
+        settings=phase.SETTINGS.model_copy(update={"learning_rate": 0.05}),
+        hardware=HardwareConfig(device="cpu", colocate_vllm=True),
+    ).measures
+    # In bfloat16, so that an answer may take another turn; of eight tokens by chance none is the same.
+    same = sum(a == b for a, b in zip(reward.greedy[0], expected, strict=True))
+    assert same >= len(PROMPTS) - 1
+    assert reward.greedy == [reward.greedy[0]] * 3
+    assert reward.drawn == [reward.drawn[0]] * 3, "the seed decides"
+    assert len(set(reward.drawn[0])) > len(PROMPTS), "samples of a prompt differ"
+    assert followed.sampling_gap is not None
+    assert followed.sampling_gap < 0.3  # vLLM computes in bfloat16 here, the trainer in float32.
