@@ -92,6 +92,20 @@ def paired_difference(
     )
 
 
+NORMAL = 1.959964
+"""The 97.5% point of the normal distribution: two-sided, 95%."""
+
+
+def share_interval(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share over n independent questions.
+
+    Where each question has a share of its own rather than a yes or no, it is wider than it need be, and holds.
+    """
+    z2 = NORMAL**2
+    middle, half = share + z2 / (2 * n), NORMAL * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
+    return max(0.0, (middle - half) / (1 + z2 / n)), min(1.0, (middle + half) / (1 + z2 / n))
+
+
 def best_round(accuracy_by_round: Mapping[int, float]) -> int:
     """The checkpoint to report: the highest validation accuracy; of equals, the earlier round."""
     if not accuracy_by_round:

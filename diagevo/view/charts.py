@@ -4,9 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 640, 220
+WIDTHS = {"wide": 640, "narrow": 320}
+"""In units that are pixels where a picture fills its place: on a desk, and on a telephone."""
+HEIGHT = 220
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
+_APART = 45
+"""Between two labels below, at least."""
 STYLES = 4
 """Lines of a picture that look different, in grey too: `s1` to `s4` of the style sheet."""
 
@@ -38,15 +42,25 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
-    """A picture of some series over rounds or steps."""
+class Drawing:
+    """A picture at one width."""
 
-    title: str
+    name: str
+    width: int
     lines: tuple[Curve, ...]
     across: tuple[tuple[float, str], ...]
     """Rounds or steps: where, and what stands there."""
     up: tuple[tuple[float, str], ...]
     """Values: where, and what stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Some series over rounds or steps, drawn for each width."""
+
+    title: str
+    names: tuple[str, ...]
+    drawings: tuple[Drawing, ...]
     rows: tuple[tuple[str, ...], ...]
     """The figures behind it, a row a round, headed by the first."""
 
@@ -77,37 +91,45 @@ def chart(
             return "–"
         return f"{value:.1%}" if percent else f"{value:,.3f}".rstrip("0").rstrip(".")
 
-    def x(place: int) -> float:
-        span = max(1, len(rounds) - 1)
-        return round(LEFT + (WIDTH - LEFT - RIGHT) * (place / span if len(rounds) > 1 else 0.5), 1)
+    names = tuple(line.name for line in lines if any(value is not None for value in line.values))
+    shown = [line for line in lines if line.name in names]
+    up = [low + step * n for n in range(_TICKS + 1)]
 
     def y(value: float) -> float:
         return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low)), 1)
 
-    drawn: list[Curve] = []
-    for line in lines:
-        marks: list[Mark] = []
-        path: list[str] = []
-        pen_up = True
-        for place, value in enumerate(line.values):
-            if value is None:
-                pen_up = True
-                continue
-            path.append(f"{'M' if pen_up else 'L'}{x(place)} {y(value)}")
-            pen_up = False
-            marks.append(Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}"))
-        if marks:
-            drawn.append(Curve(line.name, " ".join(path), tuple(marks)))
-    every = max(1, len(rounds) // 12)
+    def drawing(name: str, width: int) -> Drawing:
+        def x(place: int) -> float:
+            span = max(1, len(rounds) - 1)
+            return round(LEFT + (width - LEFT - RIGHT) * (place / span if len(rounds) > 1 else 0.5), 1)
+
+        def curve(line: Series) -> Curve:
+            marks: list[Mark] = []
+            path: list[str] = []
+            for place, value in enumerate(line.values):
+                if value is not None:
+                    pen_up = place == 0 or line.values[place - 1] is None
+                    path.append(f"{'M' if pen_up else 'L'}{x(place)} {y(value)}")
+                    marks.append(Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}"))
+            return Curve(line.name, " ".join(path), tuple(marks))
+
+        every = max(1, -(-len(rounds) * _APART // width))
+        return Drawing(
+            name,
+            width,
+            tuple(curve(line) for line in shown),
+            tuple((x(place), str(number)) for place, number in enumerate(rounds) if place % every == 0),
+            tuple((y(value), tick(value)) for value in up),
+        )
+
     return Chart(
         title,
-        tuple(drawn),
-        tuple((x(place), str(number)) for place, number in enumerate(rounds) if place % every == 0),
-        tuple((y(low + step * n), tick(low + step * n)) for n in range(_TICKS + 1)),
+        names,
+        tuple(drawing(name, width) for name, width in WIDTHS.items()),
         (
-            (over, *(line.name for line in lines)),
+            (over, *names),
             *(
-                (str(number), *(said(line.values[place]) for line in lines))
+                (str(number), *(said(line.values[place]) for line in shown))
                 for place, number in enumerate(rounds)
             ),
         ),

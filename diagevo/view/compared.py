@@ -4,8 +4,9 @@ from diagevo.errors import MissingDependencyError
 from diagevo.memory.audit.compare_runs import diff_runs
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.history import History
+from diagevo.view.facts import is_short
 from diagevo.view.page import Page, Site
-from diagevo.view.pages import below, is_counted
+from diagevo.view.pages import below
 
 MEASURED = (
     ("mean@k", "mean_at_k"),
@@ -19,7 +20,7 @@ MEASURED = (
 def what_if_page(history: History, site: Site) -> Page:
     """The rounds as they were recorded; a script loads what the sliders for k, τ, θ_up, p_low and p_high move
     over. Each value is what `memory what-if` says."""
-    lines = list(round_figures(history, counted=is_counted(history)))
+    lines = list(round_figures(history, counted=is_short(history)))
     return Page("whatif.html", "what if", {"rounds": lines}, below(history.run_id))
 
 

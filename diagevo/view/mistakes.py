@@ -1,12 +1,14 @@
 """What the model kept getting wrong, in words: the causes of most failures, each with one of its failures."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagevo.diagnosis.grouping import FailedResponse, parting
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.diagnosis.examples import Example, examples
+from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.history import History
-from diagevo.memory.log.artifacts import Artifacts
+from diagevo.text.numbers import count
+from diagevo.view.facts import Facts, Sentence
 
 TOLD = 3
 """Causes."""
@@ -14,65 +16,76 @@ TOLD = 3
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A cause with its failures, and the last of them: where it parts from a response that agreed."""
+    """A cause with its failures, and the last of them."""
 
     cause_id: str
     description: str
     state: str
     failures: int
+    questions: int
+    """On which it failed."""
     share: float
     """Of all failures that have a cause."""
-    failure_id: str
-    question: str
-    wrote: str
-    instead_of: str
+    interval: tuple[float, float]
+    """Of the share. Failures on one question are no independent evidence: questions are its units."""
+    example: Example
 
 
-def mistakes(history: History) -> list[Mistake]:
-    """Of the rounds that count. Where the truth is known, a failure that was wrong is shown."""
-    state = history.state(history.end)
-    counted = set(state.counted(range(1, state.last_opened + 1)))
-    questions: dict[str, str] = {}
-    failures: dict[str, FailureObserved] = {}
-    number: Counter[str] = Counter()
+def mistakes(history: History, facts: Facts) -> list[Mistake]:
+    """The causes of most failures. Where the truth is known, a failure that was wrong is shown."""
+    causes = history.state(history.end).causes
+    failures = {name: facts.failures[name] for name in facts.cause_of}
+    number = Counter(facts.cause_of.values())
+    asked = {
+        cause: {failures[name][1].question_id for name, of in facts.cause_of.items() if of == cause}
+        for cause in facts.most[:TOLD]
+    }
+    of_all = len({failure.question_id for _, failure in failures.values()})
     shown: dict[str, str] = {}
-    types = ["CandidateScored", "FailureObserved", "CauseCreated", "CauseMatched"]
-    for payload in history.log.payloads(history.run_id, types):
-        if payload.round not in counted:
-            continue
-        match payload.event:
-            case CandidateScored() as scored:
-                questions[scored.question_id] = scored.question
-            case FailureObserved() as failure:
-                failures[failure.failure_id] = failure
-            case (
-                CauseCreated(failure_id=name, cause_id=cause) | CauseMatched(failure_id=name, cause_id=cause)
-            ):
-                number[cause] += 1
-                if failures[name].right is not True or cause not in shown:
-                    shown[cause] = name
-            case _:
-                pass
-    most = [cause for cause, _ in number.most_common(TOLD)]
-    return [_told(history, cause, failures[shown[cause]], questions, number) for cause in most]
+    for name, cause in facts.cause_of.items():
+        if cause in asked and (failures[name][1].right is not True or cause not in shown):
+            shown[cause] = name
+    told = examples(history, {name: failures[name] for name in shown.values()})
+    return [
+        Mistake(
+            cause_id=cause,
+            description=causes[cause].description,
+            state=causes[cause].state.capitalize(),
+            failures=number[cause],
+            questions=len(asked[cause]),
+            share=(share := number[cause] / number.total()),
+            interval=share_interval(share, of_all),
+            example=told[shown[cause]],
+        )
+        for cause in asked
+    ]
 
 
-def _told(
-    history: History, cause: str, failure: FailureObserved, questions: dict[str, str], number: Counter[str]
-) -> Mistake:
-    digests = questions[failure.question_id], failure.reference, failure.trajectory
-    texts = Artifacts(history.database).get_many(digests)
-    question, passed, failed = (texts[digest] for digest in digests)
-    known = history.state(history.end).causes[cause]
-    where = parting(FailedResponse(question, passed, failed))
-    return Mistake(
-        cause_id=cause,
-        description=known.description,
-        state=known.state.capitalize(),
-        failures=number[cause],
-        share=number[cause] / number.total(),
-        failure_id=failure.failure_id,
-        question=question,
-        wrote=where.failed,
-        instead_of=where.passed,
-    )
+def failing(facts: Facts, run: str) -> Iterator[Sentence]:
+    """How much failed, and how much of it may have been no failure."""
+    if not facts.failures:
+        yield Sentence("failures", "No failure is recorded yet." if facts.rounds else "No round has begun.")
+        return
+    every, named = len(facts.failures), len(facts.cause_of)
+    text = f"Of {count(every, 'failure')} in {facts.span}, {named:,} have a cause"
+    text += f", of {count(len(set(facts.cause_of.values())), 'cause')} in all" if named else ""
+    if left := every - named:
+        text += f"; the other {left:,} are slips or have no diagnosis"
+    yield Sentence("failures", text + ".", f"{run}/causes.html")
+    false, known = Counter[int](), Counter[int]()
+    right = 0
+    for number, failure in facts.failures.values():
+        of = facts.questions.get(failure.question_id)
+        label_true = None if of is None else of[1].label_true
+        known[number] += label_true is not None
+        false[number] += label_true is False
+        right += label_true is False and failure.right is True
+    if false.total():
+        worst = max(false, key=lambda number: (false[number], number))
+        yield Sentence(
+            "false-labels",
+            f"{false.total():,} of the {known.total():,} whose label can be checked failed against a false one,"
+            f" and {right:,} of these gave the true answer. Most are in round {worst}: {false[worst]:,} of"
+            f" {known[worst]:,}.",
+            f"{run}/rounds/{worst}.html",
+        )

@@ -1,4 +1,4 @@
-"""The pages about whole runs: the list, the overview, the causes, the round under way, the check."""
+"""The pages about whole runs: the list, the first page, diagnostics, the causes, the round under way, the check."""
 
 from collections.abc import Iterator
 
@@ -8,14 +8,14 @@ from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
-from diagevo.view.findings import sentences
+from diagevo.view.curriculum import aimed_example, curriculum
+from diagevo.view.facts import READ, facts, is_short
+from diagevo.view.helped import by_round, helped
 from diagevo.view.integrity import VERIFIED
-from diagevo.view.mistakes import mistakes
+from diagevo.view.mistakes import failing, mistakes
 from diagevo.view.page import Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
 
-COUNTED = 50_000
-"""Events up to which an overview reads every candidate and failure; in a longer run a round's page does."""
 SHOWN_CAUSES = 20
 """Causes on an overview, those of most failures."""
 REACTIVATED = 12
@@ -37,30 +37,29 @@ def runs(site: Site) -> Page:
     return Page("runs.html", "runs", {"lines": lines})
 
 
-def is_counted(history: History) -> bool:
-    """Whether a page of the run can afford to read its candidates and failures."""
-    return history.end.sequence <= COUNTED
-
-
 def overview(history: History, site: Site) -> Page:
-    """What the run reached, its figures, its rounds."""
-    counted = is_counted(history)
+    """What it kept getting wrong, what the curriculum did about it, whether it helped; then its rounds."""
+    counted = is_short(history)
     story = run_story(history, counted=counted)
-    lines = story.rounds
-    rounds = [line.round for line in lines]
+    found = facts(history)
+    told = mistakes(history, found)
+    rounds, agreement = by_round(found, [one.cause_id for one in told])
     data = {
         "story": story,
-        "counted": COUNTED if not counted else None,
-        "mistakes": mistakes(history) if counted else [],
-        "sentences": list(sentences(history, story)),
+        "check": site.checks.quick(history.run_id),
+        "counted": READ if not counted else None,
+        "facts": found,
+        "failing": list(failing(found, history.run_id)),
+        "mistakes": told,
+        "curriculum": list(curriculum(found, story)),
+        "aimed": aimed_example(history, found),
+        "helped": list(helped(history, found, story)),
+        "rounds": rounds,
+        "agreement": agreement,
         "drawn": (drawn := site.drawn_of(history.run_id)),
         "beside": site.only[1:] if drawn else (),
-        "charts": [one for one in (_passed(story), *_charts(story, rounds)) if one is not None],
+        "charts": [one for one in (_passed(story), _accuracy(story)) if one is not None],
         "shown_causes": SHOWN_CAUSES,
-        "scores": (scores := score_rows(history)),
-        "score_names": score_names(scores),
-        "free": (free := free_questions(history) if counted else {}),
-        "families": families_in(free),
         "premise": premise(history),
         "others": [one for one in site.runs() if one != history.run_id],
     }
@@ -79,10 +78,11 @@ def _passed(story: RunStory) -> Chart | None:
     )
 
 
-def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
+def _accuracy(story: RunStory) -> Chart | None:
     lines, before = story.rounds, story.before
-    yield chart(
-        "Accuracy of the solver",
+    rounds = [line.round for line in lines]
+    return chart(
+        "Accuracy on held-out questions",
         [0, *rounds],
         [
             Series("mean@k", [before.get("mean_at_k"), *(line.mean_at_k for line in lines)]),
@@ -94,13 +94,37 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
         ],
         percent=True,
     )
+
+
+def diagnostics(history: History, site: Site) -> Page:
+    """What says how training and schedule went, not what came of them."""
+    counted = is_short(history)
+    story = run_story(history, counted=counted)
+    data = {
+        "story": story,
+        "charts": [one for one in _charts(story) if one is not None],
+        "scores": (scores := score_rows(history)),
+        "score_names": score_names(scores),
+        "free": (free := free_questions(history) if counted else {}),
+        "families": families_in(free),
+        "premise": premise(history),
+    }
+    return Page("diagnostics.html", "diagnostics", data, below(history.run_id))
+
+
+def _charts(story: RunStory) -> Iterator[Chart | None]:
+    lines = story.rounds
+    rounds = [line.round for line in lines]
     yield chart(
-        "The schedule: ε of the next round and z",
+        "ε of the next round: the share that explores freely",
         rounds,
-        [
-            Series("ε next", [float(line.epsilon_next) for line in lines]),
-            Series("z", [None if line.z is None else float(line.z) for line in lines]),
-        ],
+        [Series("ε next", [float(line.epsilon_next) for line in lines])],
+        percent=True,
+    )
+    yield chart(
+        "z: failures of the Active causes against those of round 1",
+        rounds,
+        [Series("z", [None if line.z is None else float(line.z) for line in lines])],
     )
     yield chart(
         "Causes",
@@ -123,7 +147,7 @@ def _charts(story: RunStory, rounds: list[int]) -> Iterator[Chart | None]:
 
 
 def causes(history: History, site: Site, part: str | None = None) -> Page:
-    """Nodes and causes by rounds: the state and f of each in each."""
+    """Nodes and causes by rounds: the state of each, and what failed in each round."""
     page = part_of(count_causes(history), part)
     grid = matrix(history, start=page.start, most=page.rows)
     data = {"grid": grid, "part": page, "base": f"{history.run_id}/causes"}

@@ -29,6 +29,7 @@ PART = r"(?:\.p(?P<part>[1-9]\d{0,8}))?"
 ROUTES: tuple[tuple[str, Builder], ...] = (
     (r"index", pages.runs),
     (rf"{RUN}/index", pages.overview),
+    (rf"{RUN}/diagnostics", pages.diagnostics),
     (rf"{RUN}/live", pages.live),
     (rf"{RUN}/causes{PART}", pages.causes),
     (rf"{RUN}/causes/(?P<cause>c\d+){PART}", stories.cause),
@@ -117,7 +118,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"href": _href, "asset": _asset, "styles": STYLES}
+    environment.globals |= {"href": _href, "asset": _asset, "described": _described, "styles": STYLES}
     environment.filters |= {
         "fraction": fraction,
         "percent": percent,
@@ -134,6 +135,15 @@ def _href(context: Context, target: str) -> str | None:
     """The way from this page to another one; None where that one is left out."""
     view: View = context["view"]
     return relative(context["path"], target) if view.keep(target) else None
+
+
+@pass_context
+def _described(context: Context, run: str, cause: str) -> str:
+    """What a cause is; nothing of one that counts no more."""
+    view: View = context["view"]
+    history = view.site.history(run)
+    known = history.state(history.end).causes.get(cause)
+    return "" if known is None else known.description
 
 
 @pass_context

@@ -1,0 +1,64 @@
+"""Failures as a person is told them: the question, what the model said in the first step that differs, and what
+it should have said there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from diagevo.diagnosis.grouping import FailedResponse, parting
+from diagevo.memory.events import CandidateScored, FailureObserved
+from diagevo.memory.events.records import event_id
+from diagevo.memory.history import History, expect
+
+COMPARED = 20_000
+"""Characters of a response that are looked through for that step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A failure in words. Texts are None where they were not kept."""
+
+    failure_id: str
+    question: str | None
+    said: str | None
+    should: str | None
+    """In a response that agrees with the label, or that passed."""
+    truth: str | None
+    label_true: bool | None
+    right: bool | None
+    """Whether it gives the true answer: then `should` is what is wrong."""
+
+
+def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved]]) -> dict[str, Example]:
+    """Of failures by their ids, each with its round."""
+    wanted = {
+        name: event_id(number, CandidateScored.__name__, failure.question_id)
+        for name, (number, failure) in failures.items()
+    }
+    scored = {
+        key: expect(found, CandidateScored)
+        for key, found in history.log.known(history.run_id, set(wanted.values())).items()
+    }
+    digests = {one.question for one in scored.values()}
+    for _, failure in failures.values():
+        digests |= {failure.reference, failure.trajectory}
+    texts = history.texts(sorted(digests))
+    return {
+        name: _example(failure, scored.get(wanted[name]), texts) for name, (_, failure) in failures.items()
+    }
+
+
+def _example(failure: FailureObserved, scored: CandidateScored | None, texts: Mapping[str, str]) -> Example:
+    question = None if scored is None else texts.get(scored.question)
+    passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
+    where = None
+    if passed is not None and failed is not None:
+        where = parting(FailedResponse(question or "", passed[:COMPARED], failed[:COMPARED]))
+    return Example(
+        failure_id=failure.failure_id,
+        question=question,
+        said=None if where is None else where.failed,
+        should=None if where is None else where.passed,
+        truth=None if scored is None else scored.truth,
+        label_true=None if scored is None else scored.label_true,
+        right=failure.right,
+    )

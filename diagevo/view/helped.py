@@ -1,0 +1,202 @@
+"""Whether it helped: agreement on what was aimed at, failures a round, accuracy on held-out questions."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from diagevo.evaluation.protocol import NORMAL, colder, share_interval
+from diagevo.memory.audit.runs import RunStory
+from diagevo.memory.audit.timeline.measurements import measured
+from diagevo.memory.events import CheckpointEvaluated
+from diagevo.memory.history import History, expect
+from diagevo.text.numbers import count, percent
+from diagevo.view.facts import Facts, Sentence
+
+SHOWN = 6
+"""Rounds beside each other, the last ones."""
+MEAN = "mean_at_k"
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The mean p₁ of some questions, or their pass rate."""
+
+    mean: float
+    questions: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return share_interval(self.mean, self.questions)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{percent(self.mean)} ({percent(low)} to {percent(high)}, {count(self.questions, 'question')})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CauseRow:
+    """A cause, or all that were aimed at, with a cell a round."""
+
+    cause_id: str | None
+    cells: tuple[tuple[Agreement | None, int], ...]
+    """Agreement on the questions that aimed at it, and failures."""
+
+
+def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseRow]]:
+    """The last rounds, and for the causes that are told what was asked and what failed in each."""
+    rounds = facts.rounds[-SHOWN:]
+    means = _means(facts)
+    failed = Counter((facts.failures[name][0], cause) for name, cause in facts.cause_of.items())
+    every: dict[int, list[float]] = {}
+    for number, scored, _ in facts.aimed():
+        if scored.verdict != "invalid":
+            every.setdefault(number, []).append(scored.first / scored.responses)
+    rows = [
+        CauseRow(cause, tuple((means.get(cause, {}).get(number), failed[number, cause]) for number in rounds))
+        for cause in told
+    ]
+    of_all = Counter(facts.failures[name][0] for name in facts.cause_of)
+    if rows:
+        cells = tuple((_mean(every.get(number)), of_all[number]) for number in rounds)
+        rows.append(CauseRow(None, cells))
+    return rounds, rows
+
+
+def _means(facts: Facts) -> dict[str, dict[int, Agreement]]:
+    """By cause and round, of the valid questions that aimed at it."""
+    shares: dict[str, dict[int, list[float]]] = {}
+    for number, scored, cause in facts.aimed():
+        if scored.verdict != "invalid":
+            of_cause = shares.setdefault(cause, {})
+            of_cause.setdefault(number, []).append(scored.first / scored.responses)
+    return {
+        cause: {number: Agreement(math.fsum(own) / len(own), len(own)) for number, own in found.items()}
+        for cause, found in shares.items()
+    }
+
+
+def _mean(shares: list[float] | None) -> Agreement | None:
+    return None if not shares else Agreement(math.fsum(shares) / len(shares), len(shares))
+
+
+def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence]:
+    """What the log can say, and last what it cannot."""
+    run = story.line.run_id
+    if not facts.questions:
+        yield Sentence("verdict", "Nothing can be said yet: nothing has been asked.")
+        return
+    yield Sentence("agreement", _agreement(facts), f"{run}/causes.html")
+    if facts.cause_of:
+        failed = Counter(facts.failures[name][0] for name in facts.cause_of)
+        shown = facts.rounds[-SHOWN:]
+        listed = ", ".join(f"{failed[number]:,} in round {number}" for number in shown)
+        yield Sentence("counts", f"Failures with a cause: {listed}.", f"{run}/causes.html")
+    if text := _passed(story):
+        yield Sentence("passed", text)
+    accuracy, verdict = _accuracy(history, facts)
+    yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
+    yield Sentence("verdict", verdict)
+
+
+def _agreement(facts: Facts) -> str:
+    """Of each cause that was aimed at in two rounds or more, the last of them against the first."""
+    pairs = [
+        (of_cause[min(of_cause)], of_cause[max(of_cause)])
+        for of_cause in _means(facts).values()
+        if len(of_cause) > 1
+    ]
+    called = "pass rate" if facts.ingested else "agreement p₁"
+    if not pairs:
+        return f"No cause has been aimed at in two rounds of {facts.span}: no {called} can be compared."
+    rose = sum(last.mean > first.mean for first, last in pairs)
+    fell = sum(last.mean < first.mean for first, last in pairs)
+    return (
+        f"{count(len(pairs), 'cause was', 'causes were')} aimed at in more than one round: from the first to the"
+        f" last time the mean {called} rose for {rose:,} and fell for {fell:,}. Over their questions it went"
+        f" from {_pooled([first for first, _ in pairs])} to {_pooled([last for _, last in pairs])}."
+    )
+
+
+def _pooled(parts: list[Agreement]) -> Agreement:
+    questions = sum(one.questions for one in parts)
+    return Agreement(math.fsum(one.mean * one.questions for one in parts) / questions, questions)
+
+
+def _passed(story: RunStory) -> str | None:
+    """Of another trainer's rollouts, in its first and last step."""
+    if story.pass_rates is None or not story.pass_rates.steps:
+        return None
+    found = story.pass_rates
+    first, last = found.steps[0], found.steps[-1]
+
+    def step(one: object) -> str:
+        assert isinstance(one, type(first))
+        rate = Agreement(one.pass_rate, one.groups)
+        return f"{str(rate).replace('question', 'prompt')} in step {one.step}"
+
+    text = f"Rollouts that passed: {step(first)}"
+    text += f", {step(last)}" if last is not first else ""
+    if found.prompts:
+        text += f". Of {count(found.prompts, 'prompt')} that came back, {found.dropped:,} passed less often"
+    return text + "."
+
+
+def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
+    """Held-out accuracy in words, and the honest sentence."""
+    alone = (
+        "which of it the curriculum did, and which any training does, only a run without causes beside this one"
+        " can say"
+    )
+    if facts.ingested:
+        alone = "its prompts are its trainer's, and differ from step to step"
+    of_round = measured(history, candidates=False)
+    known = {number: one.validation for number, one in of_round.items() if MEAN in one.validation}
+    if not known:
+        text = "Accuracy on held-out questions was not measured."
+        return text, f"Whether it answers better is not known here; and {alone}."
+    asked = {
+        recorded.round: expect(recorded, CheckpointEvaluated)
+        for recorded in history.events(CheckpointEvaluated)
+        if expect(recorded, CheckpointEvaluated).benchmark == "validation"
+    }
+    first, last = min(known), max(known)
+    was, now = known[first], known[last]
+    text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}: {_named(was, MEAN)}"
+    text += " before training" if first == 0 else f" after round {first}"
+    if first == last:
+        return f"{text}.", f"Nothing to compare it with was measured; and {alone}."
+    text += f", {_named(now, MEAN)} after round {last}"
+    base = known.get(0, {})
+    heats = colder(base)
+    if heats:
+        text += "; the base model sampled colder has " + ", ".join(
+            f"{_named(base, metric)} at {heat}" for metric, heat in heats.items()
+        )
+    change, half = now[MEAN] - was[MEAN], _half(was, MEAN, now, MEAN)
+    points = f"{100 * change:+.1f} points ({100 * (change - half):+.1f} to {100 * (change + half):+.1f})"
+    if abs(change) <= half:
+        verdict = f"Accuracy did not change by more than chance: {points}"
+    else:
+        verdict = f"Accuracy {'rose' if change > 0 else 'fell'}: {points}"
+    best = max(heats, key=lambda metric: base[metric], default=None)
+    if best is not None and change > half:
+        above = now[MEAN] - base[best] > _half(base, best, now, MEAN)
+        verdict += ", more than" if above else ", but no more than"
+        verdict += f" sampling the base model at {heats[best]} gives"
+    return f"{text}.", f"{verdict}; {alone}."
+
+
+def _named(metrics: Mapping[str, float], name: str) -> str:
+    half = NORMAL * metrics.get(f"{name}_se", 0.0)
+    value = metrics[name]
+    if not half:
+        return percent(value)
+    return f"{percent(value)} ({percent(max(0.0, value - half))} to {percent(min(1.0, value + half))})"
+
+
+def _half(a: Mapping[str, float], of_a: str, b: Mapping[str, float], of_b: str) -> float:
+    """Half the 95% interval of their difference, as if each had questions of its own: wider than paired."""
+    return NORMAL * math.hypot(a.get(f"{of_a}_se", 0.0), b.get(f"{of_b}_se", 0.0))
