@@ -1,5 +1,5 @@
-"""Failures as a person is told them: the question, what the model said in the first step that differs, and what
-it should have said there."""
+"""Failures as a person is told them: the question, what the model said in the first step that differs, and
+what it should have said there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

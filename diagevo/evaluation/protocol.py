@@ -99,7 +99,7 @@ NORMAL = 1.959964
 def share_interval(share: float, n: int) -> tuple[float, float]:
     """Wilson's 95% interval of a share over n independent questions.
 
-    Where each question has a share of its own rather than a yes or no, it is wider than it need be, and holds.
+    Where each question has a share of its own rather than a yes or no, it is wider than it need be.
     """
     z2 = NORMAL**2
     middle, half = share + z2 / (2 * n), NORMAL * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))

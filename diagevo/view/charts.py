@@ -110,7 +110,9 @@ def chart(
                 if value is not None:
                     pen_up = place == 0 or line.values[place - 1] is None
                     path.append(f"{'M' if pen_up else 'L'}{x(place)} {y(value)}")
-                    marks.append(Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}"))
+                    marks.append(
+                        Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
+                    )
             return Curve(line.name, " ".join(path), tuple(marks))
 
         every = max(1, -(-len(rounds) * _APART // width))

@@ -7,7 +7,7 @@ from diagevo.evaluation.protocol import share_interval
 from diagevo.memory.audit.runs import RunStory
 from diagevo.memory.events import CandidateScored
 from diagevo.memory.history import History
-from diagevo.text.numbers import count, number, percent
+from diagevo.text.numbers import count, percent
 from diagevo.view.facts import Facts, Sentence
 
 
@@ -46,9 +46,11 @@ def curriculum(facts: Facts, story: RunStory) -> Iterator[Sentence]:
         line = story.rounds[-1]
         text = (
             f"After round {line.round}, {count(line.active, 'cause is', 'causes are')} Active and"
-            f" {line.mastered:,} Mastered; of the next questions, ε = {number(line.epsilon_next)} explore freely."
+            f" {line.mastered:,} Mastered"
         )
-        yield Sentence("now", text, f"{run}/causes.html")
+        if not facts.ingested or facts.steered:
+            text += f", and {percent(line.epsilon_next)} of the next questions explore freely"
+        yield Sentence("now", f"{text}.", f"{run}/causes.html")
 
 
 def _aimed(facts: Facts) -> str:
@@ -58,8 +60,9 @@ def _aimed(facts: Facts) -> str:
     kept = sum(scored.verdict == "kept" for scored, _ in at)
     if facts.ingested and not facts.steered:
         return (
-            f"Another trainer chose the prompts. {len(at):,} of {len(every):,} in {facts.span} came again after"
-            f" failures with a cause that was Active, {causes} in all; {kept:,} of them passed and failed."
+            f"Another trainer chose the prompts. {len(at):,} of {len(every):,} in {facts.span} came again"
+            f" after failures with a cause that was Active, {causes} in all; in {kept:,} of these groups some"
+            " passed and some failed."
         )
     free = len(every) - len(at)
     of_free = sum(scored.verdict == "kept" for scored in every) - kept

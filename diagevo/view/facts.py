@@ -123,7 +123,7 @@ def _affordable(history: History, rounds: Sequence[int]) -> list[int]:
     """The last rounds with READ events at most, and the last committed one in any case."""
     query = select(ROUND.c.round, ROUND.c.first_sequence).where(ROUND.c.run_id == history.run_id)
     with history.database.read() as connection:
-        begin = {number: first for number, first in connection.execute(query)}
+        begin = {row.round: row.first_sequence for row in connection.execute(query)}
     committed = [number for number in rounds if number in begin]
     enough = [number for number in committed if history.end.sequence - begin[number] < READ]
     first = min(enough or committed[-1:], default=0)

@@ -114,9 +114,9 @@ def _agreement(facts: Facts) -> str:
     rose = sum(last.mean > first.mean for first, last in pairs)
     fell = sum(last.mean < first.mean for first, last in pairs)
     return (
-        f"{count(len(pairs), 'cause was', 'causes were')} aimed at in more than one round: from the first to the"
-        f" last time the mean {called} rose for {rose:,} and fell for {fell:,}. Over their questions it went"
-        f" from {_pooled([first for first, _ in pairs])} to {_pooled([last for _, last in pairs])}."
+        f"{count(len(pairs), 'cause was', 'causes were')} aimed at in more than one round: from the first to"
+        f" the last time the mean {called} rose for {rose:,} and fell for {fell:,}. Over their questions"
+        f" it went from {_pooled([first for first, _ in pairs])} to {_pooled([last for _, last in pairs])}."
     )
 
 
@@ -146,17 +146,17 @@ def _passed(story: RunStory) -> str | None:
 
 def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
     """Held-out accuracy in words, and the honest sentence."""
-    alone = (
-        "which of it the curriculum did, and which any training does, only a run without causes beside this one"
-        " can say"
-    )
-    if facts.ingested:
-        alone = "its prompts are its trainer's, and differ from step to step"
+    alone = "Only a run without causes beside this one can say how much of that the curriculum did."
     of_round = measured(history, candidates=False)
     known = {number: one.validation for number, one in of_round.items() if MEAN in one.validation}
     if not known:
         text = "Accuracy on held-out questions was not measured."
-        return text, f"Whether it answers better is not known here; and {alone}."
+        verdict = "Whether it answers better is not known: only held-out questions can say."
+        if facts.ingested:
+            verdict += (
+                " Its trainer's prompts differ from step to step, and a pass rate rises with easy ones too."
+            )
+        return text, verdict
     asked = {
         recorded.round: expect(recorded, CheckpointEvaluated)
         for recorded in history.events(CheckpointEvaluated)
@@ -167,7 +167,7 @@ def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
     text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}: {_named(was, MEAN)}"
     text += " before training" if first == 0 else f" after round {first}"
     if first == last:
-        return f"{text}.", f"Nothing to compare it with was measured; and {alone}."
+        return f"{text}.", "Whether it answers better is not known yet: it was measured once."
     text += f", {_named(now, MEAN)} after round {last}"
     base = known.get(0, {})
     heats = colder(base)
@@ -186,7 +186,7 @@ def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
         above = now[MEAN] - base[best] > _half(base, best, now, MEAN)
         verdict += ", more than" if above else ", but no more than"
         verdict += f" sampling the base model at {heats[best]} gives"
-    return f"{text}.", f"{verdict}; {alone}."
+    return f"{text}.", f"{verdict}. {alone}"
 
 
 def _named(metrics: Mapping[str, float], name: str) -> str:

@@ -68,24 +68,23 @@ def failing(facts: Facts, run: str) -> Iterator[Sentence]:
         return
     every, named = len(facts.failures), len(facts.cause_of)
     text = f"Of {count(every, 'failure')} in {facts.span}, {named:,} have a cause"
-    text += f", of {count(len(set(facts.cause_of.values())), 'cause')} in all" if named else ""
+    text += f" ({count(len(set(facts.cause_of.values())), 'cause')})" if named else ""
     if left := every - named:
         text += f"; the other {left:,} are slips or have no diagnosis"
     yield Sentence("failures", text + ".", f"{run}/causes.html")
     false, known = Counter[int](), Counter[int]()
-    right = 0
+    right: list[bool] = []
     for number, failure in facts.failures.values():
         of = facts.questions.get(failure.question_id)
         label_true = None if of is None else of[1].label_true
         known[number] += label_true is not None
         false[number] += label_true is False
-        right += label_true is False and failure.right is True
+        if label_true is False and failure.right is not None:
+            right.append(failure.right)
     if false.total():
         worst = max(false, key=lambda number: (false[number], number))
-        yield Sentence(
-            "false-labels",
-            f"{false.total():,} of the {known.total():,} whose label can be checked failed against a false one,"
-            f" and {right:,} of these gave the true answer. Most are in round {worst}: {false[worst]:,} of"
-            f" {known[worst]:,}.",
-            f"{run}/rounds/{worst}.html",
-        )
+        text = f"{false.total():,} of {count(known.total(), 'failure')} whose label can be checked"
+        text += f" {'stands' if false.total() == 1 else 'stand'} against a false one"
+        text += f", and {sum(right):,} of these {'is' if sum(right) == 1 else 'are'} right" if right else ""
+        text += f". Most are in round {worst}: {false[worst]:,} of {known[worst]:,}."
+        yield Sentence("false-labels", text, f"{run}/rounds/{worst}.html")

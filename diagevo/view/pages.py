@@ -1,4 +1,4 @@
-"""The pages about whole runs: the list, the first page, diagnostics, the causes, the round under way, the check."""
+"""The pages about whole runs: the list, the first page, diagnostics, causes, a round under way, the check."""
 
 from collections.abc import Iterator
 

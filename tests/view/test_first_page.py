@@ -1,0 +1,343 @@
+"""Every sentence of a run's first page, recomputed from the file by SQL alone, for runs of six kinds."""
+
+import math
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from diagevo.memory.log.database import Database
+from diagevo.view.page import Site
+from diagevo.view.site import View
+from tests.once import once
+from tests.view.six_runs import KINDS, make
+
+VIEWS = """
+CREATE TEMP VIEW e AS SELECT * FROM event o WHERE run_id = (SELECT id FROM run_now) AND NOT EXISTS
+  (SELECT 1 FROM event s WHERE s.run_id = o.run_id AND s.type = 'RoundsSuperseded'
+   AND o.type <> 'GroupIngested' AND o.round BETWEEN s.payload ->> '$.first' AND s.payload ->> '$.last');
+CREATE TEMP VIEW q AS SELECT round, payload ->> '$.question_id' id, payload ->> '$.cause_id' cause,
+  payload ->> '$.verdict' verdict, payload ->> '$.label_true' label_true, payload ->> '$.votes_are' votes_are,
+  1.0 * (payload ->> '$.first') / (payload ->> '$.responses') p1 FROM e WHERE type = 'CandidateScored';
+CREATE TEMP VIEW f AS SELECT o.round, o.payload ->> '$.failure_id' id, o.payload ->> '$.question_id' question,
+  o.payload ->> '$.right' "right" FROM e o WHERE type = 'FailureObserved' AND NOT EXISTS
+  (SELECT 1 FROM e a WHERE a.type = 'StageAbandoned' AND a.round = o.round
+   AND a.payload ->> '$.stage' = o.payload ->> '$.stage'
+   AND a.payload ->> '$.attempt' >= o.payload ->> '$.attempt'
+   AND a.payload ->> '$.after_step' < o.payload ->> '$.step');
+CREATE TEMP VIEW m AS SELECT round, payload ->> '$.failure_id' id, payload ->> '$.cause_id' cause FROM e
+  WHERE type IN ('CauseCreated', 'CauseMatched');
+CREATE TEMP VIEW a AS SELECT cause, round, count(*) n, avg(p1) mean FROM q
+  WHERE cause IS NOT NULL AND verdict <> 'invalid' GROUP BY cause, round;
+CREATE TEMP VIEW pair AS SELECT one.n n1, one.mean m1, two.n n2, two.mean m2
+  FROM a one JOIN a two USING (cause) WHERE one.round = (SELECT min(round) FROM a x WHERE x.cause = one.cause)
+  AND two.round = (SELECT max(round) FROM a x WHERE x.cause = two.cause) AND one.round < two.round;
+CREATE TEMP VIEW v AS SELECT round, payload ->> '$.questions' n, payload -> '$.metrics' metrics FROM e
+  WHERE type = 'CheckpointEvaluated' AND payload ->> '$.benchmark' = 'validation';
+CREATE TEMP VIEW step AS SELECT payload ->> '$.step' step, count(*) groups,
+  sum(payload ->> '$.passes') passes, sum(json_array_length(payload, '$.rewards')) rollouts FROM e
+  WHERE type = 'GroupIngested' GROUP BY step;
+"""
+Z = 1.959964
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return once(tmp_path_factory, "six-runs", make)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def page(home: Path, kind: str) -> str:
+    database = Database(f"sqlite:///{home / 'diagevo.db'}")
+    try:
+        return View(Site(database, home, live=True)).render(f"{kind}/index.html")
+    finally:
+        database.close()
+
+
+class Sql:
+    """Questions to the file, and figures as the page writes them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, query: str, *given: object) -> list[tuple]:
+        return self._connection.execute(query, given).fetchall()
+
+    def one(self, query: str, *given: object):
+        [[value]] = self.rows(query, *given)
+        return value
+
+    @property
+    def span(self) -> str:
+        first, last = self.rows("SELECT min(round), max(round) FROM e WHERE type = 'RoundOpened'")[0]
+        return f"round {first}" if first == last else f"rounds {first} to {last}"
+
+
+@pytest.fixture
+def sql(home: Path, kind: str) -> Iterator[Sql]:
+    with closing(sqlite3.connect(home / "diagevo.db")) as connection:
+        connection.execute("CREATE TEMP TABLE run_now (id)")
+        connection.execute("INSERT INTO run_now VALUES (?)", [kind])
+        connection.executescript(VIEWS)
+        yield Sql(connection)
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """As in Wilson (1927): the shares from which `share` is just Z standard errors away."""
+    root = math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
+    return tuple((share + Z * Z / (2 * n) + sign * Z * root) / (1 + Z * Z / n) for sign in (-1, 1))
+
+
+def p(value: float) -> str:
+    return f"{100 * value:.1f}%"
+
+
+def plural(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def within(share: float, n: int, unit: str = "question") -> str:
+    low, high = wilson(share, n)
+    return f"{p(share)} ({p(low)} to {p(high)}, {plural(n, unit)})"
+
+
+def said(page: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, text in re.findall(r'data-said="([^"]+)">([^<]*)<', page):
+        found.setdefault(name, []).append(unescape(text))
+    return found
+
+
+def failing(sql: Sql) -> dict[str, list[str]]:
+    every, named, causes = sql.rows(
+        "SELECT (SELECT count(*) FROM f), (SELECT count(*) FROM m), (SELECT count(DISTINCT cause) FROM m)"
+    )[0]
+    if not every:
+        return {
+            "failures": [
+                "No failure is recorded yet."
+                if sql.one("SELECT count(*) FROM e WHERE type = 'RoundOpened'")
+                else "No round has begun."
+            ]
+        }
+    text = f"Of {plural(every, 'failure')} in {sql.span}, {named} have a cause ({plural(causes, 'cause')})"
+    text += f"; the other {every - named} are slips or have no diagnosis." if every > named else "."
+    of_all = sql.one("SELECT count(DISTINCT f.question) FROM m JOIN f USING (id)")
+    told = []
+    for failures, questions in sql.rows(
+        "SELECT count(*), count(DISTINCT f.question) FROM m JOIN f USING (id) GROUP BY cause"
+        " ORDER BY count(*) DESC, CAST(substr(cause, 2) AS INTEGER) LIMIT 3"
+    ):
+        low, high = wilson(failures / named, of_all)
+        told.append(
+            f"{plural(failures, 'failure')} on {plural(questions, 'question')}: {p(failures / named)}"
+            f" ({p(low)} to {p(high)}) of those with a cause"
+        )
+    labels = sql.rows(
+        "SELECT f.round, sum(q.label_true = 0), count(q.label_true), sum(q.label_true = 0 AND f.right = 1),"
+        " sum(q.label_true = 0 AND f.right IS NOT NULL) FROM f JOIN q ON q.id = f.question GROUP BY f.round"
+    )
+    found = {"failures": [text], "mistake": told}
+    if false := sum(row[1] or 0 for row in labels):
+        worst = max(labels, key=lambda row: (row[1] or 0, row[0]))
+        right = sum(row[3] or 0 for row in labels)
+        text = f"{false} of {plural(sum(row[2] for row in labels), 'failure')} whose label can be checked"
+        text += f" {'stands' if false == 1 else 'stand'} against a false one"
+        if sum(row[4] or 0 for row in labels):
+            text += f", and {right} of these {'is' if right == 1 else 'are'} right"
+        found["false-labels"] = [f"{text}. Most are in round {worst[0]}: {worst[1]} of {worst[2]}."]
+    return found
+
+
+def curriculum(sql: Sql) -> dict[str, list[str]]:
+    every, at, causes, kept, free = sql.rows(
+        "SELECT count(*), count(cause), count(DISTINCT cause), sum(verdict = 'kept' AND cause IS NOT NULL),"
+        " sum(verdict = 'kept' AND cause IS NULL) FROM q"
+    )[0]
+    if not every:
+        return {"aimed": ["No question is recorded yet."]}
+    ingested = sql.one("SELECT count(*) FROM e WHERE type = 'GroupIngested'")
+    text = (
+        f"Another trainer chose the prompts. {at} of {every} in {sql.span} came again after failures with a"
+        f" cause that was Active, {plural(causes, 'cause')} in all; in {kept} of these groups some passed and"
+        " some failed."
+        if ingested
+        else f"Of {plural(every, 'question')} in {sql.span}, {at} aimed at {plural(causes, 'cause')} and"
+        f" {every - at} explored freely; {kept} and {free} of them were kept for training."
+    )
+    found = {"aimed": [text]}
+    promoted, back, at_once = sql.rows(
+        "SELECT sum(type = 'CausePromoted'), sum(type = 'CauseReactivated'), sum(type = 'CauseReactivated'"
+        " AND EXISTS (SELECT 1 FROM e p WHERE p.type = 'CausePromoted' AND p.round = e.round"
+        " AND p.cause_id = e.cause_id)) FROM e"
+    )[0]
+    if promoted:
+        text = f"{plural(promoted, 'promotion')} to Mastered in {sql.span}"
+        text += f"; {plural(back, 'cause')} came back, {at_once} of them in the very round of the promotion."
+        found["promoted"] = [text if back else text.partition(";")[0] + ", and no cause came back."]
+    labels = sql.rows(
+        "SELECT round, avg(label_true), count(*) FROM q WHERE verdict = 'kept' AND label_true IS NOT NULL"
+        " AND votes_are IS NOT 'rewards' GROUP BY round ORDER BY round"
+    )
+    if labels:
+        parts = []
+        for number, share, n in labels[:1] + labels[1:][-1:]:
+            low, high = wilson(share, n)
+            parts.append(f"{p(share)} of {n} ({p(low)} to {p(high)}) in round {number}")
+        found["labels"] = [
+            "The majority's label of a kept question was true in " + ", and ".join(parts) + "."
+        ]
+    for number, active, mastered, failures, reference in sql.rows(
+        "SELECT round, payload ->> '$.active', payload ->> '$.mastered', payload ->> '$.failures',"
+        " payload ->> '$.reference_failures' FROM e WHERE type = 'RoundCommitted' ORDER BY round DESC LIMIT 1"
+    ):
+        text = (
+            f"After round {number}, {plural(active, 'cause is', 'causes are')} Active and {mastered} Mastered"
+        )
+        if not ingested:
+            k = sql.one(
+                "SELECT payload ->> '$.config.schedule.k' FROM e WHERE type = 'RunConfigured'"
+                " ORDER BY sequence DESC LIMIT 1"
+            )
+            assert k == "1/2"
+            epsilon = reference / 2 / (reference / 2 + failures)  # Equation 1
+            text += f", and {p(epsilon)} of the next questions explore freely"
+        found["now"] = [f"{text}."]
+    return found
+
+
+def helped(sql: Sql) -> dict[str, list[str]]:
+    if not sql.one("SELECT count(*) FROM q"):
+        return {"verdict": ["Nothing can be said yet: nothing has been asked."]}
+    ingested = sql.one("SELECT count(*) FROM e WHERE type = 'GroupIngested'")
+    called = "pass rate" if ingested else "agreement p₁"
+    pairs, rose, fell, n1, n2, m1, m2 = sql.rows(
+        "SELECT count(*), sum(m2 > m1), sum(m2 < m1), sum(n1), sum(n2), sum(n1 * m1) / sum(n1),"
+        " sum(n2 * m2) / sum(n2) FROM pair"
+    )[0]
+    text = f"No cause has been aimed at in two rounds of {sql.span}: no {called} can be compared."
+    if pairs:
+        text = (
+            f"{plural(pairs, 'cause was', 'causes were')} aimed at in more than one round: from the first to"
+            f" the last time the mean {called} rose for {rose} and fell for {fell}. Over their questions it"
+            f" went from {within(m1, n1)} to {within(m2, n2)}."
+        )
+    found = {"agreement": [text]}
+    counts = sql.rows(
+        "SELECT o.round, (SELECT count(*) FROM m WHERE m.round = o.round) FROM e o WHERE type = 'RoundOpened'"
+        " ORDER BY o.round"
+    )
+    found["counts"] = [
+        f"Failures with a cause: {', '.join(f'{n} in round {number}' for number, n in counts)}."
+    ]
+    if steps := sql.rows("SELECT step, 1.0 * passes / rollouts, groups FROM step ORDER BY step"):
+        ends = (
+            within(rate, groups, "prompt") + f" in step {step}"
+            for step, rate, groups in (steps[0], steps[-1])
+        )
+        back, less = sql.rows(
+            "WITH g AS (SELECT payload ->> '$.question' q, payload ->> '$.step' s,"
+            " 1.0 * (payload ->> '$.passes') / json_array_length(payload, '$.rewards') r"
+            " FROM e WHERE type = 'GroupIngested')"
+            " SELECT count(*), sum(two.r < one.r) FROM g one JOIN g two USING (q) WHERE one.s < two.s"
+            " AND one.s = (SELECT min(s) FROM g x WHERE x.q = one.q)"
+            " AND two.s = (SELECT max(s) FROM g x WHERE x.q = one.q)"
+        )[0]
+        found["passed"] = [
+            f"Rollouts that passed: {', '.join(ends)}. Of {plural(back, 'prompt')} that came back,"
+            f" {less} passed less often."
+        ]
+    found["accuracy"], found["verdict"] = accuracy(sql, bool(ingested))
+    return found
+
+
+def accuracy(sql: Sql, ingested: bool) -> tuple[list[str], list[str]]:
+    measured = sql.rows(
+        "SELECT round, n, metrics ->> '$.mean_at_k', metrics ->> '$.mean_at_k_se' FROM v ORDER BY round"
+    )
+    if not measured:
+        verdict = "Whether it answers better is not known: only held-out questions can say."
+        if ingested:
+            verdict += (
+                " Its trainer's prompts differ from step to step, and a pass rate rises with easy ones too."
+            )
+        return ["Accuracy on held-out questions was not measured."], [verdict]
+    (_, _, was, was_se), (last, n, now, now_se) = measured[0], measured[-1]
+    colder = sql.rows(
+        "SELECT substr(key, 12), atom, metrics ->> ('$.\"' || key || '_se\"') FROM v, json_each(metrics)"
+        " WHERE round = 0 AND key LIKE 'mean_at_k_T%' AND key NOT LIKE '%_se'"
+        " ORDER BY CAST(substr(key, 12) AS REAL) DESC"
+    )
+
+    def about(value: float, se: float) -> str:
+        return f"{p(value)} ({p(value - Z * se)} to {p(value + Z * se)})"
+
+    text = f"Accuracy (mean@k) on {plural(n, 'held-out question')}: {about(was, was_se)} before training,"
+    text += f" {about(now, now_se)} after round {last}; the base model sampled colder has "
+    text += ", ".join(f"{about(value, se)} at T = {heat}" for heat, value, se in colder) + "."
+    change, half = now - was, Z * math.hypot(was_se, now_se)
+    points = f"{100 * change:+.1f} points ({100 * (change - half):+.1f} to {100 * (change + half):+.1f})"
+    heat, best, best_se = max(colder, key=lambda row: row[1])
+    if change > half:
+        more = "more than" if now - best > Z * math.hypot(now_se, best_se) else "but no more than"
+        verdict = f"Accuracy rose: {points}, {more} sampling the base model at T = {heat} gives."
+    else:
+        verdict = f"Accuracy did not change by more than chance: {points}."
+    alone = "Only a run without causes beside this one can say how much of that the curriculum did."
+    return [text], [f"{verdict} {alone}"]
+
+
+def test_sql_alone_says_every_sentence(page: str, sql: Sql) -> None:
+    assert said(page) == failing(sql) | curriculum(sql) | helped(sql)
+
+
+def test_the_table_by_cause_and_round_is_that_of_sql(page: str, sql: Sql) -> None:
+    rounds = [n for [n] in sql.rows("SELECT round FROM e WHERE type = 'RoundOpened' ORDER BY round")]
+    causes = [
+        cause
+        for [cause] in sql.rows(
+            "SELECT cause FROM m GROUP BY cause"
+            " ORDER BY count(*) DESC, CAST(substr(cause, 2) AS INTEGER) LIMIT 3"
+        )
+    ]
+    cells = {
+        row: re.findall(r"<td data-round=.*?</td>", rest)
+        for row, rest in re.findall(r'<tr data-cause="(\w+)">(.*?)</tr>', page, re.DOTALL)
+    }
+    assert list(cells) == ([*causes, "all"] if causes else [])
+    for row, told in cells.items():
+        only = "" if row == "all" else f" AND cause = '{row}'"
+        for number, cell in zip(rounds, told, strict=True):
+            mean, n = sql.rows(
+                "SELECT avg(p1), count(*) FROM q WHERE cause IS NOT NULL AND verdict <> 'invalid'"
+                f" AND round = ?{only}",
+                number,
+            )[0]
+            failures = sql.one(f"SELECT count(*) FROM m WHERE round = ?{only}", number)
+            assert f"<br>{plural(failures, 'failure')}</td>" in cell
+            if n:
+                low, high = wilson(mean, n)
+                assert f"<strong>{p(mean)}</strong>" in cell
+                assert f"{100 * low:.0f}%–{100 * high:.0f}% of {n}<" in cell
+            else:
+                assert "not aimed at" in cell
+
+
+@pytest.mark.parametrize("kind", ["broken"], indirect=True)
+def test_a_log_that_is_not_as_it_was_written_is_a_fault_before_anything_is_told(page: str) -> None:
+    assert page.index("FAULT") < page.index("What it kept getting wrong")
+
+
+def test_each_answer_has_an_example_where_there_is_one(page: str, kind: str) -> None:
+    asked, told = page.count("One of them, "), page.count("<del>")
+    assert (asked, told) == {"empty": (0, 0), "ingested": (1, 2)}.get(kind, (1, 3))
