@@ -10,9 +10,10 @@ from diagevo.errors import NotFoundError
 from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, variant
 from diagevo.evaluation.protocol import best_round
 from diagevo.evaluation.store import Evaluation, EvaluationStore
+from diagevo.memory.audit.method import family, method
 from diagevo.memory.events import CheckpointEvaluated, RunConfigured
 from diagevo.memory.history import History, expect
-from diagevo.report.replicates import family, method, told_apart
+from diagevo.report.replicates import told_apart
 from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
 

@@ -11,8 +11,8 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 28
 _TICKS = 5
 _APART = 45
 """Between two labels below, at least."""
-STYLES = 4
-"""Lines of a picture that look different, in grey too: `s1` to `s4` of the style sheet."""
+STYLES = 8
+"""Lines of a picture that look different, in grey too: `s1` to `s8` of the style sheet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Series:
 
     name: str
     values: Sequence[float | None]
+    style: int | None = None
+    """Which of STYLES; by its place where none is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Curve:
     """A series in the picture's own units."""
 
     name: str
+    style: int
     path: str
     marks: tuple[Mark, ...]
 
@@ -59,7 +62,8 @@ class Chart:
     """Some series over rounds or steps, drawn for each width."""
 
     title: str
-    names: tuple[str, ...]
+    names: tuple[tuple[str, int], ...]
+    """Of the series, with their styles."""
     drawings: tuple[Drawing, ...]
     rows: tuple[tuple[str, ...], ...]
     """The figures behind it, a row a round, headed by the first."""
@@ -91,8 +95,10 @@ def chart(
             return "–"
         return f"{value:.1%}" if percent else f"{value:,.3f}".rstrip("0").rstrip(".")
 
-    names = tuple(line.name for line in lines if any(value is not None for value in line.values))
-    shown = [line for line in lines if line.name in names]
+    shown = [line for line in lines if any(value is not None for value in line.values)]
+    styles = [
+        (line.style if line.style is not None else place) % STYLES + 1 for place, line in enumerate(shown)
+    ]
     up = [low + step * n for n in range(_TICKS + 1)]
 
     def y(value: float) -> float:
@@ -103,7 +109,7 @@ def chart(
             span = max(1, len(rounds) - 1)
             return round(LEFT + (width - LEFT - RIGHT) * (place / span if len(rounds) > 1 else 0.5), 1)
 
-        def curve(line: Series) -> Curve:
+        def curve(line: Series, style: int) -> Curve:
             marks: list[Mark] = []
             path: list[str] = []
             for place, value in enumerate(line.values):
@@ -113,23 +119,23 @@ def chart(
                     marks.append(
                         Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
                     )
-            return Curve(line.name, " ".join(path), tuple(marks))
+            return Curve(line.name, style, " ".join(path), tuple(marks))
 
         every = max(1, -(-len(rounds) * _APART // width))
         return Drawing(
             name,
             width,
-            tuple(curve(line) for line in shown),
+            tuple(map(curve, shown, styles)),
             tuple((x(place), str(number)) for place, number in enumerate(rounds) if place % every == 0),
             tuple((y(value), tick(value)) for value in up),
         )
 
     return Chart(
         title,
-        names,
+        tuple((line.name, style) for line, style in zip(shown, styles, strict=True)),
         tuple(drawing(name, width) for name, width in WIDTHS.items()),
         (
-            (over, *names),
+            (over, *(line.name for line in shown)),
             *(
                 (str(number), *(said(line.values[place]) for line in shown))
                 for place, number in enumerate(rounds)

@@ -83,22 +83,25 @@ def _mean(shares: list[float] | None) -> Agreement | None:
 
 
 def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence]:
-    """What the log can say, and last what it cannot."""
+    """What comes of it all first, then what it is made from."""
     run = story.line.run_id
     if not facts.questions:
         yield Sentence("verdict", "Nothing can be said yet: nothing has been asked.")
         return
+    accuracy, verdict = _accuracy(history, facts)
+    yield Sentence("verdict", verdict)
+    yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
     yield Sentence("agreement", _agreement(facts), f"{run}/causes.html")
     if facts.cause_of:
         failed = Counter(facts.failures[name][0] for name in facts.cause_of)
-        shown = facts.rounds[-SHOWN:]
-        listed = ", ".join(f"{failed[number]:,} in round {number}" for number in shown)
-        yield Sentence("counts", f"Failures with a cause: {listed}.", f"{run}/causes.html")
+        kept = Counter(number for number, scored in facts.questions.values() if scored.verdict == "kept")
+        listed = ", ".join(
+            f"{failed[number]:,} in round {number} on {kept[number]:,}" for number in facts.rounds[-SHOWN:]
+        )
+        text = f"Failures with a cause, and the kept questions they are on: {listed}."
+        yield Sentence("counts", text, f"{run}/causes.html")
     if text := _passed(story):
         yield Sentence("passed", text)
-    accuracy, verdict = _accuracy(history, facts)
-    yield Sentence("accuracy", accuracy, f"{run}/diagnostics.html")
-    yield Sentence("verdict", verdict)
 
 
 def _agreement(facts: Facts) -> str:

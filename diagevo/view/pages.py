@@ -12,6 +12,7 @@ from diagevo.view.curriculum import aimed_example, curriculum
 from diagevo.view.facts import READ, facts, is_short
 from diagevo.view.helped import by_round, helped
 from diagevo.view.integrity import VERIFIED
+from diagevo.view.many import many
 from diagevo.view.mistakes import failing, mistakes
 from diagevo.view.page import Page, Site, part_of
 from diagevo.view.scores import families_in, free_questions, premise, score_names, score_rows
@@ -34,7 +35,8 @@ def runs(site: Site) -> Page:
     lines = [
         (line, checked(line.run_id)) for line in list_runs(site.database, site.folder) if line.run_id in shown
     ]
-    return Page("runs.html", "runs", {"lines": lines})
+    beside = many([(site.history(line.run_id), line) for line, _ in lines])
+    return Page("runs.html", "runs", {"lines": lines, "many": beside})
 
 
 def overview(history: History, site: Site) -> Page:

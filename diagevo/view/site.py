@@ -18,7 +18,6 @@ from diagevo.memory.log.log import Head
 from diagevo.text.escaping import visible
 from diagevo.text.numbers import count, fraction, number, percent
 from diagevo.view import compared, pages, round_pages, sliders, stories
-from diagevo.view.charts import STYLES
 from diagevo.view.page import TEXT, Page, Site
 
 Builder = Callable[..., Page]
@@ -118,7 +117,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"href": _href, "asset": _asset, "described": _described, "styles": STYLES}
+    environment.globals |= {"href": _href, "asset": _asset, "described": _described}
     environment.filters |= {
         "fraction": fraction,
         "percent": percent,

@@ -30,18 +30,32 @@ def script(observed: Sequence[Observed]) -> str:
 def sliders(observed: Sequence[Observed]) -> dict[str, Any]:
     """Fractions are pairs of whole numbers; an outcome of a round is a row of them, as `_outcomes` has it."""
     thetas = theta_stops(observed) if observed else []
+    own = _own(observed)
+    stops = {"k": K_STOPS, "theta": thetas, "tau": TAU_STOPS, "p_low": SHARE_STOPS, "p_high": SHARE_STOPS}
+    stops = {name: sorted({*found, *own[name][-1:]}) for name, found in stops.items()}
+    thetas = stops["theta"]
     recorded, *answers = what_ifs(observed, [Changes(), *(Changes(theta_up=theta) for theta in thetas)])
     return {
         "rounds": [_round(one) for one in observed],
         "recorded": _outcomes(observed, recorded),
         "theta": [_outcomes(observed, answer) for answer in answers],
-        "stops": {
-            "k": [_pair(k) for k in K_STOPS],
-            "theta": [_pair(theta) for theta in thetas],
-            "tau": [_pair(tau) for tau in TAU_STOPS],
-            "p_low": [_pair(share) for share in SHARE_STOPS],
-            "p_high": [_pair(share) for share in SHARE_STOPS],
+        "stops": {name: [_pair(value) for value in found] for name, found in stops.items()},
+        "own": {
+            name: {"at": stops[name].index(values[-1]), "always": len(set(values)) == 1}
+            for name, values in own.items()
+            if values
         },
+    }
+
+
+def _own(observed: Sequence[Observed]) -> dict[str, list[Fraction]]:
+    """What the run was played with, round by round. A slider stands where the last round has it."""
+    return {
+        "k": [one.following.settings.k for one in observed],
+        "theta": [one.settings.theta_up for one in observed],
+        "tau": [one.filter.tau for one in observed],
+        "p_low": [one.filter.p_low for one in observed],
+        "p_high": [one.filter.p_high for one in observed],
     }
 
 

@@ -1,17 +1,24 @@
 """The pages about one thing: a cause, a node, a question, a failure."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any
 
+from diagevo.diagnosis.examples import examples
+from diagevo.memory.audit.cause_story import CauseStory, Sampled
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
-from diagevo.memory.audit.references import Reference, resolve
+from diagevo.memory.audit.references import Reference, observation, resolve
 from diagevo.memory.audit.why import why_cause
-from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched
+from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
+from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
+from diagevo.text.numbers import count
+from diagevo.view.facts import Sentence
+from diagevo.view.helped import Agreement
 from diagevo.view.page import TEXT, Page, Site, part_of
 from diagevo.view.pages import below
 
@@ -19,6 +26,10 @@ EVIDENCE = 3
 """Failures of a turn that the story tells one by one; every one has a page, and stands in the list below."""
 PROMOTING = 50
 """Questions of promotions that a cause's page shows, the last ones; each round's page has its own."""
+SHOWN = 3
+"""Failures that a cause's page shows whole, on questions of their own."""
+LOOKED_AT = 30
+"""Failures that they are chosen from, the last ones."""
 STEPS = 1_000
 """Steps of a text that are compared: what that takes grows with their square."""
 
@@ -55,43 +66,132 @@ def side_by_side(left: str, right: str) -> list[LinePair]:
     return rows
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A response that agrees with the label, or that passed, and one that failed, step by step."""
+
+    failure_id: str
+    question: str | None
+    lines: tuple[LinePair, ...]
+    first: int | None
+    """The first step that differs."""
+    cut: bool
+
+
+def _sides(failure_id: str, question: str | None, reference: str | None, trajectory: str | None) -> Sides:
+    lines = tuple(side_by_side(reference or "", trajectory or ""))
+    first = next((n for n, line in enumerate(lines) if not line.same), None)
+    return Sides(
+        failure_id, question, lines, first, any(_is_cut(one or "") for one in (reference, trajectory))
+    )
+
+
 def cause(history: History, site: Site, cause: str, part: str | None = None) -> Page:
-    """The turns of `memory why`, the questions that promoted it, and every failure counted under it."""
+    """What the cause is by failures of it, what was asked about it, its turns as `memory why` has them."""
     at = history.end
     resolve(history, cause, at, "cause")
     story = why_cause(history, cause, at, evidence=EVIDENCE)
     promoting = {turn.round for turn in story.turns if turn.event == "promoted"}
-    questions = [
+    aimed = [
         (recorded.round, one)
         for recorded in history.events(CandidateScored, cause_id=cause)
-        if recorded.round in promoting and (one := expect(recorded, CandidateScored)).verdict != "invalid"
+        if (one := expect(recorded, CandidateScored)).verdict != "invalid"
     ]
+    questions = [(number, one) for number, one in aimed if number in promoting]
     texts = history.texts([one.question for _, one in questions[-PROMOTING:]])
     counted = list(history.events(CauseCreated, CauseMatched, cause_id=cause))
     page = part_of(len(counted), part)
-    failures = [
-        (recorded, _failure_of(recorded.event)) for recorded in counted[page.start : page.start + page.rows]
-    ]
+    shown = counted[page.start : page.start + page.rows]
+    observed = _observed(history, shown)
+    told = examples(history, observed)
     data = {
         "story": story,
+        "sentences": list(_cause_sentences(history, story, counted, aimed)),
+        "whole": _whole(history, _observed(history, counted[-LOOKED_AT:])) if page.number == 1 else [],
         "questions": [(n, one, texts.get(one.question)) for n, one in questions[-PROMOTING:]],
         "promoting": len(questions),
-        "failures": failures,
+        "failures": [(recorded, told[_failure_of(recorded)]) for recorded in shown],
         "counted": len(counted),
         "part": page,
         "base": f"{history.run_id}/causes/{cause}",
         "commands": [
             f"diagevo memory why {cause} --run {history.run_id}",
-            f"diagevo memory why {cause} --fields --run {history.run_id}",
+            f"diagevo view --run {history.run_id} --cause {cause} --export {cause}.html",
         ],
     }
     run = history.run_id
     return Page("cause.html", f"{cause} of {run}", data, (*below(run), ("causes", f"{run}/causes.html")))
 
 
-def _failure_of(event: Any) -> str:
+def _observed(history: History, counted: Sequence[Recorded]) -> dict[str, tuple[int, FailureObserved]]:
+    """The failures that were counted, with their rounds."""
+    return {
+        _failure_of(chain[0]): (link.round, expect(link, FailureObserved))
+        for chain in history.chains(counted)
+        for link in chain
+        if link.type == FailureObserved.__name__
+    }
+
+
+def _failure_of(recorded: Recorded) -> str:
+    event = recorded.event
     assert isinstance(event, CauseCreated | CauseMatched)
     return event.failure_id
+
+
+def _whole(history: History, failures: dict[str, tuple[int, FailureObserved]]) -> list[Sides]:
+    """The last of them, each on a question of its own, that do not give the true answer."""
+    last: dict[str, tuple[int, FailureObserved]] = {}
+    for number, failure in failures.values():
+        if failure.right is not True:
+            last.pop(failure.question_id, None)
+            last[failure.question_id] = number, failure
+    chosen = list(last.values())[-SHOWN:][::-1]
+    told = examples(history, {failure.failure_id: (number, failure) for number, failure in chosen})
+    texts = history.texts([digest for _, one in chosen for digest in (one.reference, one.trajectory)])
+    return [
+        _sides(
+            one.failure_id, told[one.failure_id].question, texts.get(one.reference), texts.get(one.trajectory)
+        )
+        for _, one in chosen
+    ]
+
+
+def _cause_sentences(
+    history: History,
+    story: CauseStory,
+    counted: Sequence[Recorded],
+    aimed: Sequence[tuple[int, CandidateScored]],
+) -> Iterator[Sentence]:
+    """How often, what was asked, and how the answers went."""
+    gone = history.superseded()
+    counts = [recorded for recorded in counted if recorded.round not in gone]
+    failed = Counter(recorded.round for recorded in counts)
+    questions = len({_failure_of(recorded).rpartition(".")[0] for recorded in counts})
+    listed = ", ".join(f"{number:,} in round {at}" for at, number in sorted(failed.items()))
+    yield Sentence(
+        "failures",
+        f"{count(len(counts), 'failure')} on {count(questions, 'question')}{': ' if listed else ''}{listed}.",
+    )
+    shares: dict[int, list[float]] = {}
+    for number, one in aimed:
+        if number not in gone:
+            shares.setdefault(number, []).append(one.first / one.responses)
+    if not shares:
+        yield Sentence("aimed", "No question has been aimed at it.")
+        return
+    called = (
+        "pass rate"
+        if any(turn.rewards for turn in story.turns if isinstance(turn, Sampled))
+        else ("agreement p₁")
+    )
+    means = ", ".join(
+        f"{Agreement(sum(own) / len(own), len(own))} in round {number}"
+        for number, own in sorted(shares.items())
+    )
+    total = sum(map(len, shares.values()))
+    text = f"{count(total, 'question was', 'questions were')} aimed at it; their mean {called}: {means}."
+    yield Sentence("aimed", text)
 
 
 def node(history: History, site: Site, node: str) -> Page:
@@ -111,9 +211,15 @@ def question(history: History, site: Site, question: str) -> Page:
     story = question_story(history, reference, at)
     found = history.find(CandidateScored, reference.round, question, at)
     assert found is not None
+    observed = {
+        one.failure_id: (reference.round, seen[1])
+        for one in story.failures
+        if (seen := observation(history, resolve(history, one.failure_id, at, "failure"), at))
+    }
     data = {
         "story": story,
         "truth": found[1].truth,
+        "told": examples(history, observed),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
     return Page("question.html", f"{question} of {history.run_id}", data, _round_above(history, reference))
@@ -128,14 +234,11 @@ def failure(history: History, site: Site, failure: str) -> Page:
     scored = found[1] if found else None
     texts = story.texts
     assert texts is not None
-    sides = side_by_side(texts.reference or "", texts.trajectory or "")
     data = {
         "story": story,
         "scored": scored,
         "false_label": scored is not None and scored.label_true is False,
-        "sides": sides,
-        "first": next((n for n, side in enumerate(sides) if not side.same), None),
-        "cut": any(_is_cut(text or "") for text in (texts.reference, texts.trajectory)),
+        "sides": _sides(story.failure_id, texts.question, texts.reference, texts.trajectory),
         "counted": _counted(story),
         "commands": [f"diagevo memory why {failure} --full --run {history.run_id}"],
     }

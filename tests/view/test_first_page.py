@@ -237,9 +237,8 @@ def helped(sql: Sql) -> dict[str, list[str]]:
         "SELECT o.round, (SELECT count(*) FROM m WHERE m.round = o.round) FROM e o WHERE type = 'RoundOpened'"
         " ORDER BY o.round"
     )
-    found["counts"] = [
-        f"Failures with a cause: {', '.join(f'{n} in round {number}' for number, n in counts)}."
-    ]
+    listed = ", ".join(f"{n} in round {number} on {kept}" for number, n, kept in counts)
+    found["counts"] = [f"Failures with a cause, and the kept questions they are on: {listed}."]
     if steps := sql.rows("SELECT step, 1.0 * passes / rollouts, groups FROM step ORDER BY step"):
         ends = (
             within(rate, groups, "prompt") + f" in step {step}"

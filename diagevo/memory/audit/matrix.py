@@ -1,10 +1,11 @@
-"""Causes by rounds: how state and frequency of each went, a part of the causes at a time."""
+"""Causes by rounds: the state of each and what failed by it in each, a part of the causes at a time."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from sqlalchemy import func, select
 
+from diagevo.memory.audit.timeline.causes import lives
 from diagevo.memory.events import CauseState
 from diagevo.memory.history import History
 from diagevo.memory.state.projection import CAUSE, HISTORY, NODE
@@ -19,7 +20,8 @@ class MatrixCell:
 
     round: int
     state: CauseState
-    frequency: int
+    failures: int
+    """In this round: f adds them up until a promotion closes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +48,8 @@ class CauseMatrix:
 
     @cached_property
     def most(self) -> int:
-        """The largest frequency shown."""
-        return max((cell.frequency for row in self.rows for cell in row.cells if cell), default=0)
+        """The largest number of failures shown."""
+        return max((cell.failures for row in self.rows for cell in row.cells if cell), default=0)
 
 
 def count_causes(history: History) -> int:
@@ -76,12 +78,18 @@ def matrix(history: History, *, start: int = 0, most: int = 200) -> CauseMatrix:
         wanted = [row.cause_id for row in causes]
         of_round = connection.execute(
             select(HISTORY.c.round, HISTORY.c.cause_id, HISTORY.c.state, HISTORY.c.frequency).where(
-                HISTORY.c.run_id == run, HISTORY.c.cause_id.in_(wanted), HISTORY.c.round.in_(shown)
+                HISTORY.c.run_id == run,
+                HISTORY.c.cause_id.in_(wanted),
+                HISTORY.c.round.in_(rounds[-COLUMNS - 1 :]),
             )
-        )
-        cells: dict[str, dict[int, MatrixCell]] = {}
-        for number, cause_id, state, frequency in of_round:
-            cells.setdefault(cause_id, {})[number] = MatrixCell(number, state, frequency)
+        ).all()
+    promoted = {cause_id: set(life.promoted) for cause_id, life in lives(history, history.end).items()}
+    before: dict[str, int] = {}
+    cells: dict[str, dict[int, MatrixCell]] = {}
+    for number, cause_id, state, frequency in sorted(of_round, key=lambda row: row.round):
+        was = 0 if number in promoted[cause_id] else before.get(cause_id, 0)
+        cells.setdefault(cause_id, {})[number] = MatrixCell(number, state, frequency - was)
+        before[cause_id] = frequency
     return CauseMatrix(
         shown,
         len(rounds) - len(shown),

@@ -45,6 +45,17 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
+// Many runs: a box a run, and the curves of those that are chosen.
+for (const box of document.querySelectorAll("input[data-run]")) {
+  const show = () => {
+    for (const one of document.querySelectorAll("[data-line]")) {
+      if (one.dataset.line === box.dataset.run) one.classList.toggle("unseen", !box.checked);
+    }
+  };
+  box.addEventListener("change", show);
+  show(); // a browser that comes back has kept what was chosen
+}
+
 const matrix = document.getElementById("matrix");
 if (matrix) {
   const body = matrix.tBodies[0];
@@ -111,10 +122,15 @@ function moveSliders(data) {
     { F, F1, active, mastered, promoted, reactivated, alike, epsilon }));
   const recorded = outcomes(data.recorded);
   const inputs = Object.fromEntries([...sliders.querySelectorAll("input")].map((one) => [one.name, one]));
+  const asRecorded = () => {
+    for (const [name, input] of Object.entries(inputs)) input.value = data.own[name].at;
+  };
   for (const [name, input] of Object.entries(inputs)) input.max = data.stops[name].length - 1;
+  asRecorded();
   // What a policy of one's own makes of another k, only it can say, and no audit runs its code.
   inputs.k.disabled = data.rounds.some((round) => round.policy === "own");
-  const chosen = (name) => (inputs[name].value < 0 ? null : data.stops[name][inputs[name].value]);
+  // Where the run stands itself, nothing is asked.
+  const chosen = (name) => (+inputs[name].value === data.own[name].at ? null : data.stops[name][inputs[name].value]);
 
   // Equation 1: ε = 1 / (1 + (F / F₁) / k) = F₁·k / (F₁·k + F).
   const epsilon = (round, outcome, k) => {
@@ -160,7 +176,8 @@ function moveSliders(data) {
     const answer = theta ? outcomes(data.theta[inputs.theta.value]) : recorded;
     for (const [name, input] of Object.entries(inputs)) {
       const at = chosen(name);
-      sliders.querySelector(`output[for=s-${name}]`).textContent = at ? `${exact(at)} = ${shown(at)}` : "as recorded";
+      const own = data.own[name].always ? `as recorded: ${shown(data.stops[name][data.own[name].at])}` : "as recorded";
+      sliders.querySelector(`output[for=s-${name}]`).textContent = at ? `${exact(at)} = ${shown(at)}` : own;
     }
     const retention = document.querySelector("#retention tbody");
     retention.replaceChildren();
@@ -224,7 +241,7 @@ function moveSliders(data) {
   };
   sliders.addEventListener("input", show);
   document.getElementById("as-recorded").addEventListener("click", () => {
-    for (const input of Object.values(inputs)) input.value = -1;
+    asRecorded();
     show();
   });
   show();

@@ -1,0 +1,83 @@
+"""The settings of a run that are its method: what runs have in common that differ by their seeds alone."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from diagevo.config.sources import dotted, keys
+from diagevo.memory.audit.retention import by_round
+from diagevo.memory.history import Configuration, History
+from diagevo.text.fractions import fraction
+
+ELSEWHERE = frozenset(
+    {
+        "seed",
+        "profile",
+        "round.keep_checkpoints",
+        "diagnosis.workers",
+        "diagnosis.retries",
+        "training.first_kl",
+        "training.sampling_gap",
+    }
+)
+"""Keys that say where and how a run is played, and change nothing of its method; with them the hardware, and
+of every section the keys of `_APART`."""
+_APART = frozenset({"base_url", "api_key_env", "timeout", "micro_batch", "save_steps"})
+UNTRAINED = ("roles.solver.", "sampling.", "validation.")
+"""What a model that no round has trained can differ in."""
+
+
+def method(history: History, last: int) -> dict[str, str]:
+    """The settings that rounds 1 to `last` were played with, by dotted key; of a fork with other settings
+    each with its rounds. What is not stored has its default. With 0: what was in force before any round."""
+    commits = [commit for commit in history.commits if commit.round <= last]
+    if not commits:
+        settings = _settings(history.configurations[0])
+        return {key: value for key, value in settings.items() if key.startswith(UNTRAINED)}
+    played = [
+        next(c for c in reversed(history.configurations) if c.position < commit.recorded.position)
+        for commit in commits
+    ]
+    of_round = [_settings(configuration) for configuration in played]
+    names = dict.fromkeys(key for settings in of_round for key in settings)
+    rounds = [commit.round for commit in commits]
+    return {key: by_round(rounds, [settings.get(key, "–") for settings in of_round]) for key in names}
+
+
+def _settings(configuration: Configuration) -> dict[str, str]:
+    values = {dotted(path): field.default for path, field in keys().items()}
+    values |= dict(_leaves(configuration.event.config))
+    templates = repr(sorted(configuration.event.prompts.items())).encode()
+    values["prompt templates"] = hashlib.sha256(templates).hexdigest()[:8]
+    values |= {f"revision of {role}": model.revision for role, model in configuration.event.models.items()}
+    return {key: said(value) for key, value in sorted(values.items()) if _of_method(key)}
+
+
+def _of_method(key: str) -> bool:
+    return key not in ELSEWHERE and not key.startswith("hardware.") and key.split(".")[-1] not in _APART
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def said(value: Any) -> str:
+    """A setting as a person writes it: 0.5 for the 1/2 of the log."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    try:
+        exact = fraction(str(value))
+    except ValueError:
+        return str(value)
+    short = f"{float(exact):g}"
+    return short if fraction(short) == exact else str(exact)
+
+
+def family(history: History) -> frozenset[str]:
+    """The run and those that it was forked from: two runs with one in common share rounds."""
+    origins = (configuration.event.origin for configuration in history.configurations)
+    return frozenset({history.run_id, *(origin.run for origin in origins if origin is not None)})
