@@ -64,7 +64,7 @@ class Many:
 def many(histories: Sequence[tuple[History, RunLine]]) -> Many:
     """Runs with their lines, those that were written to last first."""
     arms = list(_arms([history for history, line in histories if line.ingested is None and line.rounds]))
-    style = {run: arm.style for arm in arms for run in arm.runs.values()}
+    style = {run: arm.style for arm in arms for run in arm.runs.values()} if len(arms) > 1 else {}
     scores: dict[str, dict[int, float]] = {}
     for history, line in histories:
         if line.ingested is None:

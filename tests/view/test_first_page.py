@@ -95,7 +95,8 @@ def sql(home: Path, kind: str) -> Iterator[Sql]:
 def wilson(share: float, n: int) -> tuple[float, float]:
     """As in Wilson (1927): the shares from which `share` is just Z standard errors away."""
     root = math.sqrt(share * (1 - share) / n + (Z / (2 * n)) ** 2)
-    return tuple((share + Z * Z / (2 * n) + sign * Z * root) / (1 + Z * Z / n) for sign in (-1, 1))
+    low, high = ((share + Z * Z / (2 * n) + sign * Z * root) / (1 + Z * Z / n) for sign in (-1, 1))
+    return low, high
 
 
 def p(value: float) -> str:
@@ -234,8 +235,9 @@ def helped(sql: Sql) -> dict[str, list[str]]:
         )
     found = {"agreement": [text]}
     counts = sql.rows(
-        "SELECT o.round, (SELECT count(*) FROM m WHERE m.round = o.round) FROM e o WHERE type = 'RoundOpened'"
-        " ORDER BY o.round"
+        "SELECT o.round, (SELECT count(*) FROM m WHERE m.round = o.round),"
+        " (SELECT count(*) FROM q WHERE q.round = o.round AND verdict = 'kept')"
+        " FROM e o WHERE type = 'RoundOpened' ORDER BY o.round"
     )
     listed = ", ".join(f"{n} in round {number} on {kept}" for number, n, kept in counts)
     found["counts"] = [f"Failures with a cause, and the kept questions they are on: {listed}."]

@@ -205,7 +205,7 @@ def test_a_page_fits_a_telephone_and_a_large_screen_and_paper(page: "Page", serv
         page.goto(f"{served.base}{path}.html")
         assert page.evaluate("document.documentElement.scrollWidth") <= 794, path
     page.goto(f"{served.base}played/index.html")
-    raised = "getComputedStyle(document.querySelector('.tile')).backgroundColor"
+    raised = "getComputedStyle(document.querySelector('.card')).backgroundColor"
     assert page.evaluate(raised) == "rgb(246, 247, 249)"
     assert page.locator(".tabs").is_hidden()
     assert page.pdf()[:5] == b"%PDF-"
@@ -240,7 +240,7 @@ def test_every_page_is_reached_and_used_by_keyboard(page: "Page", served: Served
     page.goto(f"{served.base}played/what-if.html")
     page.locator("#s-k").focus()
     page.keyboard.press("ArrowRight")
-    assert page.locator("output[for=s-k]").inner_text() == "1/20 = 0.050"
+    assert page.locator("output[for=s-k]").inner_text() == "11/20 = 0.550"
 
 
 AXED = (
@@ -257,6 +257,7 @@ AXED = (
     "played/verify",
     "played/against/a",
     "played/live",
+    "played/diagnostics",
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -284,10 +285,10 @@ def test_each_line_of_a_chart_has_a_colour_of_its_own_in_either_theme_and_a_dash
     page: "Page", served: Served
 ) -> None:
     page.goto(served.opening)
-    page.goto(f"{served.base}played/index.html")
+    page.goto(f"{served.base}played/diagnostics.html")
     page.evaluate(
         """lines => {
-          const svg = document.querySelector(".chart svg");
+          const svg = document.querySelector(".chart svg.wide");
           for (let n = 1; n <= lines; n++) svg.insertAdjacentHTML("beforeend",
             `<g class="s${n} tried"><path class="line"/><circle class="mark"/></g>`);
         }""",
@@ -306,7 +307,7 @@ def test_each_line_of_a_chart_has_a_colour_of_its_own_in_either_theme_and_a_dash
         for different in (strokes, dashes, fills):
             assert len(set(different)) == len(found) == STYLES, (scheme, found)
         assert "none" not in strokes, (scheme, strokes)
-    drawn = page.locator(".chart svg[role=img] g:not(.tried)").count()
+    drawn = page.locator(".chart svg.wide g:not(.tried)").count()
     assert page.locator(".legend .key .line").count() == drawn, "the key is drawn as its line is"
     box = page.locator(".legend .key").first.bounding_box()
     assert box is not None
