@@ -9,7 +9,7 @@ from diagevo.memory.audit.runs import RunStory, list_runs, run_story
 from diagevo.memory.history import History
 from diagevo.view.charts import Chart, Series, chart
 from diagevo.view.curriculum import aimed_example, curriculum
-from diagevo.view.facts import READ, facts, is_short
+from diagevo.view.facts import facts, is_short
 from diagevo.view.helped import by_round, helped
 from diagevo.view.integrity import VERIFIED
 from diagevo.view.many import many
@@ -49,7 +49,7 @@ def overview(history: History, site: Site) -> Page:
     data = {
         "story": story,
         "check": site.checks.quick(history.run_id),
-        "counted": READ if not counted else None,
+        "counted": counted,
         "facts": found,
         "failing": list(failing(found, history.run_id)),
         "mistakes": told,

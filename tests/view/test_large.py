@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 import sqlalchemy.event
 
 import diagevo
 from diagevo.memory.events import Embedder, RunConfigured
 from diagevo.memory.log.database import Database
-from diagevo.view import pages
+from diagevo.view import facts
 from diagevo.view.export import export
 from diagevo.view.page import ROWS, TEXT, Site
 from diagevo.view.site import View
@@ -50,18 +51,22 @@ def _asked(database: Database, *about: str) -> Iterator[list[tuple[str, ...]]]:
         sqlalchemy.event.remove(database.engine, "before_cursor_execute", ask)
 
 
-def test_the_overview_of_a_long_run_reads_the_candidates_of_one_round(
+def test_the_overview_of_a_long_run_reads_and_tells_of_its_last_rounds(
     long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, folder = long
-    monkeypatch.setattr(pages, "COUNTED", 20_000)
+    monkeypatch.setattr(facts, "READ", 20_000)
     with _asked(database, "CandidateScored", "FailureObserved") as asked:
         text = View(Site(database, folder, live=True)).render("long/index.html")
+    begin = int(text.split("Told of rounds ")[1].split()[0])
+    with database.read() as connection:
+        read = "SELECT count(*) FROM event WHERE round >= :begin"
+        assert 10_000 < connection.execute(sqlalchemy.text(read), {"begin": begin}).scalar_one() <= 20_000
     assert asked
     for statement, *given in asked:
-        assert "FailureObserved" not in given
         assert "round BETWEEN" in statement
-    assert "A run of more than 20,000 events" in text
+        assert int(given[-2]) >= begin, given
+    assert "In so long a run labels" in text
     assert len(text.encode()) < MOST
 
 
@@ -69,7 +74,7 @@ def test_the_what_if_page_of_a_long_run_reads_no_question_and_its_sliders_each_o
     long: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, folder = long
-    monkeypatch.setattr(pages, "COUNTED", 20_000)
+    monkeypatch.setattr(facts, "READ", 20_000)
     view = View(Site(database, folder, live=True))
     with _asked(database, "CandidateScored", "CauseMatched") as asked:
         text = view.render("long/what-if.html")
