@@ -12,7 +12,7 @@ from diagevo.view.facts import Facts, Sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Aimed:
+class AimedQuestion:
     """A question that aimed at a cause."""
 
     scored: CandidateScored
@@ -21,14 +21,14 @@ class Aimed:
     """Of the cause."""
 
 
-def aimed_example(history: History, facts: Facts) -> Aimed | None:
+def aimed_example(history: History, facts: Facts) -> AimedQuestion | None:
     """The last kept question that aimed at the cause of most failures that any aimed at."""
     last = {cause: scored for _, scored, cause in facts.aimed() if scored.verdict == "kept"}
     cause = next((cause for cause in facts.most if cause in last), None)
     if cause is None:
         return None
     known = history.state(history.end).causes[cause]
-    return Aimed(last[cause], history.text(last[cause].question), known.description)
+    return AimedQuestion(last[cause], history.text(last[cause].question), known.description)
 
 
 def curriculum(facts: Facts, story: RunStory) -> Iterator[Sentence]:

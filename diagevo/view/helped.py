@@ -19,7 +19,7 @@ MEAN = "mean_at_k"
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class MeanOfQuestions:
     """The mean p₁ of some questions, or their pass rate."""
 
     mean: float
@@ -37,15 +37,15 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class CauseRow:
+class CauseByRound:
     """A cause, or all that were aimed at, with a cell a round."""
 
     cause_id: str | None
-    cells: tuple[tuple[Agreement | None, int], ...]
-    """Agreement on the questions that aimed at it, and failures."""
+    cells: tuple[tuple[MeanOfQuestions | None, int], ...]
+    """MeanOfQuestions on the questions that aimed at it, and failures."""
 
 
-def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseRow]]:
+def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseByRound]]:
     """The last rounds, and for the causes that are told what was asked and what failed in each."""
     rounds = facts.rounds[-SHOWN:]
     means = _means(facts)
@@ -55,17 +55,19 @@ def by_round(facts: Facts, told: list[str]) -> tuple[list[int], list[CauseRow]]:
         if scored.verdict != "invalid":
             every.setdefault(number, []).append(scored.first / scored.responses)
     rows = [
-        CauseRow(cause, tuple((means.get(cause, {}).get(number), failed[number, cause]) for number in rounds))
+        CauseByRound(
+            cause, tuple((means.get(cause, {}).get(number), failed[number, cause]) for number in rounds)
+        )
         for cause in told
     ]
     of_all = Counter(facts.failures[name][0] for name in facts.cause_of)
     if rows:
         cells = tuple((_mean(every.get(number)), of_all[number]) for number in rounds)
-        rows.append(CauseRow(None, cells))
+        rows.append(CauseByRound(None, cells))
     return rounds, rows
 
 
-def _means(facts: Facts) -> dict[str, dict[int, Agreement]]:
+def _means(facts: Facts) -> dict[str, dict[int, MeanOfQuestions]]:
     """By cause and round, of the valid questions that aimed at it."""
     shares: dict[str, dict[int, list[float]]] = {}
     for number, scored, cause in facts.aimed():
@@ -73,13 +75,13 @@ def _means(facts: Facts) -> dict[str, dict[int, Agreement]]:
             of_cause = shares.setdefault(cause, {})
             of_cause.setdefault(number, []).append(scored.first / scored.responses)
     return {
-        cause: {number: Agreement(math.fsum(own) / len(own), len(own)) for number, own in found.items()}
+        cause: {number: MeanOfQuestions(math.fsum(own) / len(own), len(own)) for number, own in found.items()}
         for cause, found in shares.items()
     }
 
 
-def _mean(shares: list[float] | None) -> Agreement | None:
-    return None if not shares else Agreement(math.fsum(shares) / len(shares), len(shares))
+def _mean(shares: list[float] | None) -> MeanOfQuestions | None:
+    return None if not shares else MeanOfQuestions(math.fsum(shares) / len(shares), len(shares))
 
 
 def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence]:
@@ -123,9 +125,9 @@ def _agreement(facts: Facts) -> str:
     )
 
 
-def _pooled(parts: list[Agreement]) -> Agreement:
+def _pooled(parts: list[MeanOfQuestions]) -> MeanOfQuestions:
     questions = sum(one.questions for one in parts)
-    return Agreement(math.fsum(one.mean * one.questions for one in parts) / questions, questions)
+    return MeanOfQuestions(math.fsum(one.mean * one.questions for one in parts) / questions, questions)
 
 
 def _passed(story: RunStory) -> str | None:
@@ -137,7 +139,7 @@ def _passed(story: RunStory) -> str | None:
 
     def step(one: object) -> str:
         assert isinstance(one, type(first))
-        rate = Agreement(one.pass_rate, one.groups)
+        rate = MeanOfQuestions(one.pass_rate, one.groups)
         return f"{str(rate).replace('question', 'prompt')} in step {one.step}"
 
     text = f"Rollouts that passed: {step(first)}"

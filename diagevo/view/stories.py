@@ -18,7 +18,7 @@ from diagevo.memory.events.records import Recorded
 from diagevo.memory.history import History, expect
 from diagevo.text.numbers import count
 from diagevo.view.facts import Sentence
-from diagevo.view.helped import Agreement
+from diagevo.view.helped import MeanOfQuestions
 from diagevo.view.page import TEXT, Page, Site, part_of
 from diagevo.view.pages import below
 
@@ -186,7 +186,7 @@ def _cause_sentences(
         else ("agreement p₁")
     )
     means = ", ".join(
-        f"{Agreement(sum(own) / len(own), len(own))} in round {number}"
+        f"{MeanOfQuestions(sum(own) / len(own), len(own))} in round {number}"
         for number, own in sorted(shares.items())
     )
     total = sum(map(len, shares.values()))
