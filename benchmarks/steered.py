@@ -1,54 +1,40 @@
-"""What a memory changes for TRL's trainer on the shipped model: steered by it, and not.
+"""What a memory changes for TRL's trainer on the shipped model and a fixed data set: steered by it, and not.
 
     python -m benchmarks.steered FOLDER [SEEDS]
 
-Both arms ask questions of the arithmetic world that are no held-out ones, as many, with the same settings,
-and keep a memory. The steered one asks a targeted draw from the family of questions that its cause was found
-on; the other asks every draw from any family. What a few short runs of a laboratory show, and no more.
+Both arms train the same steps on the same rows, none of them held out, and keep a memory. The steered one
+draws rows by the schedule of the memory; the other draws every row alike (ε = 1). Seeds are paired, and the
+interval is Student's over the pairs. What a few short runs of a laboratory show, and no more.
 """
 
 import sys
-from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import diagevo
 from diagevo.arithmetic import WEIGHTS, RuleDiagnostician, held_out
-from diagevo.arithmetic.grammar import FAMILIES, parse, word
+from diagevo.arithmetic.grammar import FAMILIES, word
 from diagevo.arithmetic.heldout import draw_seen
-from diagevo.diagnosis.embedder import HashingEmbedder, identity
-from diagevo.memory.events import CauseCreated
-from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw
+from diagevo.config.loading import resolve
+from diagevo.evaluation.study import compare
 from examples.trl_steered import correct
 
-STEPS, ROUND, PROMPTS, GROUP = 18, 6, 8, 4
+STEPS, ROUND, PROMPTS, GROUP = 60, 6, 8, 4
+ROWS_A_FAMILY = 12
 SAMPLES = 4
-ASKED = held_out()[::5]
+ASKED = held_out()
+ARMS = {"steered": "frequency", "not steered": "free"}
+"""The policy of the schedule."""
 
 
-def families(memory: Memory) -> dict[str, str]:
-    """The family of the question that each cause was found on."""
-    found: dict[str, str] = {}
-    for recorded in memory.log.read(memory.run_id, types=["CauseCreated"]):
-        event = recorded.event
-        assert isinstance(event, CauseCreated)
-        question = memory.question(event.failure_id.rpartition(".")[0]).question
-        parts = parse(memory.artifacts.get_many([question])[question])
-        assert parts is not None
-        found[event.cause_id] = parts[0].family
-    return found
-
-
-def rendering(memory: Memory, rng: Random, *, steered: bool) -> Callable[[Draw], dict[str, Any]]:
-    def render(draw: Draw) -> dict[str, Any]:
-        family = families(memory)[draw.cause_id] if steered and draw.cause_id else rng.choice(list(FAMILIES))
-        return {"prompt": [{"role": "user", "content": word(draw_seen(rng, family))}]}
-
-    return render
+def rows() -> list[dict[str, Any]]:
+    """The data set: as many questions of each family, shuffled."""
+    rng = Random(0)
+    texts = [word(draw_seen(rng, family)) for family in FAMILIES for _ in range(ROWS_A_FAMILY)]
+    rng.shuffle(texts)
+    return [{"prompt": [{"role": "user", "content": text}]} for text in texts]
 
 
 def accuracy(model: Any, tokenizer: Any) -> float:
@@ -68,22 +54,21 @@ def accuracy(model: Any, tokenizer: Any) -> float:
     return mean(correct(asked, said))
 
 
-def train(folder: Path, seed: int, *, steered: bool) -> tuple[float, float, list[int]]:
-    """Mean accuracy before and after, and F by round."""
+def train(folder: Path, seed: int, arm: str) -> tuple[float, list[int]]:
+    """Mean accuracy after the training, and F by round."""
     from transformers import AutoTokenizer
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    from diagevo.integrations.trl import RoundCallback, capture, prompts
+    from diagevo.integrations.trl import RoundCallback, prompts
 
-    embedder = HashingEmbedder(256)
-    run = f"{'steered' if steered else 'not'}-{seed}"
+    run = f"{arm.replace(' ', '-')}-{seed}"
+    config = resolve(settings=(f"schedule.policy={ARMS[arm]}", f"seed={seed}")).config
     tokenizer = AutoTokenizer.from_pretrained(WEIGHTS, padding_side="left")
-    with diagevo.open(f"sqlite:///{folder}/diagevo.db", run=run, embedder=identity(embedder)) as memory:
-        reward = capture(correct)
+    with diagevo.open(f"sqlite:///{folder}/diagevo.db", run=run, config=config) as memory:
         trainer = GRPOTrainer(
             str(WEIGHTS),
-            reward_funcs=reward,
+            reward_funcs=correct,
             args=GRPOConfig(
                 output_dir=str(folder / run),
                 max_steps=STEPS,
@@ -101,28 +86,33 @@ def train(folder: Path, seed: int, *, steered: bool) -> tuple[float, float, list
                 use_cpu=True,
                 bf16=False,
             ),
-            train_dataset=prompts(memory, rendering(memory, Random(seed), steered=steered)),
+            train_dataset=prompts(memory, rows()),
             processing_class=tokenizer,
-            callbacks=[RoundCallback(memory, reward, RuleDiagnostician(), embedder, steps=ROUND)],
         )
-        before = accuracy(trainer.model, tokenizer)
+        trainer.add_callback(RoundCallback(memory, trainer, diagnostician=RuleDiagnostician(), steps=ROUND))
         trainer.train()
         after = accuracy(trainer.model, tokenizer)
         commits = memory.log.read(run, types=["RoundCommitted"])
-        return before, after, [getattr(recorded.event, "failures") for recorded in commits]  # noqa: B009
+        return after, [getattr(recorded.event, "failures") for recorded in commits]  # noqa: B009
 
 
-def main(folder: str, seeds: str = "3") -> None:
-    gains: defaultdict[str, list[float]] = defaultdict(list)
+def main(folder: str, seeds: str = "5") -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(WEIGHTS, padding_side="left")
+    print(f"before: {accuracy(AutoModelForCausalLM.from_pretrained(WEIGHTS), tokenizer):.3f}", flush=True)
+    scores: dict[str, dict[int, float]] = {arm: {} for arm in ARMS}
     for seed in range(int(seeds)):
-        for arm, steered in (("steered", True), ("not steered", False)):
-            before, after, failures = train(Path(folder), seed, steered=steered)
-            gains[arm].append(after - before)
+        for arm, found in scores.items():
+            found[seed], failures = train(Path(folder), seed, arm)
             by_round = ", ".join(map(str, failures))
-            print(f"seed {seed}, {arm}: {before:.3f} → {after:.3f}, F by round {by_round}", flush=True)
-    for arm, values in gains.items():
-        spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
-        print(f"{arm}: {mean(values):+.3f}{spread} over {len(values)} seeds, mean@{SAMPLES} of {len(ASKED)}")
+            print(f"seed {seed}, {arm}: {found[seed]:.3f}, F by round {by_round}", flush=True)
+    [pair] = compare(scores, "not steered", list(ARMS))
+    interval = "" if pair.low is None else f" (95%: {pair.low:+.3f} to {pair.high:+.3f})"
+    print(
+        f"steered less not steered: {pair.difference:+.3f}{interval}, {pair.seeds} seeds,"
+        f" mean@{SAMPLES} of {len(ASKED)} held-out questions"
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """TRL's GRPOTrainer with a data set of your own and a memory of causes beside it, on the CPU.
 
-Run it: python examples/trl_observed.py. Then: diagevo runs show mine --db runs/mine.db
+Run it: python examples/trl_observed.py. Then: diagevo diagnose --run mine --local
 """
 
 from datasets import Dataset
@@ -8,9 +8,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 import diagevo
 from diagevo.answers.extraction import extract_boxed
-from diagevo.arithmetic import WEIGHTS, RuleDiagnostician, held_out
-from diagevo.diagnosis.embedder import HashingEmbedder, identity
-from diagevo.integrations.trl import RoundCallback, capture
+from diagevo.arithmetic import WEIGHTS, held_out
+from diagevo.integrations.trl import RoundCallback
 
 rows = [{"prompt": [{"role": "user", "content": text}], "answer": right} for text, right in held_out()[::35]]
 
@@ -20,12 +19,9 @@ def correct(completions, answer, **_):
     return [float(extract_boxed(text) == right) for text, right in zip(texts, answer, strict=True)]
 
 
-embedder = HashingEmbedder(256)
-memory = diagevo.open("sqlite:///runs/mine.db", run="mine", embedder=identity(embedder))
-reward = capture(correct)
 trainer = GRPOTrainer(
     str(WEIGHTS),
-    reward_funcs=reward,
+    reward_funcs=correct,
     args=GRPOConfig(
         output_dir="runs/mine-trl",
         max_steps=4,
@@ -37,7 +33,7 @@ trainer = GRPOTrainer(
         bf16=False,
     ),
     train_dataset=Dataset.from_list(rows),
-    callbacks=[RoundCallback(memory, reward, RuleDiagnostician(), embedder, steps=2)],
 )
-trainer.train()
-memory.close()
+with diagevo.open("sqlite:///runs/diagevo.db", run="mine") as memory:
+    trainer.add_callback(RoundCallback(memory, trainer, steps=2))
+    trainer.train()

@@ -12,15 +12,9 @@ from trl import GRPOConfig, GRPOTrainer
 import diagevo
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import WEIGHTS, RuleDiagnostician, answer, held_out
-from diagevo.diagnosis.embedder import HashingEmbedder, identity
-from diagevo.integrations.trl import RoundCallback, capture, prompts
+from diagevo.integrations.trl import RoundCallback, prompts
 
-QUESTIONS = [question for question, _ in held_out()]
-
-
-def render(draw):
-    """A question for a draw. A bank of your own: those of the cause's node; here they come in turn."""
-    return {"prompt": [{"role": "user", "content": QUESTIONS[draw.index * 37 % len(QUESTIONS)]}]}
+ROWS = [{"prompt": [{"role": "user", "content": question}]} for question, _ in held_out()[::23]]
 
 
 def correct(prompts, completions, **_):
@@ -32,13 +26,11 @@ def correct(prompts, completions, **_):
 
 
 def main(folder: str, steps: int = 4) -> None:
-    embedder = HashingEmbedder(256)
     with PartialState(cpu=True).main_process_first():  # the first process makes the database
-        memory = diagevo.open(f"sqlite:///{folder}/diagevo.db", run="trl", embedder=identity(embedder))
-    reward = capture(correct)
+        memory = diagevo.open(f"sqlite:///{folder}/diagevo.db", run="trl")
     trainer = GRPOTrainer(
         str(WEIGHTS),
-        reward_funcs=reward,
+        reward_funcs=correct,
         args=GRPOConfig(
             output_dir=f"{folder}/trl",
             max_steps=steps,
@@ -51,9 +43,9 @@ def main(folder: str, steps: int = 4) -> None:
             use_cpu=True,
             bf16=False,
         ),
-        train_dataset=prompts(memory, render),
-        callbacks=[RoundCallback(memory, reward, RuleDiagnostician(), embedder, steps=2)],
+        train_dataset=prompts(memory, ROWS),
     )
+    trainer.add_callback(RoundCallback(memory, trainer, diagnostician=RuleDiagnostician(), steps=2))
     trainer.train()
     memory.close()
 

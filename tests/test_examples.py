@@ -113,7 +113,7 @@ def test_the_plain_line_of_the_readme_is_a_rollout(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_trl_program_of_the_readme_keeps_a_memory_as_it_stands_there(tmp_path: Path) -> None:
-    """Four steps of four prompts are two rounds of eight groups."""
+    """Four steps of four prompts are two rounds of eight groups, which wait as the README says."""
     lines = block(README, "python", "GRPOTrainer")
     assert (EXAMPLES / "trl_observed.py").read_text().endswith(f'"""\n\n{lines}')
     (tmp_path / "training.py").write_text(lines)
@@ -122,8 +122,10 @@ def test_the_trl_program_of_the_readme_keeps_a_memory_as_it_stands_there(tmp_pat
         Forked("tests.test_examples:training", [str(tmp_path)], env=clean_environment(), into=log) as program,
     ):
         assert program.wait(300) == 0, (tmp_path / "log").read_text()
-    told = invoke("runs", "show", "mine", "--db", f"sqlite:///{tmp_path}/runs/mine.db", "--json")
-    found = json.loads(told.stdout)["data"]
+    env = {"DIAGEVO_HOME": str(tmp_path / "runs")}
+    asked = invoke("diagnose", "--run", "mine", "--local", env=env)
+    assert asked.exit_code == 0, asked.output
+    found = json.loads(invoke("runs", "show", "mine", "--json", env=env).stdout)["data"]
     assert [(r["round"], r["candidates"], r["rollouts"]) for r in found["rounds"]] == [(1, 8, 32), (2, 8, 32)]
     assert [(s["step"], s["groups"]) for s in found["pass_rates"]["steps"]] == [(n, 4) for n in (1, 2, 3, 4)]
 

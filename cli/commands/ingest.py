@@ -342,13 +342,16 @@ def _ingest_settings(config: "Mapping[str, Any] | None") -> "IngestConfig":
 
 def _opened(call: Call, run: str, asked: dict[str, Any]) -> "Memory":
     """The run, configured. Raises ConfigError where it was ingested with other settings, or was not."""
+    from diagevo.diagnosis.embedder import embedder_for
+    from diagevo.ingest.recording import configure
     from diagevo.memory.opening import open_memory
 
     memory = open_memory(call.database, run)
     try:
         memory.claim()
         if memory.state.config is None:
-            _configure(memory, _config(call, asked))
+            config = _config(call, asked)
+            configure(memory, config, embedder_for(config.roles.embedder))
         elif memory.played_by_train:
             raise ConfigError(
                 f"run {run} is played by diagevo train: its rounds are its own",
@@ -383,19 +386,3 @@ def _config(call: Call, asked: dict[str, Any]) -> "Config":
         raise ConfigError(
             f"--{name.replace('_', '-')} {asked.get(name)}: {said}", hint="see: diagevo ingest --help"
         ) from error
-
-
-def _configure(memory: "Memory", config: "Config") -> None:
-    from importlib.metadata import version
-
-    from diagevo.diagnosis.embedder import embedder_for, identity
-    from diagevo.memory.events import RunConfigured
-
-    memory.configure(
-        RunConfigured(
-            config=config.model_dump(mode="json"),
-            models={},
-            embedder=identity(embedder_for(config.roles.embedder)),
-            version=version("diagevo"),
-        )
-    )

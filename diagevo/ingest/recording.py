@@ -3,16 +3,18 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 
 from msgspec.structs import replace
 
-from diagevo.config.models import IngestConfig
+from diagevo.config.models import Config, IngestConfig
+from diagevo.diagnosis.embedder import Embedder, identity
 from diagevo.equations.filter import failing
 from diagevo.errors import ConflictError
 from diagevo.ingest.rollouts import RolloutGroup, RolloutStep, grouped
 from diagevo.ingest.rounds import LAST, Rounds, ingested
 from diagevo.memory.audit.groups import Attempts
-from diagevo.memory.events import FailedRollout, GroupIngested
+from diagevo.memory.events import FailedRollout, GroupIngested, RunConfigured
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.memory import Memory
 
@@ -38,6 +40,12 @@ class IngestSummary:
     """Steps that stand as they were before the training was resumed: it has not come to them again."""
     notes: list[str] = field(default_factory=list[str])
     """What the files cannot tell."""
+
+
+def configure(memory: Memory, config: Config, embedder: Embedder) -> None:
+    """Record who diagnoses and embeds in a run that nothing was recorded in."""
+    values, found = config.model_dump(mode="json"), identity(embedder)
+    memory.configure(RunConfigured(config=values, models={}, embedder=found, version=version("diagevo")))
 
 
 class Recorder:

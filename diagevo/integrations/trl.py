@@ -1,158 +1,91 @@
-"""TRL's GRPOTrainer as it is, keeping a memory of causes, and steered by it where its prompts are drawn here.
+"""TRL's GRPOTrainer and RLOOTrainer as they are, keeping a memory of causes.
 
-`capture` goes around the reward function and `RoundCallback` plays the rounds: with a data set of the user's
-own the memory observes. With `prompts` as the data set it steers: `render` writes the row of a draw, which is
-free, targeted at a cause, or stitched. Every rank draws the same prompts and computes the rewards of its own;
-rank 0 gathers them and alone writes the memory.
+`RoundCallback` sees what the trainer rewards, on any data set, and plays the rounds. With `prompts` as the
+data set the memory also steers (`trl_prompts.py`). Every rank computes the rewards of its own; rank 0 gathers
+them and alone writes the memory.
 
 Nothing that the memory or the diagnostician raises ends the training: it is logged once, with the next step.
 """
 
-import inspect
 import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
-from itertools import count
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
-import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object
-from datasets import IterableDataset
-from torch.utils.data import WeightedRandomSampler
+from accelerate.utils import gather_object
+from pydantic import ValidationError
 from transformers import TrainerCallback
 
-from diagevo.config.models import DiagnosisConfig, IngestConfig, MemoryConfig
+from diagevo.config.loading import of_profile
+from diagevo.config.models import Config, DiagnosisConfig, DiagnosticianRole, IngestConfig, MemoryConfig
 from diagevo.diagnosis.diagnostician import Diagnostician
-from diagevo.diagnosis.embedder import Embedder
+from diagevo.diagnosis.embedder import Embedder, embedder_for, identity
+from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
+from diagevo.diagnosis.spending import budget_of
 from diagevo.errors import ConfigError, DiagEvoError
-from diagevo.ingest.dataset import PromptDataset
 from diagevo.ingest.formats import messages
-from diagevo.ingest.recording import events_of
+from diagevo.ingest.recording import configure, events_of
 from diagevo.ingest.rollouts import RolloutGroup
 from diagevo.ingest.rounds import Rounds
-from diagevo.ingest.weights import weigh
+from diagevo.integrations.trl_prompts import COLUMN, drawn_from, follow, prompts, sampler, share
 from diagevo.memory.events import GroupDraw, GroupIngested
 from diagevo.memory.log.location import shown
 from diagevo.memory.memory import Memory
-from diagevo.memory.state.schedule import Draw, Schedule
 from diagevo.text.redaction import masked
 
-COLUMN = "diagevo_draw"
-"""The column that carries a prompt's draw from the data set to the reward function."""
-BLOCK = 64
-"""Draws made at a time."""
+__all__ = ["RoundCallback", "prompts", "sampler"]
+
 HELD = 20_000
 """Rollouts that are kept while the memory takes none; of more the oldest steps are lost."""
 
-Render = Callable[[Draw], dict[str, Any]]
 Row = tuple[str, str, float | None, str | None]
 """A completion: its prompt, its text, its reward (None: nothing to say) and the draw of its prompt."""
 
 _logger = logging.getLogger(__name__)
 
-_schedules: "WeakKeyDictionary[Memory, Schedule]" = WeakKeyDictionary()
-"""The schedule that all ranks agreed on, by memory."""
-_streams: dict[int, tuple[Memory, Render]] = {}
-_numbers = count()
 
+class _Observed:
+    """What a trainer rewards in training, by step: of all ranks, on rank 0; nothing elsewhere."""
 
-def prompts(memory: Memory, render: Render) -> IterableDataset:
-    """An endless data set that follows the schedule: ε and p as committed in the round before.
-
-    `render` gives a row with `prompt` and whatever else the reward function reads.
-    """
-    number = next(_numbers)
-    _streams[number] = memory, render  # by number, because a data set's arguments are pickled
-    return IterableDataset.from_generator(_rows, gen_kwargs={"number": number})
-
-
-def _rows(number: int) -> Iterator[dict[str, Any]]:
-    memory, render = _streams[number]
-    schedule, places = _schedule(memory), count()
-    for block in count():
-        for draw in schedule.draw(BLOCK, seed=memory.state.settings.seed + block):
-            if _schedule(memory) is not schedule:
-                break
-            told = {**asdict(draw), "index": next(places), "round": schedule.round}
-            yield {**render(draw), COLUMN: json.dumps(told)}
-        if _schedule(memory) is not schedule:
-            schedule, places = _schedule(memory), count()
-
-
-def _schedule(memory: Memory) -> Schedule:
-    if memory not in _schedules:
-        _schedules[memory] = memory.schedule(memory.state.round + 1)
-    return _schedules[memory]
-
-
-def sampler(memory: Memory, dataset: Sequence[dict[str, Any]]) -> WeightedRandomSampler:
-    """A sampler over a data set that was rolled out before: Equation 2 as of the last commit.
-
-    For a `DataLoader`, or what draws rows one by one. GRPOTrainer has a sampler of its own, which repeats
-    each prompt: there, `dataset.select(list(sampler(memory, dataset)))` is the next epoch.
-
-    Args:
-        memory: Of the run that recorded the rollouts.
-        dataset: Rows with `prompt`, `question`, `problem`, `input` or `messages`.
-
-    Returns:
-        A sampler of as many rows as the data set has, with replacement; the run's seed and round seed it.
-
-    Raises:
-        ConfigError: A row has no prompt, or no prompt was ever rolled out.
-    """
-    schedule, found = memory.schedule(memory.state.round + 1), PromptDataset.of(dataset, "the data set")
-    weighed = weigh(memory.log, memory.state, schedule, found)
-    generator = torch.Generator().manual_seed(memory.state.settings.seed * 1_000_003 + schedule.round)
-    shares = [float(each.weight) for each in weighed.prompts]
-    return WeightedRandomSampler(shares, len(shares), generator=generator)
-
-
-class Captured:
-    """A reward function that keeps what it rewarded. Made by `capture`."""
-
-    def __init__(self, reward_func: Callable[..., Sequence[float | None]]) -> None:
-        called = getattr(reward_func, "__call__", None)  # noqa: B004  (an object's own may be a coroutine)
-        if inspect.iscoroutinefunction(reward_func) or inspect.iscoroutinefunction(called):
+    def __init__(self, trainer: Any) -> None:
+        try:
+            self._rewards = trainer._calculate_rewards  # TRL has no public place that sees them all
+        except AttributeError:
             raise ConfigError(
-                "an async reward function cannot be captured: the ranks would mix up each other's rollouts",
-                hint="capture a synchronous one",
-            )
-        self.reward_func = reward_func
-        self.__name__ = getattr(reward_func, "__name__", type(reward_func).__name__)
-        self.model: Any = None
-        """The trainer's. TRL itself tells a training's batch from an evaluation's by its mode."""
-        self.group_size = 1
+                f"{type(trainer).__name__} is no trainer of TRL that rewards completions",
+                hint="GRPOTrainer or RLOOTrainer, of TRL 1.16: pip install 'diagevo[train]'",
+            ) from None
+        self.trainer = trainer
         self.groups: dict[int, list[RolloutGroup]] = {}
-        """By step, of all ranks, on rank 0; nothing elsewhere."""
-        self.trained = False
-        """Whether it ever rewarded a training's batch."""
+        trainer._calculate_rewards = self
 
-    def __call__(self, prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
-        rewards = list(self.reward_func(prompts=prompts, completions=completions, **columns))
-        if self.model is None or not self.model.training:
-            return rewards
-        self.trained = True
-        draws = columns.get(COLUMN) or [None] * len(prompts)
-        rows: list[Row] = [
-            (_text(prompt), _text(completion), None if reward is None else float(reward), draw)
-            for prompt, completion, reward, draw in zip(prompts, completions, rewards, draws, strict=True)
-        ]
-        gathered = gather_object(rows)
-        if PartialState().is_main_process:
-            step = columns["trainer_state"].global_step + 1
-            self.groups.setdefault(step, []).extend(_grouped(gathered, self.group_size))
+    def __call__(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+        """The rewards of all ranks, by completion and reward function."""
+        rewards = self._rewards(inputs, prompts, completions, completion_ids_list)
+        if self.trainer.model.training:  # by this TRL itself tells a training's batch from an evaluation's
+            texts = [
+                (_text(prompt), _text(completion), row.get(COLUMN))
+                for row, prompt, completion in zip(inputs, prompts, completions, strict=True)
+            ]
+            gathered = gather_object(texts)
+            if PartialState().is_main_process:
+                summed = self._summed(rewards)
+                rows: list[Row] = [
+                    (prompt, completion, reward, draw)
+                    for (prompt, completion, draw), reward in zip(gathered, summed, strict=True)
+                ]
+                step = self.trainer.state.global_step + 1
+                self.groups.setdefault(step, []).extend(_grouped(rows, self.trainer.num_generations))
         return rewards
 
-
-def capture(reward_func: Callable[..., Sequence[float | None]]) -> Captured:
-    """The reward function, remembered: what it rewards in training is gathered from every rank."""
-    return Captured(reward_func)
+    def _summed(self, rewards: Any) -> list[float | None]:
+        """By completion, as the trainer weighs its reward functions; None where none had anything to say."""
+        summed = (rewards * self.trainer.reward_weights.to(rewards.device)).nansum(dim=1).tolist()
+        silent = rewards.isnan().all(dim=1).tolist()
+        return [None if nothing else value for value, nothing in zip(summed, silent, strict=True)]
 
 
 def _text(said: Any) -> str:
@@ -184,42 +117,82 @@ def _draw(column: str | None) -> GroupDraw | None:
 
 class RoundCallback(TrainerCallback):
     """Records every step's groups; after every `steps` optimizer steps diagnoses what failed and commits the
-    round. Where the memory drew the prompts, draws on by the new schedule. Rank 0 writes; the others wait
-    for the schedule. Groups of a round that cannot be diagnosed now are in the log, and wait."""
+    round. Where the memory draws the prompts, draws on by the new schedule. Rank 0 writes; the others wait
+    for the schedule. Groups of a round that cannot be diagnosed now are in the log, and wait.
+
+        trainer.add_callback(RoundCallback(memory, trainer, model="M", base_url="http://127.0.0.1:8000/v1"))
+
+    Args:
+        memory: Of the run that the rollouts go into.
+        trainer: TRL's GRPOTrainer or RLOOTrainer, with any data set and any reward functions, summed by its
+            weights.
+        model: The served model that diagnoses; the run remembers it, with `base_url`. Where none was ever
+            named, rounds wait for `diagevo diagnose`.
+        base_url: Its OpenAI-compatible endpoint, ending in /v1.
+        diagnostician: One of your own instead of a served model.
+        embedder: One of your own instead of the configured one; `diagevo.open` names its identity.
+        steps: Optimizer steps of a round.
+
+    Raises:
+        ConfigError: The trainer rewards no completions, or cannot be steered as it is set up; the run's
+            vectors are another embedder's.
+    """
 
     def __init__(
         self,
         memory: Memory,
-        captured: Captured,
-        diagnostician: Diagnostician,
-        embedder: Embedder,
+        trainer: Any,
         *,
-        steps: int,
+        model: str | None = None,
+        base_url: str | None = None,
+        diagnostician: Diagnostician | None = None,
+        embedder: Embedder | None = None,
+        steps: int = 12,
     ) -> None:
         if steps < 1:
             raise ConfigError(f"steps={steps}: a round has one optimizer step or more", hint="write: steps=8")
-        self.memory = memory
-        self.captured = captured
-        self.diagnostician = diagnostician
-        self.embedder = embedder
-        self.steps = steps
-        self._recorded: tuple[int, int] | None = None
-        """The last recorded step and its round; None: not read yet."""
-        self._failing: set[str] = set()
-        """What was warned of, and has not gone well since."""
-
-    def on_init_end(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
-        """Refuse what cannot be steered, before anything is drawn."""
-        if args.shuffle_dataset and _draws(self.memory):
+        if (model or base_url) and diagnostician is not None:
+            raise ConfigError("a model and a diagnostician are both to diagnose", hint="leave one out")
+        if trainer.args.shuffle_dataset and drawn_from(memory):  # before anything is drawn
             raise ConfigError(
                 "shuffle_dataset draws 1,000 prompts by the first schedule before the first reward",
                 hint="write: GRPOConfig(..., shuffle_dataset=False)",
             )
-        self.captured.group_size = args.num_generations
-        self.captured.model = model
+        self.memory = memory
+        self.diagnostician = diagnostician
+        self.embedder = embedder
+        self.steps = steps
+        self._observed = _Observed(trainer)
+        self._recorded: tuple[int, int] | None = None
+        """The last recorded step and its round; None: not read yet."""
+        self._failing: set[str] = set()
+        """What was warned of, and has not gone well since."""
+        if trainer.accelerator.is_main_process:
+            self._configure(model, base_url)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, *, model: Any, **_: Any) -> None:
-        self.captured.model = model  # sharding wraps it anew
+    def _configure(self, model: str | None, base_url: str | None) -> None:
+        """As `ingest` and `diagnose` do, so that they go on with the same."""
+        memory = self.memory
+        if self.embedder is not None and self.diagnostician is not None:
+            return
+        config = Config.model_validate(memory.config) if memory.config else of_profile("embedded").config
+        if model or base_url:
+            config = _asking(config, model, base_url)
+        if self.embedder is None:
+            self.embedder = embedder_for(config.roles.embedder)
+        memory.check_embedder(identity(self.embedder))
+        if memory.state.config is None:
+            ingest = config.ingest.model_copy(update={"steps_per_round": self.steps})
+            config = config.model_copy(update={"ingest": ingest})
+            configure(memory, config, self.embedder)
+        else:
+            memory.reconfigure(config.model_dump(mode="json"))
+        role = config.roles.diagnostician
+        if self.diagnostician is None and role.engine == "openai":
+            budget = budget_of(memory.log, memory.run_id, config.diagnosis)
+            self.diagnostician = OpenAIDiagnostician(role, config.diagnosis, memory.artifacts, budget=budget)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             self._attempt("recorded", lambda: self._say_what_is_recorded(state.global_step))
             if self.memory.state.open is not None:  # a round that was interrupted
@@ -229,8 +202,6 @@ class RoundCallback(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         whole = state.global_step % self.steps == 0
         if state.is_world_process_zero:
-            if not self.captured.trained:
-                self._warn("captured", "no reward is captured", "write: reward_funcs=the captured function")
             if whole or "recorded" not in self._failing:  # a locked database makes each attempt wait
                 self._attempt("recorded", self._record)
             if whole and "recorded" not in self._failing:
@@ -243,7 +214,7 @@ class RoundCallback(TrainerCallback):
         if state.is_world_process_zero:
             self._attempt("recorded", self._record)
             self._attempt("diagnosed", lambda: self._diagnose(args))
-            if lost := self.captured.groups:
+            if lost := self._observed.groups:
                 _logger.warning("not recorded, and lost with this process: step %s", _listed(lost))
 
     def _say_what_is_recorded(self, step: int) -> None:
@@ -274,7 +245,7 @@ class RoundCallback(TrainerCallback):
         """Each captured step in a transaction of its own. One that is in the log from before the training
         was resumed stays as it is."""
         settings = IngestConfig.model_validate(self.memory.config.get("ingest", {}))
-        waiting = self.captured.groups
+        waiting = self._observed.groups
         while sum(len(group.rewards) for groups in waiting.values() for group in groups) > HELD:
             waiting.pop(lost := min(waiting))
             _logger.warning("the rollouts of step %d could not be recorded, and are lost", lost)
@@ -303,6 +274,8 @@ class RoundCallback(TrainerCallback):
     def _diagnose(self, args: Any) -> None:
         """All that waits. Ranks that wait for this one give it up after `ddp_timeout` seconds: it stops
         before, and goes on after the next round."""
+        if self.diagnostician is None or self.embedder is None:
+            return
         until = time.monotonic() + (args.ddp_timeout / 2 if args.world_size > 1 else math.inf)
         Rounds(self.memory).diagnose(
             self.diagnostician,
@@ -319,10 +292,12 @@ class RoundCallback(TrainerCallback):
         except Exception as error:  # as the docstring says: a training goes on
             again = f"diagevo diagnose --run {self.memory.run_id} --db {shown(self.memory.database.url)}"
             steps = {
+                "drawn": "prompts come by the schedule before",
                 "recorded": f"up to {HELD:,} rollouts are kept, and recorded as soon as possible",
                 "diagnosed": f"rounds wait and are retried after every {self.steps} steps; or later: {again}",
             }
-            self._warn(what, f"rollouts cannot be {what} now: {_told(error)}", steps[what], error)
+            things = "prompts" if what == "drawn" else "rollouts"
+            self._warn(what, f"{things} cannot be {what} now: {_told(error)}", steps[what], error)
         else:
             self._failing.discard(what)
 
@@ -334,15 +309,25 @@ class RoundCallback(TrainerCallback):
             _logger.warning("%s. The training continues; %s", wrong, next_step, exc_info=trace)
 
     def _agree(self) -> None:
-        """Every rank draws by the schedule that rank 0 has."""
-        if _draws(self.memory):
-            schedule = [self.memory.schedule(self.memory.state.round + 1)]
-            _schedules[self.memory] = broadcast_object_list(schedule)[0]
+        """Every rank draws by the schedule of the last commit, as rank 0 has it."""
+        if drawn_from(self.memory):
+            if PartialState().is_main_process:
+                self._attempt("drawn", lambda: follow(self.memory))
+            share(self.memory)
 
 
-def _draws(memory: Memory) -> bool:
-    """Whether prompts are drawn from this memory."""
-    return any(drawn_from is memory for drawn_from, _ in _streams.values())
+def _asking(config: Config, model: str | None, base_url: str | None) -> Config:
+    """With a served model that diagnoses."""
+    role = config.roles.diagnostician.model_dump() | {"engine": "openai"}
+    role |= {name: told for name, told in (("model", model), ("base_url", base_url)) if told is not None}
+    try:
+        asked = DiagnosticianRole.model_validate(role)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        said = fault["msg"].removeprefix("Value error, ")
+        raise ConfigError(f"{fault['loc'][-1]}: {said}", hint="base_url=http://HOST:8000/v1") from error
+    roles = config.roles.model_copy(update={"diagnostician": asked})
+    return config.model_copy(update={"roles": roles})
 
 
 def _told(error: Exception) -> str:

@@ -231,8 +231,77 @@ def test_a_drawn_prompt_that_waits_keeps_its_draw(tmp_path: Path) -> None:
     assert "by rewards of its trainer" in told_of.stdout
 
 
-def test_what_cannot_be_steered_is_refused_and_what_is_not_captured_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_steered_is_refused(tmp_path: Path) -> None:
     said = training(tmp_path, drawn=True, ends=1, arguments={"max_steps": 1, "shuffle_dataset": True})
     assert "shuffle_dataset draws 1,000 prompts by the first schedule" in said
-    said = training(tmp_path, uncaptured=True, arguments={"max_steps": 2})
-    assert said.count("no reward is captured") == 1
+
+
+NAMED = {"matched_cause_id": None, "error_cause": "counts one step too many when it adds two small numbers"}
+NAMED |= {"duplicate": True, "create_new_node": True, "assigned_node": None, "new_node_label": "addition"}
+NAMED |= {"merge": False, "merged_label": None}
+
+
+def test_one_line_with_a_model_observes_diagnoses_and_is_remembered(tmp_path: Path) -> None:
+    """Two functions give the reward, one of them async: the first pass of a group has 1 - 0.1, and 1 where
+    the second function says nothing."""
+
+    def behave(request: dict[str, Any], before: int) -> Answer:
+        form = json.dumps(request["response_format"])
+        found = {name: value for name, value in NAMED.items() if f'"{name}"' in form}
+        if "matched_cause_id" in found and "c1" in json.dumps(request["messages"]):
+            found |= {"matched_cause_id": "c1", "error_cause": None}
+        return Answer(json.dumps(found))
+
+    with Server(behave) as server:
+        arguments = {"max_steps": 2, "reward_weights": [1.0, 0.1]}
+        said = training(tmp_path, asked=server.url, reward="two", steps=1, arguments=arguments)
+        assert "trained 2 steps" in said
+        assert "The training continues" not in said
+        assert {request["model"] for request in server.requests} == {"asked"}
+    with diagevo.open(f"sqlite:///{tmp_path}/mine.db", run="mine") as memory:
+        assert committed(memory) == [1, 2]
+        rewards = [group.rewards for _, group in told(memory, GroupIngested)]
+        assert rewards[0] == pytest.approx([1.0, -0.1, -0.1, -0.1])
+        assert rewards[1] == pytest.approx([0.9, -0.1, -0.1, -0.1])
+        assert len(memory.state.causes) == 1
+        assert sound(memory)
+        role = memory.config["roles"]["diagnostician"]
+        assert (role["engine"], role["model"], role["base_url"]) == ("openai", "asked", server.url)
+        assert memory.config["ingest"]["steps_per_round"] == 1
+
+
+def test_a_model_that_is_not_there_leaves_rounds_for_diagnose_which_knows_whom_to_ask(tmp_path: Path) -> None:
+    gone = "http://127.0.0.1:9/v1"
+    assert "trained 2 steps" in training(tmp_path, asked=gone, arguments={"max_steps": 2})
+    asked = invoke("diagnose", "--run", "mine", "--plan", "--json", "--db", f"sqlite:///{tmp_path}/mine.db")
+    [plan] = json.loads(asked.stdout)["data"]
+    assert (plan["rounds"], plan["failures"], plan["model"]) == (2, 24, "asked")
+
+
+def test_rloo_keeps_a_memory_too(tmp_path: Path) -> None:
+    assert "trained 2 steps" in training(tmp_path, rloo=True, arguments={"max_steps": 2})
+    with memory_of(tmp_path) as memory:
+        assert rounds_of_steps(memory) == {1: {1}, 2: {2}}
+        assert [group.passes for _, group in told(memory, GroupIngested)] == [1] * 8
+        assert committed(memory) == [1, 2]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_rows_of_a_data_set_of_the_users_own_come_by_the_schedule(tmp_path: Path, ranks: int) -> None:
+    """Every failure is of the one cause, so in round 3 about (1 - ε) of the prompts are targeted at it, each
+    a row that failed of it before; rank 1 draws the same."""
+    arguments = {"max_steps": 6, "shuffle_dataset": False}
+    said = training(tmp_path, ranks=ranks, steered=True, steps=2, arguments=arguments)
+    assert said.count("trained 6 steps") == 1
+    with memory_of(tmp_path) as memory:
+        assert committed(memory) == [1, 2, 3]
+        failed: set[str] = set()
+        targeted = 0
+        for round_, scored in told(memory, CandidateScored):
+            if scored.mode == "targeted":
+                targeted += 1
+                assert round_ > 1
+                assert scored.question in failed
+            failed.add(scored.question)
+        assert targeted > 0
+        assert sound(memory)

@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,26 @@ def test_a_sampler_draws_the_rows_of_a_data_set_by_their_weights(memory: Memory)
     assert list(trl.sampler(memory, rows * 20)) == list(trl.sampler(memory, rows * 20))
     with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
         trl.sampler(memory, [{"prompt": "never"}])
+
+
+def test_a_prompt_for_a_draw_is_a_row_that_aims_at_its_cause(memory: Memory) -> None:
+    """As above: ε₂ = 1/3 and p(c1) = 2/3. Free prompts are any of the three rows."""
+    trl = pytest.importorskip("diagevo.integrations.trl_prompts")
+    record(memory, step(1, a="+--", d="+-"))
+    diagnose(memory, {"a": "sign", "d": "carry"})
+    rows = [{"prompt": text, "mine": n} for n, text in enumerate(("a", "d", "new"))]
+    stream = trl.prompts(memory, rows)
+    trl.follow(memory)
+    found = [(json.loads(row[trl.COLUMN]), row["mine"]) for row in islice(stream, 900)]
+    by_cause = {
+        cause: [mine for told, mine in found if told["cause_id"] == cause] for cause in ("c1", "c2", None)
+    }
+    assert {cause: set(mine) for cause, mine in by_cause.items()} == {"c1": {0}, "c2": {1}, None: {0, 1, 2}}
+    assert {cause: len(mine) / 900 for cause, mine in by_cause.items()} == pytest.approx(
+        {"c1": 4 / 9, "c2": 2 / 9, None: 3 / 9}, abs=0.05
+    )
+    assert [told["index"] for told, _ in found] == list(range(900))
+    other = trl.prompts(memory, [{"prompt": "never"}])
+    with pytest.raises(ConfigError, match="none of the 1 prompt of the data set was rolled out"):
+        trl.follow(memory)
+    assert next(iter(other))["prompt"] == "never"

@@ -9,7 +9,6 @@ import os
 import resource
 import sqlite3
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,8 @@ from datasets import Dataset
 from transformers import TrainerCallback, set_seed
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
+from trl.trainer.rloo_config import RLOOConfig
+from trl.trainer.rloo_trainer import RLOOTrainer
 
 import diagevo
 from diagevo.arithmetic import WEIGHTS
@@ -26,7 +27,7 @@ from diagevo.diagnosis.diagnostician import Diagnostician, Extraction
 from diagevo.diagnosis.embedder import HashingEmbedder, identity
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.errors import ServiceError
-from diagevo.integrations.trl import RoundCallback, capture, prompts
+from diagevo.integrations.trl import RoundCallback, prompts
 from diagevo.memory.log import database
 from diagevo.memory.memory import Memory
 from tests.diagnosis.rounds import Scripted
@@ -57,7 +58,12 @@ def nothing(prompts: list[Any], trainer_state: Any, **_: Any) -> list[float | No
     return first_of_four(prompts)
 
 
-REWARDS: dict[str, Callable[..., Sequence[float | None]]] = {"first": first_of_four, "nothing": nothing}
+async def brevity(prompts: list[Any], **_: Any) -> list[float | None]:
+    """Says nothing of the first completion of a batch."""
+    return [None if place == 0 else -1.0 for place in range(len(prompts))]
+
+
+REWARDS: dict[str, Any] = {"first": first_of_four, "nothing": nothing, "two": [first_of_four, brevity]}
 
 
 class Fault(TrainerCallback):
@@ -121,9 +127,10 @@ def main() -> None:
     set_seed(0)
     database.BUSY_SECONDS = 0.1
     with PartialState(cpu=True).main_process_first():
-        memory = diagevo.open(f"sqlite:///{folder}/mine.db", run="mine", embedder=identity(EMBEDDER))
+        embedder = None if told.get("asked") else identity(EMBEDDER)
+        memory = diagevo.open(f"sqlite:///{folder}/mine.db", run="mine", embedder=embedder)
     fault = Fault(told.get("fault", ""), folder, told.get("until", 10**9))
-    reward = capture(REWARDS[told.get("reward", "first")])
+    reward = REWARDS[told.get("reward", "first")]
     arguments = {
         "output_dir": str(folder / "out"),
         "per_device_train_batch_size": 16,
@@ -141,19 +148,23 @@ def main() -> None:
     rows = asked(told.get("rows", 8))
     url = told.get("url")
     diagnostician = fault.diagnostician() if url is None else endpoint(url, memory)
-    trainer = GRPOTrainer(
+    trained, configured = (RLOOTrainer, RLOOConfig) if told.get("rloo") else (GRPOTrainer, GRPOConfig)
+    trainer = trained(
         str(WEIGHTS),
-        reward_funcs=first_of_four if told.get("uncaptured") else reward,
-        args=GRPOConfig(**arguments | told["arguments"]),
+        reward_funcs=reward,
+        args=configured(**arguments | told["arguments"]),
         train_dataset=prompts(memory, lambda draw: rows[draw.index % len(rows)])
         if told.get("drawn")
+        else prompts(memory, rows)
+        if told.get("steered")
         else rows,
         eval_dataset=Dataset.from_list([{"prompt": "of the evaluation"}]) if told.get("eval") else None,
-        callbacks=[
-            RoundCallback(memory, reward, diagnostician, EMBEDDER, steps=told["steps"]),
-            fault,
-        ],
     )
+    given: dict[str, Any] = {"diagnostician": diagnostician, "embedder": EMBEDDER}
+    if told.get("asked"):
+        given = {"model": "asked", "base_url": told["asked"]}
+    trainer.add_callback(RoundCallback(memory, trainer, steps=told["steps"], **given))
+    trainer.add_callback(fault)
     if told.get("eval"):
         trainer.evaluate()
     trainer.train(resume_from_checkpoint=told.get("resume"))
