@@ -62,13 +62,14 @@ def train(folder: Path, seed: int, arm: str) -> tuple[float, list[int]]:
 
     from diagevo.integrations.trl import RoundCallback, prompts
 
+    rewarded: Any = correct
     run = f"{arm.replace(' ', '-')}-{seed}"
     config = resolve(settings=(f"schedule.policy={ARMS[arm]}", f"seed={seed}")).config
     tokenizer = AutoTokenizer.from_pretrained(WEIGHTS, padding_side="left")
     with diagevo.open(f"sqlite:///{folder}/diagevo.db", run=run, config=config) as memory:
         trainer = GRPOTrainer(
             str(WEIGHTS),
-            reward_funcs=correct,
+            reward_funcs=rewarded,
             args=GRPOConfig(
                 output_dir=str(folder / run),
                 max_steps=STEPS,

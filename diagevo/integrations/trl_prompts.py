@@ -4,7 +4,7 @@ Every rank draws the same prompts, by the schedule that rank 0 shares with the o
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from itertools import count
 from random import Random
@@ -36,7 +36,7 @@ _streams: "dict[int, tuple[Memory, Render]]" = {}
 _numbers = count()
 
 
-def prompts(memory: Memory, source: Render | Sequence[Row]) -> IterableDataset:
+def prompts(memory: Memory, source: Render | Iterable[Any]) -> IterableDataset:
     """An endless data set that follows the schedule: ε and p as committed in the round before.
 
     Args:
@@ -55,7 +55,7 @@ def prompts(memory: Memory, source: Render | Sequence[Row]) -> IterableDataset:
     return IterableDataset.from_generator(_rows, gen_kwargs={"number": number})  # its arguments are pickled
 
 
-def sampler(memory: Memory, dataset: Sequence[Row]) -> WeightedRandomSampler:
+def sampler(memory: Memory, dataset: Iterable[Any]) -> WeightedRandomSampler:
     """A sampler over a data set that was rolled out before: Equation 2 as of the last commit.
 
     For a `DataLoader`, or what draws rows one by one. GRPOTrainer has a sampler of its own, which repeats
@@ -82,7 +82,7 @@ class _Rows:
     """A row for a draw: one that aims at its cause, as `weigh` has it; any, where none does or the draw is
     free."""
 
-    def __init__(self, memory: Memory, dataset: Sequence[Row]) -> None:
+    def __init__(self, memory: Memory, dataset: Iterable[Any]) -> None:
         self.dataset = PromptDataset.of(dataset, "the data set")
         self.aiming: dict[str, list[int]] = {}
         """Places of rows by the cause that they aim at, as all ranks agreed."""

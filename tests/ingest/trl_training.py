@@ -148,7 +148,8 @@ def main() -> None:
     rows = asked(told.get("rows", 8))
     url = told.get("url")
     diagnostician = fault.diagnostician() if url is None else endpoint(url, memory)
-    trained, configured = (RLOOTrainer, RLOOConfig) if told.get("rloo") else (GRPOTrainer, GRPOConfig)
+    one: tuple[Any, Any] = (RLOOTrainer, RLOOConfig) if told.get("rloo") else (GRPOTrainer, GRPOConfig)
+    trained, configured = one
     trainer = trained(
         str(WEIGHTS),
         reward_funcs=reward,
