@@ -235,7 +235,7 @@ def _wanted(
     from diagevo.evaluation.ablation import load_plan
     from diagevo.report.build import named_table
     from diagevo.report.reported import read_reported
-    from diagevo.report.tables import SWEPT, TITLES
+    from diagevo.report.tables import OF_PLANS, SWEPT, TITLES
 
     found: dict[TableName, ReportTable] = {}
     listed = None if runs is None else [run.strip() for run in runs.split(",")]
@@ -254,7 +254,7 @@ def _wanted(
     for name in TITLES:
         if not names.count(name):
             continue
-        alone = name in ("main", "time", "baselines") or (listed is not None and name in SWEPT)
+        alone = name not in OF_PLANS or (listed is not None and name in SWEPT)
         planned = None if alone and plan is None else load_plan(call.home, plan)
         of = listed or ([run.run for run in planned.runs] if planned else None)
         one(call, *(of or ()))

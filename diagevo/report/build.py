@@ -15,6 +15,7 @@ from diagevo.report.causes import SHOWN_REACTIVATIONS
 from diagevo.report.figure import Entry, Figure, Missing
 from diagevo.report.figures import FIGURES, draw
 from diagevo.report.files import write_figure, write_table
+from diagevo.report.hyperparameters import ROWS, settings_table
 from diagevo.report.material import Material, gather
 from diagevo.report.reported import Reported, baselines, with_reported
 from diagevo.report.scores import RunResult
@@ -97,11 +98,14 @@ def named_table(
     name: TableName, url: str, runs: Sequence[str], plan: Plan | None, reported: Sequence[Reported], say: Say
 ) -> ReportTable:
     """A table of these runs. Raises NotFoundError where nothing of it was measured."""
+    if (name == "time" or name in ROWS) and len(runs) > 1:
+        raise ConfigError(f"the table {name} is of one run", hint=f"name it: --run {runs[0]}")
     if name == "time":
-        if len(runs) > 1:
-            raise ConfigError("the table time is of one run", hint=f"name it: --run {runs[0]}")
         [material] = map(gather, each_run(url, runs))
         return time_table(material)
+    if name in ROWS:
+        [content] = [settings_table(name, history) for history in each_run(url, runs)]
+        return content
     found, world = _results(url, runs, plan, say)
     if name == "baselines":
         return baselines(found, reported)

@@ -12,8 +12,9 @@ from diagevo.report.figure import Figure, Missing, Rows, data, no_rounds, percen
 from diagevo.report.material import Candidate, Material, Promotion
 from diagevo.report.style import GREY, STATES, altair
 from diagevo.text.escaping import visible
+from diagevo.text.numbers import count
 
-LINE, LINES = 92, 4
+LINE, LINES, SHOWN = 92, 4, 300
 
 
 @dataclass(frozen=True)
@@ -84,11 +85,19 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
     example = case.example
     partner = named.get(example.stitched_cause_id or "")
     with_ = "" if partner is None else f" stitched with {partner.cause_id} ({partner.description})"
+    failed, right = material.trajectories.get(failure, ("", ""))
+    later = [c for c in case.aimed if c.question_id in material.agreeing]
     parts = [
         f"(a) {failure} failed on: {questions.get(failure.rpartition('.')[0], '')}",
+        f"    what failed: {_end(failed)}",
+        f"    what it was compared with: {_end(right)}",
         f"(b) recorded as {cause_id}, Active: {cause.description}; under: {cause.node}",
         f"(c) in round {example.round}{with_}: {example.text} ({example.verdict})",
     ]
+    if later:
+        last = max(later, key=lambda c: (c.round, c == example))
+        parts.append(f"(d) in round {last.round}, asked: {last.text}")
+        parts.append(f"    the majority's answer: {_end(material.agreeing[last.question_id])}")
     rows: Rows = []
     for number in case.rounds:
         shares = [Fraction(c.first, c.responses) for c in case.aimed if c.round == number]
@@ -100,14 +109,16 @@ def case_study(materials: Sequence[Material]) -> Figure | Missing:
                 "consistency": percent(found.value),
                 "exact": str(sum(shares, Fraction(0)) / len(shares)),
                 "questions": len(shares),
+                "told": f"{percent(found.value):.1f} ({count(len(shares), 'question')})",
                 "state": "Mastered" if number == case.promotion.round else "Active",
             }
         )
     threshold = material.configured[case.promotion.round].settings.theta_up
+    promoted = f"Mastered in round {case.promotion.round} with {case.promotion.consistency}"
     caption = (
-        f"The life of a cause. (a) The failure that it was found in. (b) The cause and its skill node. (c) A"
-        f" question that aims at it. (d) Mean self-consistency of the questions that aim at it, by round, and"
-        f" θ_up = {threshold}: Mastered in round {case.promotion.round} with {case.promotion.consistency}."
+        "The life of a cause. (a) The failure that it was found in, with both trajectories. (b) The cause and"
+        " its skill node. (c) A question that aims at it. (d) A later response, and the mean self-consistency"
+        f" of the questions that aim at it, by round; θ_up = {threshold}: {promoted}."
         f" The whole trace: diagevo memory why {cause_id} --run {material.run_id} --full. {material.setting}"
     )
     return Figure(partial(_chart, parts, rows, threshold), rows + [{"text": part} for part in parts], caption)
@@ -132,12 +143,18 @@ def _chart(parts: Sequence[str], rows: Rows, threshold: Fraction) -> Any:
     line = alt.layer(
         base.mark_line(color=GREY, strokeWidth=2),
         base.mark_point(filled=True, size=110, opacity=1).encode(color=colour),
-        base.mark_text(dy=-13, fontSize=11).encode(text=alt.Text("consistency:Q", format=".1f")),
+        base.mark_text(dy=-13, fontSize=11).encode(text="told:N"),
         alt.Chart(data([{"threshold": percent(float(threshold))}]))
         .mark_rule(strokeDash=[4, 3], color=GREY)
         .encode(y="threshold:Q"),
     )
     return alt.vconcat(told.properties(width=560, height=15 * len(text)), sized(line, 560, 170))
+
+
+def _end(trajectory: str) -> str:
+    """A long trajectory from its end, where its answer is."""
+    text = " ".join(trajectory.split())
+    return text if len(text) <= SHOWN else f"… {text[-SHOWN:].partition(' ')[2]}"
 
 
 def _wrapped(parts: Sequence[str]) -> list[str]:

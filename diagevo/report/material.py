@@ -14,7 +14,7 @@ from diagevo.evaluation.oracle import LabelAccuracy, Oracle
 from diagevo.evaluation.store import Evaluation, EvaluationStore
 from diagevo.memory.audit.round_figures import round_figures
 from diagevo.memory.events import catalogue as events
-from diagevo.memory.history import History
+from diagevo.memory.history import History, expect
 from diagevo.memory.log.artifacts import ARTIFACT
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.tables import CauseHistoryRow, table
@@ -115,6 +115,11 @@ class Material:
     labels: tuple[LabelAccuracy, ...] = ()
     origins: dict[str, str] = field(default_factory=dict)
     """The failure that each cause was created for."""
+    trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Of the causes that were promoted: by that failure, what failed, and the response that it was compared
+    with."""
+    agreeing: dict[str, str] = field(default_factory=dict)
+    """Of the promoted causes' kept questions: the response that stands for the majority."""
     variant: str | None = None
     """Title of the variant that it plays in a plan."""
     ingested: bool = False
@@ -218,6 +223,7 @@ def gather(history: History) -> Material:
     causes = _causes(history)
     after = {(c.round, c.cause_id): c for c in causes}
     texts = _texts(history.database, [event.question for _, event in scored])
+    compared, agreeing = _trajectories(history, origins, scored, promotions)
     with AnswerChecker() as checker:
         labels = Oracle(history.database, history.run_id).accuracy(checker)
     return Material(
@@ -238,6 +244,8 @@ def gather(history: History) -> Material:
         evaluations=tuple(e for e in EvaluationStore(history.database).list(history.run_id) if e.metrics),
         labels=tuple(labels),
         origins=origins,
+        trajectories=compared,
+        agreeing=agreeing,
         ingested=any(True for _ in history.log.read(history.run_id, types=["GroupIngested"], limit=1)),
     )
 
@@ -253,6 +261,32 @@ def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
     yield from parts.items()
     rest = whole - sum(parts.values())
     yield "update" if done.stage == "diagnosis" else done.stage, max(0.0, rest)
+
+
+def _trajectories(
+    history: History,
+    origins: dict[str, str],
+    scored: Sequence[tuple[int, events.CandidateScored]],
+    promotions: Sequence[Promotion],
+) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """The texts of the case study."""
+    causes = {promotion.cause_id for promotion in promotions}
+    wanted = {origins[cause] for cause in causes}
+    failed = {
+        event.failure_id: (event.trajectory, event.reference)
+        for recorded in history.events(events.FailureObserved)
+        if (event := expect(recorded, events.FailureObserved)).failure_id in wanted
+    }
+    kept = {
+        event.question_id: event.reference
+        for _, event in scored
+        if event.cause_id in causes and event.verdict == "kept" and event.reference is not None
+    }
+    texts = _texts(history.database, [*(d for pair in failed.values() for d in pair if d), *kept.values()])
+    return (
+        {name: (texts.get(a, ""), texts.get(b or "", "")) for name, (a, b) in failed.items()},
+        {name: texts.get(digest, "") for name, digest in kept.items()},
+    )
 
 
 def _candidate(number: int, event: events.CandidateScored, texts: dict[str, str]) -> Candidate:

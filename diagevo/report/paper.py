@@ -12,7 +12,7 @@ class PaperItem:
     number: str
     labels: tuple[str, ...]
     title: str
-    kind: Literal["fig", "table", "settings", "drawing"]
+    kind: Literal["fig", "table", "drawing"]
     name: str = ""
 
 
@@ -39,9 +39,9 @@ PAPER: Sequence[PaperItem] = (
     ),
     PaperItem("Table 1", ("tab:main_results",), "Reasoning accuracy", "table", "main"),
     PaperItem("Table 2", ("tab:ablation",), "Ablations", "table", "ablation"),
-    PaperItem("Table 3", ("tab:appendix_grpo",), "GRPO settings", "settings"),
-    PaperItem("Table 4", ("tab:appendix_diagevo",), "Training configuration", "settings"),
-    PaperItem("Table 5", ("tab:appendix_thresholds",), "Rewards, filter, thresholds", "settings"),
+    PaperItem("Table 3", ("tab:appendix_grpo",), "GRPO settings", "table", "grpo"),
+    PaperItem("Table 4", ("tab:appendix_diagevo",), "Training configuration", "table", "training"),
+    PaperItem("Table 5", ("tab:appendix_thresholds",), "Rewards, filter, thresholds", "table", "thresholds"),
     PaperItem("Table 6", ("tab:appendix_runtime",), "Training time", "table", "time"),
     PaperItem("Table 7", ("tab:appendix_repro",), "Reported and reproduced baselines", "table", "baselines"),
     PaperItem("Table 8", ("tab:ablation_fixed_ratio",), "Fixed and adaptive generation", "table", "fixed"),

@@ -9,9 +9,10 @@ from diagevo.evaluation.ablation import FULL, VARIANTS, Plan, load_plan, plans, 
 from diagevo.memory.history import History
 from diagevo.report.figure import Missing
 from diagevo.report.figures import FIGURES, draw
+from diagevo.report.hyperparameters import ROWS
 from diagevo.report.material import Material
 from diagevo.report.paper import PAPER, PaperItem
-from diagevo.report.tables import results, table
+from diagevo.report.tables import VALIDATION, results, table
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,6 @@ def _line(shown: PaperItem, history: History, material: Material, planned: Seque
     match shown.kind:
         case "fig":
             return _figure(shown.name, shown.title, material, shown.number, labels)
-        case "settings":
-            command = f"diagevo config show --run {run} --paper"
-            return ReportItem(shown.number, "settings", shown.title, True, None, command, labels=labels)
         case "drawing":
             nothing = "a drawing of the method: nothing in it is measured"
             return ReportItem(shown.number, "–", shown.title, False, nothing, None, labels=labels)
@@ -84,9 +82,15 @@ def _lacking(
     run = history.run_id
     if name == "main":
         try:
-            table("main", results(history))
+            measured = set(table("main", results(history)).columns) - set(VALIDATION.values())
+            missing = "no benchmark measured: validation stands in the table alone"
         except NotFoundError:
-            yield "nothing of this run was measured", f"diagevo eval run all --run {run}"
+            measured, missing = set(), "nothing of this run was measured"
+        if not measured:
+            yield missing, f"diagevo eval run all --run {run}"
+    elif name in ROWS:
+        if "roles" not in material.config:
+            yield "its trainer is another: no settings of the method", "diagevo train"
     elif name == "time":
         if not material.seconds:
             yield "no stage has recorded its time", material.next_round

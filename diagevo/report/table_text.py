@@ -29,7 +29,8 @@ def _with_difference(content: ReportTable, label: str, column: str) -> str:
     known = content.rows[label].get(column)
     if known is None:
         return "–"
-    value = f"{known.mean:.1f}" if known.deviation is None else f"{known.mean:.1f} ± {known.deviation:.1f}"
+    value = content.figure(known.mean)
+    value = value if known.deviation is None else f"{value} ± {known.deviation:.1f}"
     difference = content.differences.get(label, {}).get(column)
     return value if difference is None else f"{value} ({difference:+.1f})"
 
@@ -65,6 +66,9 @@ _TEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     "τ": r"$\tau$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+    "θ": r"$\theta$",
     "†": r"$\dagger$",
     "±": r"$\pm$",
     "–": "--",
@@ -94,7 +98,7 @@ def latex(content: ReportTable) -> str:
         against = content.differences.get(label, {})
         line = [
             in_latex(label),
-            *(_in_latex_cell(values.get(c), best.get(c), against.get(c)) for c in content.columns),
+            *(_in_latex_cell(content, values.get(c), best.get(c), against.get(c)) for c in content.columns),
         ]
         tabular.append(" & ".join(line) + r" \\")
     tabular += [r"\bottomrule", r"\end{tabular}"]
@@ -105,10 +109,12 @@ def latex(content: ReportTable) -> str:
     return "% needs \\usepackage{booktabs,graphicx}\n" + "\n".join(lines) + "\n"
 
 
-def _in_latex_cell(known: Cell | None, best: float | None, difference: float | None) -> str:
+def _in_latex_cell(
+    content: ReportTable, known: Cell | None, best: float | None, difference: float | None
+) -> str:
     if known is None:
         return "--"
-    mean = f"{known.mean:.1f}"
+    mean = content.figure(known.mean)
     parts = [rf"\textbf{{{mean}}}" if round(known.mean, 1) == best else mean]
     if known.deviation is not None:
         parts.append(rf"{{\scriptsize$\pm${known.deviation:.1f}}}")

@@ -17,13 +17,18 @@ from diagevo.report.replicates import told_apart
 from diagevo.report.scores import GROUPS, RunResult, by_protocol, judged_by, judges
 from diagevo.text.fractions import fraction
 
-TableName = Literal["main", "ablation", "fixed", "k", "tau", "time", "baselines"]
+TableName = Literal[
+    "main", "ablation", "grpo", "training", "thresholds", "time", "baselines", "fixed", "k", "tau"
+]
 TITLES: Mapping[TableName, str] = {
     "main": "Reasoning accuracy (%)",
     "ablation": "Ablations",
     "fixed": "Fixed and adaptive generation (free : targeted)",
     "k": "Sensitivity of the schedule to k",
     "tau": "Sensitivity of the filter to τ",
+    "grpo": "GRPO settings",
+    "training": "Training configuration",
+    "thresholds": "Rewards, filter, thresholds",
     "time": "Training time by component",
     "baselines": "Reported and reproduced baselines",
 }
@@ -54,6 +59,11 @@ class ReportTable:
     """Head of the first column."""
     best: bool = True
     """Whether the greatest value of a column is the best."""
+    exact: bool = False
+    """Whether values are shown as they are; percentages have one decimal."""
+
+    def figure(self, mean: float) -> str:
+        return f"{mean:g}" if self.exact else f"{mean:.1f}"
 
 
 def results(history: History, plan: Plan | None = None) -> list[RunResult]:

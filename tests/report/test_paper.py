@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.config.loading import of_profile
 from diagevo.errors import NotFoundError
 from diagevo.memory.events import StageCompleted
-from diagevo.memory.history import History
+from diagevo.memory.history import History, open_history
 from diagevo.report.case import cases
 from diagevo.report.figure import Figure, Missing
 from diagevo.report.figures import FIGURES, draw
+from diagevo.report.hyperparameters import settings_table
 from diagevo.report.material import Material, Validation, spent_on
 from diagevo.report.paper import PAPER
 from diagevo.report.selection import time_table
 from diagevo.report.standing import standing
 from diagevo.report.table_text import markdown
-from diagevo.report.tables import TITLES
+from diagevo.report.tables import TITLES, TableName
 from diagevo.report.variants import TOGETHER
+from tests.memory.audit import played
 
 SOURCE = Path(__file__).parents[3] / "shared" / "paper" / "diagevo.tex"
 
@@ -72,7 +75,8 @@ def test_each_line_has_a_command_or_says_what_is_missing(
         assert line.ready == (line.missing is None)
         assert line.command is not None or line.paper == "Figure 2", line
     by_name = {line.name: line for line in lines}
-    assert by_name["table-main"].command == "diagevo report build --only table-main --run played"
+    assert by_name["table-main"].missing == "no benchmark measured: validation stands in the table alone"
+    assert by_name["table-main"].command == "diagevo eval run all --run played"
     assert by_name["table-k"].command == "diagevo ablate plan k --variants full,k-0.2,k-1.0,k-2.0"
     assert by_name["table-baselines"].missing == "the reported figures are given in a CSV"
 
@@ -151,7 +155,12 @@ def test_the_case_study_is_one_cause_from_its_failure_to_its_promotion(material:
     assert curve[-1]["questions"] == promoted.questions
     assert [row["state"] for row in curve] == ["Active"] * (len(curve) - 1) + ["Mastered"]
     told = [row["text"] for row in figure.rows if "text" in row]
-    assert told[0].startswith(f"(a) {material.origins[promoted.cause_id]} failed on: ")
+    origin = material.origins[promoted.cause_id]
+    assert told[0].startswith(f"(a) {origin} failed on: ")
+    failed, compared = material.trajectories[origin]
+    assert failed
+    assert compared != failed
+    assert told[1:3] == [f"    what failed: {failed}", f"    what it was compared with: {compared}"]
     assert f"diagevo memory why {promoted.cause_id} --run played --full" in figure.caption
 
 
@@ -160,6 +169,32 @@ def test_a_promotion_counts_the_questions_since_the_one_before(material: Materia
     by_place = {(case.promotion.cause_id, case.promotion.round): case for case in cases(material)}
     assert by_place["c2", 4].rounds == [4]
     assert set(by_place["c2", 3].rounds) <= {1, 2, 3}
+
+
+def test_the_tables_of_settings_have_the_papers_numbers_in_its_order(tmp_path: Path) -> None:
+    """Rows and values from the paper's source; beside them a run of the embedded profile."""
+    if not SOURCE.exists():
+        pytest.skip("the paper's source is not beside this checkout")
+    config = of_profile("embedded").config.model_dump(mode="json")
+    played.play(f"sqlite:///{tmp_path / 'log.db'}", "mine", root=tmp_path, rounds=1, config=config)
+    history = open_history(str(tmp_path / "log.db"), "mine", root=tmp_path)
+    source = SOURCE.read_text(encoding="utf-8")
+    labels: dict[TableName, str] = {"grpo": "grpo", "training": "diagevo", "thresholds": "thresholds"}
+    for name, label in labels.items():
+        body = source.partition(f"\\label{{tab:appendix_{label}}}")[2].partition(r"\midrule")[2]
+        lines = body.partition(r"\bottomrule")[0].strip().splitlines()
+        values = [line.rpartition("&")[2].strip().rstrip("\\").strip(" $") for line in lines]
+        numbers = [float(re.sub(r" \\times 10\^\{(-?\d+)\}", r"e\1", value)) for value in values]
+        rows = settings_table(name, history).rows
+        mine = [cells["the paper"].mean for label, cells in rows.items() if ", solver" not in label]
+        assert mine == numbers
+    text = markdown(settings_table("grpo", history))
+    assert "| Learning rate, solver | 1e-06 | 0.0004 |" in text
+    assert "| Learning rate, challenger | 1e-06 | 0.0004 |" in text
+    assert "| Relative confidence threshold τ | 1.6 | 1.6 |" in markdown(
+        settings_table("thresholds", history)
+    )
+    history.close()
 
 
 def test_the_time_table_has_the_papers_shares_beside_the_runs(material: Material) -> None:
