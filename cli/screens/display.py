@@ -268,7 +268,9 @@ def _bar(board: Board) -> str:
 def _between(board: Board) -> str:
     if not board.rounds:
         return f"{board.run}: loading"
-    return f"{board.run}: round {board.round}, between its stages"
+    resuming = not board.notes and board.round in board.earlier
+    doing = "reading back what is complete" if resuming else "between its stages"
+    return f"{board.run}: round {board.round}, {doing}"
 
 
 def _headline(board: Board) -> str:

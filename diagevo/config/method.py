@@ -126,3 +126,7 @@ class MemoryConfig(Section):
     node_embedding: Literal["label", "centroid"] = Field(
         default="label", description="A node's vector: its label's, or the mean of its causes'."
     )
+    index: Literal["auto", "lancedb"] = Field(
+        default="auto",
+        description="auto: numpy finds similar causes, LanceDB from 50,000 on; lancedb: LanceDB always.",
+    )

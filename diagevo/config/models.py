@@ -69,6 +69,10 @@ class RewardConfig(Section):
     cluster_distance: float = Field(
         default=0.5, gt=0, le=1, description="Questions closer than this share a cluster."
     )
+    bleu: Literal["kernel", "sacrebleu"] = Field(
+        default="kernel",
+        description="Who computes BLEU. sacrebleu is the reference: the same clusters, slowly.",
+    )
 
 
 class DiagnosisConfig(Section):

@@ -135,6 +135,8 @@ NOT_METHOD: Mapping[str, str] = {
     "profile": "a name; its values are compared one by one",
     "seed": "one of many equal draws",
     "round.keep_checkpoints": "disk space",
+    "reward.bleu": "the same distances",
+    "memory.index": "the same nearest causes",
     "diagnosis.workers": _PLACE,
     "diagnosis.max_calls": _GUARD,
     "diagnosis.max_tokens": _GUARD,

@@ -7,6 +7,7 @@ penalty is the share of the batch that its cluster holds.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,15 @@ def distances(questions: Sequence[str]) -> NDArray[np.float64]:
     result = pair_distances(tokens)
     for group in _same(tokens):
         result[np.ix_(group, group)] = 0.0
+    return result
+
+
+def reference_distances(questions: Sequence[str]) -> NDArray[np.float64]:
+    """`distances` by sacreBLEU, pair by pair."""
+    result = np.zeros((len(questions), len(questions)))
+    for i, hypothesis in enumerate(questions):
+        for j in range(i + 1, len(questions)):
+            result[i, j] = result[j, i] = pair_distance(hypothesis, questions[j])
     return result
 
 
@@ -114,19 +124,26 @@ def cluster_sizes(questions: Sequence[str], threshold: float) -> NDArray[np.int6
     return sizes
 
 
-def shares(questions: Sequence[str | None], threshold: float = 0.5) -> NDArray[np.float64]:
+def shares(
+    questions: Sequence[str | None], threshold: float = 0.5, bleu: Literal["kernel", "sacrebleu"] = "kernel"
+) -> NDArray[np.float64]:
     """The repetition penalty r_rep: the size of each completion's cluster over B.
 
     Args:
         questions: the questions of all B completions of a step; None for an unreadable one, which is a
             cluster of its own.
         threshold: questions closer than this share a cluster.
+        bleu: who computes the distances; `sacrebleu` computes that of every pair.
 
     Returns:
         (B,) float64 in (0, 1].
     """
     sizes = np.ones(len(questions), dtype=np.int64)
     valid = [i for i, question in enumerate(questions) if question is not None]
-    if valid:
-        sizes[valid] = cluster_sizes([question for question in questions if question is not None], threshold)
+    readable = [question for question in questions if question is not None]
+    if valid and bleu == "kernel":
+        sizes[valid] = cluster_sizes(readable, threshold)
+    elif valid:
+        labels = clusters(reference_distances(readable), threshold)
+        sizes[valid] = np.bincount(labels)[labels]
     return sizes / max(len(questions), 1)

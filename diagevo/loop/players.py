@@ -251,14 +251,14 @@ class ChallengerReward:
     def rewards(self, rollouts: Sequence[Rollout], measures: Sequence[Mapping[str, Any]]) -> list[float]:
         """Equation 11 over the whole step. An unreadable completion stands alone among B."""
         readable = [i for i, measure in enumerate(measures) if measure["question"] is not None]
-        of_readable = shares(
-            [measures[i]["question"] for i in readable], self.context.config.reward.cluster_distance
-        )
+        settings = self.context.config.reward
+        questions = [measures[i]["question"] for i in readable]
+        of_readable = shares(questions, settings.cluster_distance, settings.bleu)
         share_B = [1 / len(measures)] * len(measures)
         for i, share in zip(readable, of_readable, strict=True):
             share_B[i] = float(share) * len(readable) / len(measures)
         p1s = [None if measure["p1"] is None else Fraction(measure["p1"]) for measure in measures]
-        return challenger_rewards(p1s, share_B, self.context.config.reward.repetition_weight)
+        return challenger_rewards(p1s, share_B, settings.repetition_weight)
 
 
 class Solver:

@@ -63,6 +63,9 @@ class Roles(PlayContext):
         if arithmetic and config.world != "arithmetic":
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
         _need_reporters(config.hardware.report_to)
+        if config.memory.index == "lancedb":
+            with extra("index", "memory.index lancedb"):
+                import lancedb  # noqa: F401  (told here where it is missing)
         self.world = _arithmetic_world() if config.world == "arithmetic" else None
         self.challenger = _model_folder(config.roles.challenger, self.stop)
         self.solver = _model_folder(config.roles.solver, self.stop)

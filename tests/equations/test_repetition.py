@@ -161,6 +161,14 @@ def test_the_shares_of_any_batch_are_those_of_its_whole_matrix(texts):
     assert shares(texts).tolist() == [np.sum(labels == label) / len(texts) for label in labels]
 
 
+@pytest.mark.parametrize("threshold", [0.2, 0.5, 0.9])
+def test_the_shares_by_the_kernel_are_those_by_sacrebleu(questions, threshold):
+    """The two ways that `reward.bleu` names, on real questions, copies of them and unreadable ones."""
+    batch = [*questions[:40], None, *questions[:5], *(f"{text} now" for text in questions[5:15]), None, "a b"]
+    assert shares(batch, threshold).tolist() == shares(batch, threshold, "sacrebleu").tolist()
+    assert shares(batch, threshold).max() > 1 / len(batch)
+
+
 def test_a_distance_of_exactly_the_threshold_does_not_merge():
     matrix = np.array([[0.0, 0.5], [0.5, 0.0]])
     assert partition(clusters(matrix, 0.5)) == [[0], [1]] == by_sklearn(matrix, 0.5)

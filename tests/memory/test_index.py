@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import diagevo
+from diagevo.config.loading import of_profile
 from diagevo.errors import ConfigError, OutOfOrderError
 from diagevo.memory.events import Embedder
 from diagevo.memory.memory import Memory
@@ -63,6 +65,25 @@ def test_the_index_gives_what_numpy_gives_and_new_causes_at_once(
         assert _answers(memory) == exact
         assert memory.similar_causes(embed(["a new one"])[0])[0].cause_id == "c6"
         assert (memory.folder / "vectors" / "watermark.json").exists()
+
+
+@pytest.mark.slow
+def test_memory_index_lancedb_gives_what_numpy_gives_from_the_first_cause_on(tmp_path: Path) -> None:
+    """The setting, on two runs of the same events."""
+    pytest.importorskip("lancedb", reason="needs the extra index: lancedb is not installed")
+    found, config = {}, of_profile("embedded").config
+    for index in ("auto", "lancedb"):
+        folder = tmp_path / index
+        folder.mkdir()
+        settings = config.memory.model_copy(update={"index": index})
+        chosen = config.model_copy(update={"memory": settings})
+        with diagevo.open(f"sqlite:///{folder / 'log.db'}", "a", root=folder, config=chosen) as memory:
+            _round(memory, 40)
+            _round(memory, 2)
+            found[index] = _answers(memory)
+            assert (memory.folder / "vectors" / "watermark.json").exists() == (index == "lancedb")
+    assert found["auto"] == found["lancedb"]
+    assert len(found["auto"][0]) == 42
 
 
 def test_without_lancedb_a_memory_of_many_causes_is_searched_exactly(

@@ -1,8 +1,8 @@
 """Similar causes and nodes of a memory: the state's texts, their vectors from SQL, exact search over them.
 
 Below `INDEX_FROM` causes, and wherever LanceDB is not installed, everything is in memory and numpy searches
-it. Else the causes of committed rounds are in the LanceDB index (`index.py`), only later ones in memory, and
-the nearest `NEAREST` are given.
+it, unless `memory.index` says lancedb. Else the causes of committed rounds are in the LanceDB index
+(`index.py`), only later ones in memory, and the nearest `NEAREST` are given.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,10 @@ INDEX_FROM = 50_000
 NEAREST = 1_000
 
 
-def indexed(causes: int) -> bool:
+def indexed(state: MemoryState, causes: int) -> bool:
     """Whether a memory of so many causes has an index."""
-    return causes >= INDEX_FROM and find_spec("lancedb") is not None
+    asked = (state.config or {}).get("memory", {}).get("index") == "lancedb"
+    return asked or (causes >= INDEX_FROM and find_spec("lancedb") is not None)
 
 
 class Followed(Protocol):
@@ -59,7 +60,7 @@ class Similarity:
 
     def committed(self) -> None:
         """A round was committed: bring the index up to it, where there is one."""
-        if indexed(len(self._memory.state.causes)):
+        if indexed(self._memory.state, len(self._memory.state.causes)):
             self.store()
             self._matrix = Matrix()
             self._sync()
@@ -94,7 +95,7 @@ class Similarity:
         """How many causes the index answers for: those of the last commit, or 0 without an index."""
         state = self._memory.state
         committed = list(state.causes.values() if state.open is None else state.open.causes.values())
-        if not committed or not indexed(len(committed)):
+        if not committed or not indexed(state, len(committed)):
             return 0
         if self._index is None:
             self._index = VectorIndex(self._folder, self.store().model)
