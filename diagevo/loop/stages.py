@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,12 @@ class Outcome:
     parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds of it by what they went to."""
     reward: float | None = None
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process so far, and of the processes of its own that have ended."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
 
 
 def sha256_of(path: Path, stop: StopFlag) -> str:
@@ -111,8 +118,9 @@ class Stages:
             self._abandon(name, checkpoints)
         started = time.monotonic()
         before = {"orchestration": started - self._since, "scheduling": self._scheduling}
-        outcome, started = self._outlasted(name, work, total, checkpoints)
+        outcome, started, cpu = self._outlasted(name, work, total, checkpoints)
         seconds = time.monotonic() - started
+        before["cpu"] = cpu_seconds() - cpu
         artifacts = [
             Artifact(path=file.relative_to(self.folder).as_posix(), sha256=sha256_of(file, self.stop))
             for file in outcome.files
@@ -139,14 +147,15 @@ class Stages:
 
     def _outlasted(
         self, name: str, work: Callable[[], Outcome], total: int | None, checkpoints: Path | None
-    ) -> tuple[Outcome, float]:
-        """The outcome and when its attempt began. A lost node ends an attempt, and `restarts` more begin."""
+    ) -> tuple[Outcome, float, float]:
+        """The outcome, and when its attempt began: by the clock and in CPU time. A lost node ends an attempt,
+        and `restarts` more begin."""
         left = self.restarts
         while True:
             self.observer.stage_started(self.round, name, self.memory.start_stage(name), total)
-            started = time.monotonic()
+            started, cpu = time.monotonic(), cpu_seconds()
             try:
-                return self._done(name, work), started
+                return self._done(name, work), started, cpu
             except NodeLostError as error:
                 if not left:
                     raise

@@ -253,7 +253,7 @@ def gather(history: History) -> Material:
 def spent_on(done: events.StageCompleted) -> Iterator[tuple[str, float]]:
     """A stage's wall time by what it went to, and what went before it. What the solver's stage waited for the
     diagnostician is time of extraction, and what went on beside training took none."""
-    whole, parts = done.seconds or 0.0, dict(done.parts)
+    whole, parts = done.seconds or 0.0, {name: s for name, s in done.parts.items() if name != "cpu"}
     outside = {"beside training": "beside training", "orchestration": "orchestration", "scheduling": "update"}
     for part, name in outside.items():
         if spent := parts.pop(part, 0.0):

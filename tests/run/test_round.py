@@ -208,7 +208,7 @@ def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, 
     assert sum(done[n, "challenger"].parts["scheduling"] for n in range(1, ROUNDS + 1)) > 0
     for number in range(1, ROUNDS + 1):
         solver, diagnosis = done[number, "solver"], done[number, "diagnosis"]
-        between = {"orchestration", "scheduling"}
+        between = {"orchestration", "scheduling", "cpu"}
         assert solver.parts.keys() == {"extraction", "beside training"} | between
         assert diagnosis.parts.keys() == between | {
             "extraction",
@@ -221,6 +221,7 @@ def test_a_stage_records_what_its_time_went_to_and_its_reward(history: History, 
         for event in (solver, diagnosis):
             assert event.seconds is not None
             assert event.parts["extraction"] <= event.seconds
+        assert solver.parts["cpu"] > 0.1, "it trains"
         assert solver.reward is not None
         assert -1 <= solver.reward <= 1
         assert done[number, "challenger"].reward is not None

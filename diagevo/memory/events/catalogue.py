@@ -222,8 +222,9 @@ class StageCompleted(Event, frozen=True):
     """Wall time of the attempt, for the report's time breakdown."""
     parts: dict[str, float] = {}
     """Seconds of it by what they went to: extraction (where it was waited for), deduplication, assignment,
-    consolidation. No part of it: extraction `beside training`; and before it, `orchestration` since the stage
-    before, and `scheduling`: the last commit and the opening of the round."""
+    consolidation. No part of it: extraction `beside training`; `cpu`, the CPU time that it took here and in
+    processes that ended; and before it, `orchestration` since the stage before, and `scheduling`: the last
+    commit and the opening of the round."""
     reward: float | None = None
     """Of a stage that trains: mean reward over the attempt's steps."""
 
