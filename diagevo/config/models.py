@@ -31,6 +31,7 @@ def _a_name(variable: str) -> str:
 Endpoint = Annotated[str | None, AfterValidator(_no_credentials)]
 KeyVariable = Annotated[str, AfterValidator(_a_name)]
 """The *name* of an environment variable: secrets never stand in a configuration."""
+Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 
 
 class RoundConfig(Section):
@@ -154,6 +155,23 @@ class GRPOConfig(Section):
     )
 
 
+class WarmStartConfig(Section):
+    """Supervised steps before round 1, for a model that does not know the form of the answers yet."""
+
+    documents: str | None = Field(
+        default=None,
+        description="JSONL of chat turns (`messages`, as TRL takes them), or `builtin:arithmetic`; None: "
+        "no warm start. Challenger and solver must start from one model.",
+    )
+    steps: int = Field(default=60, ge=1, description="Optimizer steps.")
+    batch_documents: int = Field(default=16, ge=1, description="Documents per step.")
+    learning_rate: float = Field(default=2e-4, gt=0, description="AdamW, falling linearly to 0.")
+    micro_batch: int = Field(
+        default=16, ge=1, description="Documents that a device holds at once; affects memory, not results."
+    )
+    save_steps: int = Field(default=1, ge=1, description="Steps between resumable checkpoints.")
+
+
 class TrainingConfig(Section):
     """What both policies' phases share: which weights train, and what ends a phase that goes wrong."""
 
@@ -184,6 +202,11 @@ class SamplingConfig(Section):
         default=4096, ge=1, description="Longer responses are cut and marked truncated."
     )
     max_prompt_tokens: int = Field(default=2048, ge=1, description="Longer prompts are refused.")
+    chat_template_kwargs: dict[Identifier, bool | int | float | str] = Field(
+        default={},
+        description="What the policies' chat template is told, e.g. {enable_thinking: false}: a hybrid model "
+        "otherwise thinks, and its answers are cut off.",
+    )
 
 
 class HardwareConfig(Section):
@@ -202,6 +225,11 @@ class HardwareConfig(Section):
     )
     processes: int = Field(
         default=1, ge=1, description="Training processes, one per GPU; with Ray, on all nodes together."
+    )
+    precision: Literal["auto", "float32", "bfloat16"] = Field(
+        default="auto",
+        description="Numbers of the arithmetic; weights that train stay float32. auto: bfloat16 on a GPU, "
+        "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16.",
     )
     threads: int | None = Field(
         default=None, ge=1, description="CPU threads per process; None: torch decides."
@@ -377,6 +405,7 @@ class Config(Section):
     challenger_grpo: GRPOConfig = GRPOConfig(max_steps=6)
     solver_grpo: GRPOConfig = GRPOConfig(max_steps=12)
     training: TrainingConfig = TrainingConfig()
+    warm_start: WarmStartConfig = WarmStartConfig()
     sampling: SamplingConfig = SamplingConfig()
     hardware: HardwareConfig = HardwareConfig()
     roles: RolesConfig
@@ -388,6 +417,12 @@ class Config(Section):
             raise ValueError(
                 "training.lora keeps a whole model on each GPU: leave out hardware.accelerate_config"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _one_start(self) -> "Config":
+        if self.warm_start.documents is not None and self.roles.challenger != self.roles.solver:
+            raise ValueError("warm_start needs roles.challenger and roles.solver to be one model")
         return self
 
     @model_validator(mode="after")

@@ -102,11 +102,14 @@ STATED: Mapping[str, tuple[Any, str]] = {
     **{f"challenger_grpo.{name}": stated for name, stated in _SHARED_GRPO.items()},
     **{f"solver_grpo.{name}": stated for name, stated in _SHARED_GRPO.items()},
     "training.lora": (None, "paper, GRPO optimization settings: every weight trains"),
+    "warm_start.documents": (None, "paper, setup: the base models start as they are"),
     "sampling.temperature": (1.0, GRPO),
     "sampling.top_p": (0.99, GRPO),
     "sampling.max_new_tokens": (4096, SILENT),
     "sampling.max_prompt_tokens": (2048, SILENT),
+    "sampling.chat_template_kwargs": ({}, SILENT),
     "hardware.device": ("cuda", PRECISION),
+    "hardware.precision": (OneOf(("auto", "bfloat16"), "bfloat16"), PRECISION),
     "hardware.attention": ("flash_attention_2", PRECISION),
     "hardware.serve_options": (BFLOAT16, PRECISION),
     "roles.challenger.model": (SOLVERS, SETUP),
@@ -129,6 +132,7 @@ _PLACE = "where and how fast, not what"
 _GUARD = "stops a run, and changes none"
 _REACH = "how a service is reached"
 _PIN = "which commit of the model that is named beside it"
+_WARM = "of a warm start, which the paper has not"
 _INGEST = "how another trainer's rollouts are read; the paper has none"
 
 NOT_METHOD: Mapping[str, str] = {
@@ -143,6 +147,10 @@ NOT_METHOD: Mapping[str, str] = {
     **{f"ingest.{name}": _INGEST for name in ("steps_per_round", "pass_at", "reward", "map")},
     **{f"{role}_grpo.micro_batch": _PLACE for role in ("challenger", "solver")},
     **{f"{role}_grpo.save_steps": "how much a crash costs" for role in ("challenger", "solver")},
+    **{
+        f"warm_start.{name}": _WARM
+        for name in ("steps", "batch_documents", "learning_rate", "micro_batch", "save_steps")
+    },
     "training.first_kl": _GUARD,
     "training.sampling_gap": _GUARD,
     "hardware.cluster": _PLACE,

@@ -11,5 +11,6 @@ Profile = Literal[
     "qwen3-1.7b-80gb",
     "qwen3-8b-lora-80gb",
     "qwen3-8b-2x8",
+    "smollm2-135m",
 ]
 PROFILES: tuple[Profile, ...] = get_args(Profile)

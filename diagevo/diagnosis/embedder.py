@@ -154,23 +154,33 @@ class OpenAIEmbedder:
 
 
 class SentenceTransformersEmbedder:
-    """Vectors from a local sentence-transformers folder (extra `local-embedder`), on the CPU or a GPU."""
+    """Vectors from a sentence-transformers model, in a folder or on the hub (extra `local-embedder`)."""
 
     def __init__(self, role: "EmbedderRole") -> None:
         folder = Path(role.model)
-        if not (folder / "modules.json").is_file():
+        on_hub = not folder.exists() and role.model.count("/") == 1
+        if not on_hub and not (folder / "modules.json").is_file():
             raise MissingDependencyError(
                 f"{folder} is not a sentence-transformers folder: it has no modules.json",
-                hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote",
+                hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote or a hub id",
             )
         with extra("local-embedder", "the sentence-transformers embedder"):
             from sentence_transformers import (  # pyright: ignore[reportMissingImports]  # an extra
                 SentenceTransformer,
             )
-        self._model = SentenceTransformer(str(folder), local_files_only=True)
-        self.name = folder.resolve().name
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # as where a policy is loaded
+        try:
+            self._model = SentenceTransformer(role.model, local_files_only=not on_hub)
+        except OSError as error:
+            raise MissingDependencyError(
+                f"{role.model} could not be read as a sentence model: {str(error).splitlines()[0]}",
+                hint="name a folder that SentenceTransformer.save wrote, or a hub id that can be fetched",
+            ) from error
+        self.name = folder.name if on_hub else folder.resolve().name
         self.dimension = role.dimension
-        self.revision = _folder_digest(folder)
+        self.revision = _commit(self._model) if on_hub else _folder_digest(folder)
         found = self._model.encode(["a"], show_progress_bar=False).shape[1]
         if found != role.dimension:
             raise ConfigError(
@@ -194,6 +204,11 @@ def embedder_for(role: "EmbedderRole") -> Embedder:
             return OpenAIEmbedder(role)
         case "sentence-transformers":
             return SentenceTransformersEmbedder(role)
+
+
+def _commit(model: Any) -> str:
+    """The hub's commit that a model was read from."""
+    return str(model[0].auto_model.config._commit_hash)[:12]
 
 
 def _folder_digest(folder: Path) -> str:

@@ -8,6 +8,7 @@ from diagevo.evaluation.oracle import Oracle
 from diagevo.evaluation.questions import Benchmark, Kind, Loaded, Question
 from diagevo.memory.events import CandidateScored, StageCompleted
 from diagevo.memory.history import History, expect
+from diagevo.progress import WARM_START
 
 SELF_PLAY = "selfplay.r"
 """Beginning of the name of a round's questions as a benchmark: its number follows, and @RUN if another's."""
@@ -98,12 +99,15 @@ def self_play_round(benchmark: str) -> tuple[int, str | None] | None:
 
 
 def checkpoint_of(history: History, role: str, round: int) -> str | None:
-    """Folder of the policy after a round, relative to the run's; None where it is the starting model."""
-    found = (r for r in history.events(StageCompleted) if r.round <= round)
+    """Folder of the policy after a round, relative to the run's; None where it is the starting model.
+
+    After round 0 it is what a warm start left.
+    """
     folders = [
         artifact.path
-        for recorded in found
-        if (event := expect(recorded, StageCompleted)).stage == role
-        for artifact in event.artifacts
+        for recorded in history.events(StageCompleted)
+        if (event := expect(recorded, StageCompleted)).stage == WARM_START
+        or (event.stage == role and recorded.round <= round)
+        for artifact in event.artifacts[-1:]
     ]
     return folders[-1] if folders else None

@@ -78,6 +78,10 @@ class PlayContext(ABC):
     def fits(self, question: str) -> bool:
         """Whether the solver's prompt for a question is within `sampling.max_prompt_tokens`."""
 
+    @abstractmethod
+    def write_documents(self, file: Path) -> None:
+        """The documents of a warm start, as JSONL of chat turns."""
+
     @property
     def params(self) -> SamplingParams:
         sampling = self.config.sampling

@@ -4,6 +4,7 @@ This is the one place that knows every kind of role: built-in worlds, model fold
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from importlib.util import find_spec
@@ -19,8 +20,9 @@ from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.loading import limited, load
 from diagevo.evaluation.questions import Loaded
 from diagevo.evaluation.sources import labelled, ungrouped
-from diagevo.loop.players import ChallengerReward, PlayContext, World
+from diagevo.loop.players import ChallengerReward, PlayContext, World, plays_here
 from diagevo.memory.memory import Memory
+from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
@@ -28,9 +30,11 @@ from diagevo.sampling.sampler import Resumable
 from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.selfplay.questions import PromptTemplates
+from diagevo.text.escaping import json_text
 from diagevo.training.footprint import SAME_SHAPE, apart
 from diagevo.training.grpo import uses_cpu
 from diagevo.training.phase import RewardSpec
+from diagevo.training.warm_start import read_documents
 
 BUILTIN = "builtin:arithmetic"
 BENCHMARK = "benchmark:"
@@ -59,9 +63,11 @@ class Roles(PlayContext):
             config.roles.solver.model,
             config.prompts,
             config.validation.questions,
+            config.warm_start.documents,
         )
         if arithmetic and config.world != "arithmetic":
             raise ConfigError("the arithmetic model and prompts need its world", hint="set world: arithmetic")
+        _check_warm_start(config)
         _need_reporters(config.hardware.report_to)
         if config.memory.index == "lancedb":
             with extra("index", "memory.index lancedb"):
@@ -122,7 +128,21 @@ class Roles(PlayContext):
     @cached_property
     def _tokenizer(self) -> Any:
         """The solver's; training never changes it."""
-        return load_tokenizer(self.solver)
+        return load_tokenizer(self.solver, self.config.sampling.chat_template_kwargs)
+
+    def write_documents(self, file: Path) -> None:
+        settings = self.config.warm_start
+        assert settings.documents is not None
+        staging = file.with_name(f".staging-{file.name}")
+        if settings.documents == BUILTIN:
+            from diagevo.arithmetic.corpus import chat_turns
+
+            turns = chat_turns(self.seed("warm start documents"), settings.steps * settings.batch_documents)
+            with open(staging, "w", encoding="utf-8", opener=private) as lines:
+                lines.writelines(f"{json_text({'messages': each})}\n" for each in turns)
+        else:
+            shutil.copyfile(Path(settings.documents).expanduser(), staging)
+        staging.replace(file)
 
     def open_sampler(self, policy: Path) -> Resumable:
         hardware = self.config.hardware
@@ -148,6 +168,7 @@ class Roles(PlayContext):
                 options=served.options,
                 capacity=served.capacity,
                 env=only_gpus(served.gpus),
+                template_kwargs=self.config.sampling.chat_template_kwargs,
                 stop=self.stop,
             )
         return self.loaded(policy)
@@ -156,7 +177,14 @@ class Roles(PlayContext):
         """A policy in this process, by our own decoding."""
         hardware = self.config.hardware
         device = "cpu" if uses_cpu(hardware) else "cuda"
-        return TransformersSampler(policy, device=device, rows_at_once=hardware.rows_at_once, stop=self.stop)
+        return TransformersSampler(
+            policy,
+            device=device,
+            dtype=None if hardware.precision == "auto" else hardware.precision,
+            rows_at_once=hardware.rows_at_once,
+            template_kwargs=self.config.sampling.chat_template_kwargs,
+            stop=self.stop,
+        )
 
 
 def challenger_reward(
@@ -166,8 +194,23 @@ def challenger_reward(
     draws the votes."""
     roles, policy = Roles(Config.model_validate(config), Path(), stop=stop), Path(solver)
     inside = roles.config.hardware.colocate_vllm
-    sampler = TrainersVLLM(policy, stop=stop) if inside else roles.loaded(policy)
+    told = roles.config.sampling.chat_template_kwargs
+    sampler = TrainersVLLM(policy, template_kwargs=told, stop=stop) if inside else roles.loaded(policy)
     return ChallengerReward(roles, sampler, round_)
+
+
+def _check_warm_start(config: Config) -> None:
+    """Found out before anything is written. Raises ConfigError."""
+    documents = config.warm_start.documents
+    if documents is None:
+        return
+    if not plays_here(config.hardware):
+        raise ConfigError(
+            "a warm start trains in this process, on a CPU alone",
+            hint="train the model beforehand with TRL's SFTTrainer, and name its folder in roles",
+        )
+    if documents != BUILTIN:
+        read_documents(Path(documents).expanduser())
 
 
 def _need_reporters(names: Sequence[str]) -> None:

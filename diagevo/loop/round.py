@@ -40,9 +40,13 @@ from diagevo.memory.state.model import MemoryState
 from diagevo.memory.state.schedule import Schedule
 from diagevo.memory.state.stored_config import filter_in
 from diagevo.private import private_folder
-from diagevo.progress import Observer, StageProgress
+from diagevo.progress import WARM_START, Observer, StageProgress
 from diagevo.training.measures import PhaseMeasures, warnings
 from diagevo.training.phase import Rollout, TrainingSummary, logs_folder
+from diagevo.training.warm_start import WarmStart, play_warm_start
+
+WARM_START_FILES = ("warm-start.jsonl", "warm-start", "warm-start-work")
+"""In a run's folder: the documents, the weights that they led to, and checkpoints on the way."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,42 @@ class Round:
         committed = self.memory.commit()
         self.committing = time.monotonic() - began
         return committed
+
+    def warm_start(self) -> None:
+        """Supervised steps before round 1, which both roles go on from; their documents stay beside them."""
+        settings, folder = self.roles.config.warm_start, self.context.folder
+        documents, output, work = (folder / name for name in WARM_START_FILES)
+        private_folder(self.folder)
+        self.memory.open_round(self.number, seed=self.roles.seed(self.number, "schedule"))
+
+        def train() -> Outcome:
+            self.roles.write_documents(documents)
+            losses: list[float] = []
+
+            def on_step(step: int, loss: float) -> None:
+                losses.append(loss)
+                self.stages.progress(WARM_START, StageProgress(step, settings.steps, f"loss {loss:.3f}"))
+                self.stages.check_stop(f"after step {step} of the warm start")
+
+            play_warm_start(
+                WarmStart(
+                    start=self.solver.policy,
+                    documents=documents,
+                    settings=settings,
+                    hardware=self.roles.config.hardware,
+                    output=output,
+                    work=work,
+                    seed=self.roles.seed("warm start"),
+                ),
+                on_step,
+                self.roles.stop,
+            )
+            summary = {"steps": settings.steps, "loss": losses[-1] if losses else None}
+            return Outcome((documents, output), summary=summary)
+
+        self.stages.play(WARM_START, train, total=settings.steps, checkpoints=work)
+        shutil.rmtree(work, ignore_errors=True)
+        self.challenger, self.solver = Challenger(output, self.roles), Solver(output, self.roles)
 
     def train_challenger(self, schedule: Schedule) -> None:
         """GRPO on the uncertainty of the frozen solver; the challenger of this round is the updated one."""

@@ -18,6 +18,7 @@ from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
 from diagevo.evaluation.validate import validate
+from diagevo.loop.first_look import first_look
 from diagevo.loop.roles import Roles
 from diagevo.loop.round import Round, RunContext, newest_cause, round_folder
 from diagevo.loop.stages import check_artifact, sha256_of
@@ -26,9 +27,10 @@ from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History
 from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
-from diagevo.progress import STAGES, VALIDATION, Observer, StageProgress, StopFlag, playing
+from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.kept import CachedSampler
 from diagevo.sampling.model_folder import check_model_folder
+from diagevo.sampling.sampler import Sampler
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,9 @@ class Run:
     def play(self, rounds: int, until: Until | None) -> int:
         """Play to the commit of the last round. A round that is open goes on where it stood."""
         last = rounds if until is None else min(rounds, until.round)
-        self.measure(self.memory.state.round)
+        warmed = self.memory.state.round == 0 and self.roles.config.warm_start.documents is not None
+        if not warmed:
+            self.measure(self.memory.state.round)
         committing = 0.0
         while (number := self.memory.state.round + 1) <= last:
             self.roles.stop.check(f"before round {number}")
@@ -165,6 +169,9 @@ class Run:
             stage = None if stage == STAGES[-1] else stage  # the round is committed and measured after it
             played = Round(self.context, number, self.policy("challenger"), self.policy("solver"), stage)
             played.stages.scheduled(committing)
+            if warmed and number == 1:
+                played.warm_start()
+                self.measure(0)
             played.play()
             committing = played.committing
             self.measure(number)
@@ -178,14 +185,14 @@ class Run:
 
         Raises StoreError where its folder is gone or has changed.
         """
-        found = self.memory.log.read(
-            self.memory.run_id, types=["StageCompleted"], rounds=(1, self.memory.state.round)
-        )
+        last = self.memory.state.round
+        found = self.memory.log.read(self.memory.run_id, types=["StageCompleted"], rounds=(1, max(1, last)))
         left = [
             (recorded.round, artifact)
             for recorded in found
-            if isinstance(event := recorded.event, events.StageCompleted) and event.stage == role
-            for artifact in event.artifacts
+            if isinstance(event := recorded.event, events.StageCompleted)
+            and (event.stage == WARM_START or (event.stage == role and recorded.round <= last))
+            for artifact in event.artifacts[-1:]
         ]
         if not left:
             return self.roles.challenger if role == "challenger" else self.roles.solver
@@ -217,10 +224,13 @@ class Run:
         total = len(validation.questions) * (settings.samples * (1 + len(heats)) + 1)
         self.observer.stage_started(number, VALIDATION, 1, total)
         began, watched = time.monotonic(), _Measuring(self.observer, number, len(validation.questions), total)
+        asked = self.roles.open_sampler(policy)
         with (
             playing(f"{self.memory.run_id}, round {number}: validation"),
-            CachedSampler(self.roles.open_sampler(policy), answers, policy, watched.answered) as sampler,
+            CachedSampler(asked, answers, policy, watched.answered) as sampler,
         ):
+            if number == 0:
+                self._look(asked)
             metrics = validate(
                 sampler,
                 self.roles.templates,
@@ -256,6 +266,26 @@ class Run:
         answers.unlink(missing_ok=True)
         told = _measured(metrics, settings.samples)
         self.observer.stage_finished(number, VALIDATION, time.monotonic() - began, told)
+
+    def _look(self, sampler: Sampler) -> None:
+        """Say at once where nothing can be read of what the run starts from, and what helps."""
+        validation = self.roles.validation
+        assert validation is not None
+        alike = self.policy("challenger") == self.policy("solver")
+        texts = [question.text for question in validation.questions]
+        nothing = [
+            look for look in first_look(self.roles, sampler, texts, challenger=alike) if not look.readable
+        ]
+        for look in nothing:
+            self.observer.message(f"round 0: {look.told()}")
+        if nothing:
+            documents = "builtin:arithmetic" if self.roles.config.world == "arithmetic" else "FILE.jsonl"
+            helps = (
+                "more of it: warm_start.steps"
+                if self.roles.config.warm_start.documents is not None
+                else f"--set warm_start.documents={documents}, supervised steps before round 1"
+            )
+            self.observer.message(f"round 0: a warm start teaches the form of questions and answers; {helps}")
 
     def best(self) -> int | None:
         """The round whose solver validated best (ties: the earlier one); None where nothing is validated."""

@@ -1,10 +1,10 @@
-"""Hugging Face model folders: is it one, its tokenizer, and the template of models that have none.
+"""Hugging Face model folders: is it one, its tokenizer, a template where it has none, what ends a reply.
 
 Sampling and training both read prompts through `encode_prompts`, so a prompt has one tokenization.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ PLAIN_TEMPLATE = (
     "{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"
 )
+
+NOTHING: Mapping[str, Any] = {}
 
 _CONVERT = (
     'python -c "from transformers import AutoModelForCausalLM as M;'
@@ -53,8 +55,11 @@ def check_model_folder(folder: Path) -> Path:
     raise MissingDependencyError(f"{folder} is not a model folder: it holds no weights.", hint=hint)
 
 
-def load_tokenizer(folder: Path) -> Any:
-    """The folder's PreTrainedTokenizerBase, padding on the left, with the plain template if it has none."""
+def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -> Any:
+    """The folder's PreTrainedTokenizerBase, padding on the left, with the plain template if it has none.
+
+    `template_kwargs` become part of the template, so that whoever is given it (TRL, vLLM) needs no others.
+    """
     from transformers import AutoTokenizer
     from transformers.utils import logging
 
@@ -76,6 +81,8 @@ def load_tokenizer(folder: Path) -> Any:
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
         tokenizer.chat_template = PLAIN_TEMPLATE
+    given = "".join(f"{{%- set {name} = {json.dumps(value)} -%}}" for name, value in template_kwargs.items())
+    tokenizer.chat_template = given + tokenizer.chat_template
     return tokenizer
 
 
@@ -89,7 +96,28 @@ def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]
     return encoded["input_ids"]
 
 
-def end_ids(tokenizer: Any, generation_eos: int | Sequence[int] | None) -> tuple[int, ...]:
-    """Every id that ends a response: the generation config's and the tokenizer's."""
-    declared = [generation_eos] if isinstance(generation_eos, int) else list(generation_eos or ())
-    return tuple(dict.fromkeys([tokenizer.eos_token_id, *declared]))
+def end_ids(folder: Path, tokenizer: Any) -> tuple[int, ...]:
+    """Every id that ends a response: the tokenizer's end mark, those that the folder's generation config
+    declares, and what ends a turn in the chat template. A base model declares the end of a text alone, and
+    would go on to write the next turns itself."""
+    ends = [tokenizer.eos_token_id, *_declared(folder / "generation_config.json")]
+    if (turn := _turn_end(tokenizer)) is not None:
+        ends.append(turn)
+    return tuple(dict.fromkeys(ends))
+
+
+def _declared(file: Path) -> list[int]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8")).get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return []
+    return [found] if isinstance(found, int) else list(found or ())
+
+
+def _turn_end(tokenizer: Any) -> int | None:
+    """The mark right after what an assistant says; None where the template ends a turn by plain text."""
+    said = "It is 4."
+    turns = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": said}]
+    after = tokenizer.apply_chat_template(turns, tokenize=False).rpartition(said)[2].lstrip()
+    first = tokenizer(after, add_special_tokens=False)["input_ids"][:1]
+    return first[0] if first and first[0] in tokenizer.added_tokens_decoder else None

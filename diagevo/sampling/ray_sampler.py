@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -270,17 +270,17 @@ def open_on_cluster(
             f"{now_playing()}: no engine has room on {where}: {why}",
             hint=f"{fix}, then: diagevo train --resume",
         )
-    policy = policy.resolve()
+    policy, told = policy.resolve(), config.sampling.chat_template_kwargs
     if hardware.serve == "vllm":
         served = engine(hardware, config.sampling)
 
         def make(number: int) -> Make:
             log = logs.resolve() / f"vllm-{number}.log"
-            return partial(_vllm, policy, log, served.options, served.capacity)
+            return partial(_vllm, policy, log, served.options, served.capacity, told)
     else:
 
         def make(number: int) -> Make:
-            return partial(_transformers, policy, device, hardware.rows_at_once)
+            return partial(_transformers, policy, device, hardware.rows_at_once, told)
 
     return RaySampler(
         ray,
@@ -294,15 +294,28 @@ def open_on_cluster(
     )
 
 
-def _vllm(policy: Path, log: Path, options: Sequence[str], capacity: int) -> Served:
+def _vllm(
+    policy: Path, log: Path, options: Sequence[str], capacity: int, template_kwargs: Mapping[str, Any]
+) -> Served:
     from ray.util import get_node_ip_address
 
     from diagevo.sampling.vllm_server import VLLMServer
 
-    return VLLMServer(policy, log=log, options=options, capacity=capacity, host=get_node_ip_address())
+    return VLLMServer(
+        policy,
+        log=log,
+        options=options,
+        capacity=capacity,
+        host=get_node_ip_address(),
+        template_kwargs=template_kwargs,
+    )
 
 
-def _transformers(policy: Path, device: str, rows_at_once: int) -> Divisible:
+def _transformers(
+    policy: Path, device: str, rows_at_once: int, template_kwargs: Mapping[str, Any]
+) -> Divisible:
     from diagevo.sampling.transformers_sampler import TransformersSampler
 
-    return TransformersSampler(policy, device=device, rows_at_once=rows_at_once)
+    return TransformersSampler(
+        policy, device=device, rows_at_once=rows_at_once, template_kwargs=template_kwargs
+    )

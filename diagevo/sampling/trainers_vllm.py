@@ -1,13 +1,13 @@
 """The vLLM inside a training process, lent to a frozen policy between two draws of the policy that trains."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import heard_in_steps
-from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import NOTHING, check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.openai_sampler import request_seed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
 
@@ -19,9 +19,15 @@ class TrainersVLLM:
     does after every step, so the engine holds one model at a time. Both have one architecture.
     """
 
-    def __init__(self, folder: Path, *, stop: StopFlag | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        template_kwargs: Mapping[str, Any] = NOTHING,
+        stop: StopFlag | None = None,
+    ) -> None:
         self._folder = check_model_folder(folder)
-        self._tokenizer = load_tokenizer(folder)
+        self._tokenizer = load_tokenizer(folder, template_kwargs)
         self._stop = StopFlag() if stop is None else stop
         self.engine: Any = None
         """vLLM's `LLM`."""
@@ -34,7 +40,7 @@ class TrainersVLLM:
         from vllm import SamplingParams as Wanted  # pyright: ignore[reportMissingImports]
 
         ids: Any = [{"prompt_token_ids": each} for each in encode_prompts(self._tokenizer, prompts)]
-        ends = end_ids(self._tokenizer, None)
+        ends = end_ids(self._folder, self._tokenizer)
         with self._awake():
             found = self.engine.generate(
                 ids,

@@ -1,14 +1,14 @@
 """A sampler in this process: a model folder, transformers, on the CPU or on one GPU."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from diagevo.errors import ConfigError, MissingDependencyError
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, row_key
-from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import NOTHING, check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Answers, Completion, Prompt, SamplingParams
 
 
@@ -27,6 +27,7 @@ class TransformersSampler:
         dtype: Literal["auto", "float32", "bfloat16", "float16"] | None = None,
         rows_at_once: int = 256,
         threads: int | None = None,
+        template_kwargs: Mapping[str, Any] = NOTHING,
         stop: StopFlag | None = None,
     ) -> None:
         """`dtype` None: float32 on the CPU, bfloat16 on a GPU. `threads` None: torch's number, 1 on a GPU.
@@ -46,7 +47,7 @@ class TransformersSampler:
         self._rows_at_once = rows_at_once
         self._stop = StopFlag() if stop is None else stop
         self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
-        self._tokenizer = load_tokenizer(folder)
+        self._tokenizer = load_tokenizer(folder, template_kwargs)
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(str(folder), dtype=dtype, use_safetensors=True)
         except Exception as error:  # a damaged folder raises whatever its parser does
@@ -55,7 +56,7 @@ class TransformersSampler:
                 hint="Check that config.json and the weights belong together and were written whole.",
             ) from error
         self._model = model.to(device).eval()
-        self._end_ids = end_ids(self._tokenizer, self._model.generation_config.eos_token_id)
+        self._end_ids = end_ids(folder, self._tokenizer)
         self._context = getattr(self._model.config, "max_position_embeddings", None)
 
     def sample(

@@ -1,16 +1,18 @@
 """A vLLM server that diagevo starts for a frozen model, watches, and ends with the stage."""
 
+import json
 import re
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from diagevo.errors import RefusedError, ServiceError
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import PLAIN_TEMPLATE, check_model_folder, load_tokenizer
+from diagevo.sampling.model_folder import NOTHING, check_model_folder, end_ids, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
@@ -45,6 +47,7 @@ class VLLMServer:
         restarts: int = 1,
         env: dict[str, str] | None = None,
         host: str = "127.0.0.1",
+        template_kwargs: Mapping[str, Any] = NOTHING,
         stop: StopFlag | None = None,
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
@@ -65,6 +68,7 @@ class VLLMServer:
         self._key = secrets.token_urlsafe(24)
         self._env = {**(env or {}), "VLLM_API_KEY": self._key}
         self._host = host
+        self._template_kwargs = template_kwargs
         self._stop = StopFlag() if stop is None else stop
         self._process: SupervisedProcess | None = None
         self._sampler: OpenAISampler | None = None
@@ -137,10 +141,7 @@ class VLLMServer:
             self._host,
             "--port",
             str(self._port),
-            # vLLM's own defaults, or a top-k of the model's generation config would apply unasked.
-            "--generation-config",
-            "vllm",
-            *self._template(),
+            *self._prompting(),
             *self._options,
         ]
         self._process = SupervisedProcess(argv, log=self._log, env=self._env)
@@ -152,14 +153,17 @@ class VLLMServer:
         [server] = self.servers
         self._sampler = sampler_of(server, timeout=self._request_timeout, stop=self._stop)
 
-    def _template(self) -> list[str]:
-        """The option that gives a model without a chat template the plain one: vLLM has none of its own."""
-        if load_tokenizer(self._folder).chat_template != PLAIN_TEMPLATE:
-            return []
-        file = self._log.with_name("plain-template.jinja")
-        private_folder(file.parent)
-        file.write_text(PLAIN_TEMPLATE, encoding="utf-8")
-        return ["--chat-template", str(file)]
+    def _prompting(self) -> list[str]:
+        """The chat template as we read it: a model without one gets the plain one, which vLLM has not. And a
+        generation config of end marks alone: the model's own may have a top-k that would apply unasked."""
+        tokenizer = load_tokenizer(self._folder, self._template_kwargs)
+        told = self._log.with_name(f"{self._log.stem}-prompting")
+        private_folder(told)
+        template, generation = told / "template.jinja", told / "generation_config.json"
+        template.write_text(tokenizer.chat_template, encoding="utf-8")
+        ends = {"eos_token_id": list(end_ids(self._folder, tokenizer))}
+        generation.write_text(json.dumps(ends), encoding="utf-8")
+        return ["--chat-template", str(template), "--generation-config", str(told)]
 
     def _wait_until_healthy(self, process: SupervisedProcess) -> None:
         deadline = time.monotonic() + self._startup_timeout

@@ -10,7 +10,7 @@ from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, extra
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
@@ -64,7 +64,7 @@ def play_phase(
     }
     found: list[Any] = [None]
     if processes.is_main_process:
-        found = [_checkpoint_to_resume(work, notes, stop)]
+        found = [resumable(work, notes, stop)]
     broadcast_object_list(found)
     resumed_from: int | None = found[0]
 
@@ -90,7 +90,7 @@ def play_phase(
             )
             if hardware.colocate_vllm and isinstance(reward, Borrower):
                 reward.borrow(trainer.vllm_generation.llm)
-            _keep_reports(trainer, phase.logs)
+            keep_reports(trainer, phase.logs)
             checkpoint = (
                 None if resumed_from is None else str(checkpoints.checkpoint_folder(work, resumed_from))
             )
@@ -108,7 +108,8 @@ def play_phase(
     )
 
 
-def _keep_reports(trainer: Any, logs: Path) -> None:
+def keep_reports(trainer: Any, logs: Path) -> None:
+    """What TensorBoard reads goes to `logs`, which outlives the work folder."""
     from transformers.integrations.integration_utils import TensorBoardCallback
 
     for callback in trainer.callback_handler.callbacks:
@@ -128,6 +129,15 @@ def uses_cpu(hardware: HardwareConfig) -> bool:
     return hardware.device == "cpu" or not torch.cuda.is_available()
 
 
+def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
+    """In transformers' terms: device and numbers of the arithmetic. The weights stay float32."""
+    on_cpu = uses_cpu(hardware)
+    numbers = hardware.precision
+    if numbers == "auto":
+        numbers = "float32" if on_cpu else "bfloat16"
+    return {"use_cpu": on_cpu, "bf16": numbers == "bfloat16"}
+
+
 def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
     """The paper's settings in TRL's terms. Each value that TRL would choose otherwise is written out.
 
@@ -138,7 +148,7 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
 
     settings, sampling, hardware = phase.settings, phase.sampling, phase.hardware
     on_cpu = uses_cpu(hardware)
-    device: dict[str, Any] = {"use_cpu": True, "bf16": False} if on_cpu else {"bf16": True}
+    device = computes_in(hardware)
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
         # Else the gradients of all micro-batches add up unsharded, and in bfloat16.
         device["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
@@ -149,6 +159,7 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
             "vllm_gpu_memory_utilization": hardware.vllm_memory,
             "vllm_max_model_length": sampling.max_prompt_tokens + sampling.max_new_tokens,
             "vllm_enable_sleep_mode": not on_cpu,
+            "generation_kwargs": {"stop_token_ids": list(end_ids(phase.start, load_tokenizer(phase.start)))},
         }
     return TRLConfig(
         output_dir=str(phase.work),
@@ -206,7 +217,7 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
 
     from diagevo.training.trainer import PhaseTrainer
 
-    tokenizer = load_tokenizer(phase.start)
+    tokenizer = load_tokenizer(phase.start, phase.sampling.chat_template_kwargs)
     played = [row for batch in plan.batches for row in batch]
     _refuse_long_prompts(tokenizer, played, phase.sampling)
     set_seed(phase.seed % 2**32)  # TRL adds the adapters before the trainer sets it
@@ -270,7 +281,7 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
             )
 
 
-def _checkpoint_to_resume(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
+def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
     found = checkpoints.find(work, stop)
     checkpoint = found.checkpoint

@@ -1,5 +1,11 @@
 """Checkpoints that are made to count while the next step is played: digests, flush, rename, rotation; and
-when one is due beside the regular ones."""
+when one is due beside the regular ones.
+
+Private in transformers, so that another release may change them (tests/training/test_hooks.py):
+- `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
+  is whole, beside the next step;
+- `_issue_warnings_after_load(load_result)`: tied weights are not missing.
+"""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -8,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from transformers.trainer import Trainer
 from transformers.trainer_callback import TrainerCallback, TrainerControl, TrainerState
 from transformers.training_args import TrainingArguments
 
@@ -51,6 +58,42 @@ class Saving:
             checkpoints.publish(staging / target.name, target, {**self._notes, "step": step})
             shutil.rmtree(staging)
             checkpoints.rotate(self._work)
+
+
+class WholeCheckpoints(Trainer):
+    """For any of TRL's trainers: a checkpoint counts once it is whole. First among a class's parents."""
+
+    saving: Saving
+    work: Path
+    saved: int = 0
+    """The step of the newest checkpoint; 0 where there is none."""
+    staging: Path | None = None
+    """Where a checkpoint is being written."""
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Tied weights are saved once, and transformers warns of the other name as missing."""
+        tied = getattr(self.model, "all_tied_weights_keys", None) or {}
+        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
+        super()._issue_warnings_after_load(load_result)
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return super()._get_output_dir(trial) if self.staging is None else str(self.staging)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Write the checkpoint of this step to a staging folder; it is published beside the next step."""
+        step = self.state.global_step
+        self.saving.wait()
+        self.staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(self.work, step))
+        try:
+            with checkpoints.writing(f"the checkpoint of step {step}", self.work):
+                # Not TRL's, which writes a model card with a link to a hub first.
+                Trainer._save_checkpoint(self, model, trial)
+                self.accelerator.wait_for_everyone()
+                if self.accelerator.is_main_process:
+                    self.saving.publish(self.staging, step)
+            self.saved = step
+        finally:
+            self.staging = None
 
 
 class SavesAndStops(TrainerCallback):

@@ -15,9 +15,7 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
   of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
   after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) hears a
   stop before each of its steps;
-- `_save_checkpoint(model, trial)` and `_get_output_dir(trial)`: into a staging folder that is renamed once it
-  is whole, beside the next step (saving.py);
-- `_issue_warnings_after_load(load_result)`: tied weights are not missing.
+- `_save_checkpoint`, `_get_output_dir`, `_issue_warnings_after_load`: see `WholeCheckpoints` (saving.py).
 Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
 
 Long, but one file: it is one class of hooks that share a step, and this list is read beside them.
@@ -26,7 +24,6 @@ Long, but one file: it is one class of hooks that share a step, and this list is
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,7 +36,7 @@ from trl.trainer.utils import nanmax, nanmin
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
-from diagevo.training import checkpoints
+from diagevo.sampling.model_folder import end_ids
 from diagevo.training.loss import clipped, grpo_loss, kl_to, token_weights
 from diagevo.training.measures import (
     COMPLETIONS,
@@ -52,11 +49,11 @@ from diagevo.training.measures import (
 from diagevo.training.micro_batches import MicroSteps, select, sequences, split, trim
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
-from diagevo.training.saving import SavesAndStops, Saving
+from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
 from diagevo.training.sharding import shard_layers, whole
 
 
-class PhaseTrainer(GRPOTrainer):
+class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     """Plays a `PhasePlan`, from the folder of starting weights, where TRL reads its reference too.
 
     Args:
@@ -95,18 +92,18 @@ class PhaseTrainer(GRPOTrainer):
         self._reward = reward
         self._on_step = on_step
         self.finished = finished
-        self._saving = saving
+        self.saving, self.work = saving, phase.work
         self._stop = stop
-        self._saved = saved
+        self.saved = saved
         self._rows: list[dict[str, Any]] = []
         self._micro: list[dict[str, torch.Tensor]] = []
         self._counted: tuple[int, float] = (0, 0.0)
         """Tokens and operations up to the step before."""
-        self._staging: Path | None = None
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self.eos_token_ids = list(end_ids(phase.start, trl["processing_class"]))
         self.add_callback(SavesAndStops(self, check))
 
     @property
@@ -127,7 +124,9 @@ class PhaseTrainer(GRPOTrainer):
         steps = MicroSteps(self._plan, self.accelerator.process_index)
         return DataLoader(steps, batch_size=1, collate_fn=lambda items: items[0])
 
-    def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
+    def _prepare_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]  (TRL has its own name)
+        self, generation_batch: dict[str, Any]
+    ) -> dict[str, Any]:
         """Of a micro-batch. A step that is broken off has changed no weight, so that the state after the step
         before is saved. What is random begins anew with each step.
         """
@@ -141,7 +140,7 @@ class PhaseTrainer(GRPOTrainer):
                 self._micro = split(batch, generation_batch["count"])
             self._stop_together()
         except StoppedSafely:
-            if self._saved < self.state.global_step:
+            if self.saved < self.state.global_step:
                 self.state.num_input_tokens_seen, self.current_flos = self._counted
                 self._save_checkpoint(self.model, None)
             raise
@@ -370,32 +369,7 @@ class PhaseTrainer(GRPOTrainer):
 
     # Checkpoints
 
-    def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Tied weights are saved once, and transformers warns of the other name as missing."""
-        tied = getattr(self.model, "all_tied_weights_keys", None) or {}
-        load_result.missing_keys[:] = [key for key in load_result.missing_keys if key not in tied]
-        super()._issue_warnings_after_load(load_result)
-
-    def _get_output_dir(self, trial: Any) -> str:
-        return super()._get_output_dir(trial) if self._staging is None else str(self._staging)
-
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """As transformers', but for the checkpoints of FSDP and DeepSpeed, which hold the weights already."""
-        if self._staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+        if self.staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             super().save_model(output_dir, _internal_call)
-
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write the checkpoint of this step to a staging folder; it is published beside the next step."""
-        step = self.state.global_step
-        self._saving.wait()
-        self._staging = checkpoints.staging_folder(checkpoints.checkpoint_folder(self._phase.work, step))
-        try:
-            with checkpoints.writing(f"the checkpoint of step {step}", self._phase.work):
-                # Not TRL's, which writes a model card with a link to a hub first.
-                super(GRPOTrainer, self)._save_checkpoint(model, trial)
-                self.accelerator.wait_for_everyone()
-                if self.accelerator.is_main_process:
-                    self._saving.publish(self._staging, step)
-            self._saved = step
-        finally:
-            self._staging = None

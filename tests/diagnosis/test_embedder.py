@@ -170,6 +170,24 @@ class TestSentenceTransformers:
         again = embedder_for(EmbedderRole(engine="sentence-transformers", model=str(folder), dimension=16))
         assert again.revision != revision
 
+    @pytest.mark.slow
+    def test_a_hub_id_is_read_from_the_cache_and_its_commit_is_the_revision(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        cached = tmp_path / "hub" / "models--some--model"
+        (cached / "refs").mkdir(parents=True)
+        (cached / "refs" / "main").write_text(commit)
+        (cached / "snapshots").mkdir()
+        small_model(tmp_path).rename(cached / "snapshots" / commit)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        role = EmbedderRole(engine="sentence-transformers", model="some/model", dimension=16)
+        embedder = embedder_for(role)
+        assert (embedder.name, embedder.revision) == ("model", commit[:12])
+        with pytest.raises(MissingDependencyError, match="some/other could not be read"):
+            embedder_for(role.model_copy(update={"model": "some/other"}))
+
 
 def small_model(folder: Path) -> Path:
     """An untrained BERT of width 16 with mean pooling, made here: no download."""

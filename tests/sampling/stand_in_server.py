@@ -62,7 +62,13 @@ class Handler(BaseHTTPRequestHandler):
                 Path(options.die_once).touch()
             print("(EngineCore) RuntimeError: the engine died\n" + 30 * "leaked function\n", flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        text = json.dumps({"weights": options.model, "template": options.chat_template})
+        text = json.dumps(
+            {
+                "weights": options.model,
+                "template": options.chat_template,
+                "generation": options.generation_config,
+            }
+        )
         message = {"role": "assistant", "content": text}
         choices = [{"index": i, "message": message, "finish_reason": "stop"} for i in range(body["n"])]
         usage = {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6}

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from diagevo.errors import ConfigError, MissingDependencyError
-from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from tests.sampling.tiny_model import make_tiny_model
@@ -83,6 +83,46 @@ def test_a_tokenizer_without_an_end_mark_is_refused(tmp_path: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     with pytest.raises(MissingDependencyError, match="end mark"):
         load_tokenizer(folder)
+
+
+CHATML = "{% for m in messages %}{{ '<|s|>' + m['content'] + '<|u|>\n' }}{% endfor %}"
+
+
+def test_what_ends_a_turn_in_the_template_ends_a_reply_beside_the_declared_marks(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 4]}')
+    tokenizer = load_tokenizer(folder)
+    assert end_ids(folder, tokenizer) == (1, 4)  # its template writes nothing after a reply
+    tokenizer.chat_template = CHATML
+    assert end_ids(folder, tokenizer) == (1, 4, 3)
+    tokenizer.chat_template = CHATML.replace("<|u|>", "")  # a turn that plain text ends
+    assert end_ids(folder, tokenizer) == (1, 4)
+
+
+def test_a_base_model_stops_where_its_template_ends_a_turn(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model", scale=0.02)
+    params = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=200)
+    (folder / "chat_template.jinja").write_text(CHATML)
+    [replies] = TransformersSampler(folder).sample(
+        [[{"role": "user", "content": "1"}]], n=16, params=params, seed=0
+    )
+    tokenizer = load_tokenizer(folder)
+    # Nearly uniform over 96 tokens, two of which end a reply: alone, <eos> would come half as often.
+    assert sum(not reply.truncated for reply in replies) >= 12
+    assert all(reply.tokens < 200 for reply in replies if not reply.truncated)
+    assert 3 in end_ids(folder, tokenizer)
+
+
+def test_template_kwargs_are_part_of_the_template_for_whoever_is_given_it(tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    switch = (
+        "{% if enable_thinking is defined and not enable_thinking %}x{% endif %}{{ messages[0]['content'] }}"
+    )
+    (folder / "chat_template.jinja").write_text(switch)
+    for given, expected in (({}, "1"), ({"enable_thinking": False}, "x1"), ({"enable_thinking": True}, "1")):
+        tokenizer = load_tokenizer(folder, given)
+        [ids] = encode_prompts(tokenizer, [[{"role": "user", "content": "1"}]])
+        assert tokenizer.decode(ids) == expected
 
 
 def test_a_prompt_that_leaves_no_room_in_the_context_is_refused(tiny_model: Path) -> None:

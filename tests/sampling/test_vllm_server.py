@@ -22,7 +22,7 @@ from diagevo.sampling.vllm_server import VLLMServer
 from tests.diagnosis.server import Answer, Server
 from tests.sampling.hostile_proxy import proxied
 from tests.sampling.processes import alive, members, until
-from tests.sampling.tiny_model import make_tiny_model
+from tests.sampling.tiny_model import CHAT_TEMPLATE, make_tiny_model
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
 PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
@@ -185,14 +185,16 @@ def test_our_own_server_is_never_reached_through_a_proxy(
         assert asked == [f"{server.url}/v1/chat/completions"]
 
 
-def test_a_model_without_a_chat_template_is_served_with_the_plain_one(
+def test_a_model_is_served_with_the_template_and_the_end_marks_that_are_read_here(
     tiny_model: Path, tmp_path: Path
 ) -> None:
     bare = make_tiny_model(tmp_path / "bare", chat_template=False)
     with start(bare, tmp_path / "logs") as server:
         assert Path(state(server)["template"]).read_text(encoding="utf-8") == PLAIN_TEMPLATE
     with start(tiny_model, tmp_path / "logs") as server:
-        assert state(server)["template"] is None
+        assert Path(state(server)["template"]).read_text(encoding="utf-8") == CHAT_TEMPLATE
+        told = json.loads((Path(state(server)["generation"]) / "generation_config.json").read_text())
+    assert told == {"eos_token_id": [1]}  # and nothing else: no top-k of the model's
 
 
 def test_a_server_that_keeps_dying_is_reported(tiny_model: Path, tmp_path: Path) -> None:
