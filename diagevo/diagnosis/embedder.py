@@ -165,12 +165,12 @@ class SentenceTransformersEmbedder:
                 hint="set roles.embedder.model to a folder that SentenceTransformer.save wrote or a hub id",
             )
         with extra("local-embedder", "the sentence-transformers embedder"):
+            from huggingface_hub.utils import disable_progress_bars
+
+            disable_progress_bars()  # before transformers is imported, which then draws none either
             from sentence_transformers import (  # pyright: ignore[reportMissingImports]  # an extra
                 SentenceTransformer,
             )
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # as where a policy is loaded
         try:
             self._model = SentenceTransformer(role.model, local_files_only=not on_hub)
         except OSError as error:
