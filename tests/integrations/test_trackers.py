@@ -19,6 +19,7 @@ from diagevo.memory.transfer.bundle import export_bundle, import_bundle
 from diagevo.memory.transfer.fork import fork
 from tests.cli.program import clean_environment, invoke, run
 from tests.ingest.conftest import DATA, diagnose_by_rules
+from tests.integrations.tracked import CAUSES
 from tests.memory.audit.played import CONFIG, play
 from tests.report.conftest import validated
 
@@ -55,12 +56,14 @@ def test_a_row_holds_the_figures_of_its_round(history: History) -> None:
 
 @pytest.mark.parametrize("client", ["trackio", "wandb", "mlflow"])
 def test_a_tracker_gets_each_round_once(client: str, tmp_path: Path) -> None:
-    """Round 4 is new at the third export; the last one is of another run of that name."""
+    """Round 4 is new at the third export, by another configuration; the last one is of another run of that
+    name. In MLflow a parameter stays as it was first."""
     needs(client)
     done = subprocess.run(
         [sys.executable, "-m", "tests.integrations.tracked", client],
-        cwd=Path(__file__).parents[2],
+        cwd=tmp_path,
         env=clean_environment(
+            PYTHONPATH=str(Path(__file__).parents[2]),
             TRACKIO_DIR=str(tmp_path),
             WANDB_DIR=str(tmp_path),
             WANDB_MODE="offline",
@@ -77,6 +80,11 @@ def test_a_tracker_gets_each_round_once(client: str, tmp_path: Path) -> None:
     assert found["refused"] == f"project math in {client} has another run played, up to round 4"
     own = {name for row in ROWS for name in row}
     assert [{n: value for n, value in row.items() if n in own} for row in found["stored"]] == ROWS
+    config = {"schedule": {"k": "1"}, "profile": "embedded", "diagevo": "0.1.0"}
+    assert {name: value for name, value in found["config"].items() if name in config} == config
+    if client == "mlflow":
+        assert found["config"]["params"] == {"schedule.k": "1/2", "profile": "embedded", "diagevo": "0.1.0"}
+    assert found["causes"] == [list(CAUSES[0]), [list(row.values()) for row in CAUSES]]
 
 
 def test_a_round_waits_for_its_validation(tmp_path: Path) -> None:
@@ -105,8 +113,12 @@ def test_a_fork_and_an_imported_run_have_the_figures_too(run_folder: Path, tmp_p
     assert of(url, "forked") == [first, second | {"epsilon_next": 4 / 9}]
 
 
-def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(tmp_path: Path) -> None:
+def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pass rates by round, cause, step and prompt are those of `runs show`."""
     needs("mlflow")
+    monkeypatch.chdir(tmp_path)  # where MLflow keeps artifacts, unless it is told otherwise
     env = {"DIAGEVO_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"}
     verl = DATA / "verl" / "rollouts"
     assert invoke("ingest", "verl", verl, "--run", "v", "--steps-per-round", "3", env=env).exit_code == 0
@@ -116,7 +128,18 @@ def test_an_ingested_run_has_no_accuracy_and_is_exported_by_the_program(tmp_path
     first = invoke("runs", "export", "--to", "mlflow", "--json", env=env)
     rows = json.loads(first.stdout)["data"]
     assert [row["round"] for row in rows] == [1, 2]
-    assert set(rows[0]) == {"round", "failures", "z", "epsilon_next", "active", "mastered"}
+    assert set(rows[0]) == {"round", "failures", "z", "epsilon_next", "active", "mastered", "pass_rate"}
+    story = json.loads(invoke("runs", "show", "v", "--json", env=env).stdout)["data"]
+    rates = story["pass_rates"]
+    [causes, steps] = (
+        [dict(zip(told["columns"], row, strict=True)) for row in told["data"]]
+        for told in (json.loads(next(tmp_path.rglob(f"{n}.json")).read_text()) for n in ("causes", "steps"))
+    )
+    assert {row["cause"]: (row["failures"], row["pass_rate"]) for row in causes if row["failures"]} == {
+        one["cause_id"]: (one["failures"], one["pass_rate"]) for one in rates["causes"]
+    }
+    assert steps == rates["steps"]
+    assert [row["pass_rate"] for row in rows] == [line["pass_rate"] for line in story["rounds"]]
     again = invoke("runs", "export", "--to", "mlflow", "--json", env=env)
     assert json.loads(again.stdout)["data"] == []
     assert "mlflow has every round of v in project diagevo" in again.stderr

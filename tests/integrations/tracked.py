@@ -1,5 +1,6 @@
-"""Exports rounds to one tracker as its client is set up by the environment: three, the same again, one more,
-then those of another run of that name. Prints what each added, and what the client's own reader finds.
+"""Exports rounds to one tracker as its client is set up by the environment: three, the same again, one more
+with another configuration, then those of another run of that name. Prints what each added, and what the
+client's own reader finds.
 
     python -m tests.integrations.tracked CLIENT, with a JSON list of rows on stdin
 """
@@ -12,7 +13,57 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.errors import ConfigError
-from diagevo.integrations.trackers import Tracker, export
+from diagevo.integrations.trackers import Description, Tracker, export
+
+CAUSES = [
+    {"cause": "c1", "state": "active", "f": 3, "description": "drops | a *sign*", "pass_rate": 0.25},
+    {"cause": "c2", "state": "mastered", "f": 0, "description": "carries", "pass_rate": None},
+]
+
+
+def described(k: str) -> Description:
+    return Description({"schedule": {"k": k}, "profile": "embedded", "diagevo": "0.1.0"}, {"causes": CAUSES})
+
+
+def kept(to: Tracker) -> tuple[Any, Any]:
+    """The configuration, and the last table of causes as columns and rows."""
+    match to:
+        case "trackio":
+            from trackio.sqlite_storage import SQLiteStorage
+
+            tables = [row["causes"] for row in SQLiteStorage.get_logs("math", "played") if "causes" in row]
+            rows = tables[-1]["_value"]
+            return SQLiteStorage.get_run_config("math", "played"), [
+                list(rows[0]),
+                [list(r.values()) for r in rows],
+            ]
+        case "wandb":
+            files = sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*"))
+            [table] = files[-1].glob("files/media/table/causes_*.json")
+            told = json.loads(table.read_text())
+            read = [
+                sys.executable,
+                "-m",
+                "wandb",
+                "leet",
+                "inspect",
+                "--json",
+                str(files[-1] / "run-played.wandb"),
+            ]
+            records = map(json.loads, subprocess.check_output(read, text=True).splitlines())
+            config = next(record["run"]["config"]["update"] for record in records if record["type"] == "run")
+            return config, [told["columns"], told["data"]]
+        case "mlflow":
+            from mlflow import MlflowClient
+
+            client = MlflowClient()
+            experiment = client.get_experiment_by_name("math")
+            assert experiment is not None
+            [run] = client.search_runs([experiment.experiment_id])
+            where = client.download_artifacts(run.info.run_id, "")
+            told = json.loads((Path(where) / "causes.json").read_text())
+            config = json.loads((Path(where) / "configuration.json").read_text())
+            return {**config, "params": run.data.params}, [told["columns"], told["data"]]
 
 
 def stored(to: Tracker) -> list[dict[str, Any]]:
@@ -44,14 +95,20 @@ def stored(to: Tracker) -> list[dict[str, Any]]:
 
 def main(to: Tracker) -> None:
     rows = json.load(sys.stdin)
-    added = [export(to, "math", "played", part) for part in (rows[:-1], rows[:-1], rows, rows)]
+    parts = ((rows[:-1], "1/2"), (rows[:-1], "1/2"), (rows, "1"), (rows, "1"))
+    added = [export(to, "math", "played", part, described(k)) for part, k in parts]
     try:
-        export(to, "math", "played", [row | {"failures": 99} for row in rows])
+        export(to, "math", "played", [row | {"failures": 99} for row in rows], described("1"))
         refused = ""
     except ConfigError as error:
         refused = error.message
     numbers = [[row["round"] for row in part] for part in added]
-    print(json.dumps({"added": numbers, "refused": refused, "stored": stored(to)}))
+    config, causes = kept(to)
+    print(
+        json.dumps(
+            {"added": numbers, "refused": refused, "stored": stored(to), "config": config, "causes": causes}
+        )
+    )
 
 
 if __name__ == "__main__":
