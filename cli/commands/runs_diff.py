@@ -38,8 +38,8 @@ def diff(
 ) -> Result[Any]:
     """Compare two rounds of a run, or two runs.
 
-    Of two rounds: what changed. Of two runs: where they first differ, which causes they share, and for
-    another trainer's rollouts which prompts passed less often in the second."""
+    Of two rounds: what changed. Of two runs: where they first differ, and which causes they share. For
+    another trainer's rollouts also which prompts passed less often in the second, and for which cause."""
     left, dots, right = points.partition("..")
     if not dots or not left or not right:
         raise ConfigError(f"{points} does not name two rounds", hint=_POINTS)
@@ -61,22 +61,26 @@ def _compare_rounds(call: Call, run: str | None, a: int, b: int) -> Result[dict[
     """What changed between two commits of a run. Round 0 is before the first event."""
     from diagevo.memory.audit.compare import diff_memory
     from diagevo.memory.audit.compare_runs import configuration, learnt
+    from diagevo.memory.audit.pass_rates import prompts_in_both
     from diagevo.memory.history import AsOf
 
     from ..screens import compare as compare_text
+    from ..screens.ingested import in_both
 
     with opened(call, run) as history:
         first, last = (AsOf(0, 0, 0) if n == 0 else history.as_of(n) for n in (a, b))
         found = diff_memory(history, first, last)
         outcomes = [line for line in learnt(history, history, (first.round, last.round)) if line.round >= a]
         changed = list(configuration(history, history, first, last)) if first.round else []
+        prompts = prompts_in_both(history, history, first, last) if first.round else None
     data = render.plain(found) | {"same": found.same, "configuration": render.plain(changed)}
-    data |= {"learnt": render.plain(outcomes)}
+    data |= {"learnt": render.plain(outcomes), "prompts": render.plain(prompts)}
     parts: list[str | Rows] = [compare_text.memory_diff(history.run_id, found, changed)]
     if found.causes:
         parts.append(Rows(compare_text.CHANGES, compare_text.change_rows(found)))
     if outcomes:
         parts.append(Rows(compare_text.learnt_columns(outcomes), compare_text.learnt_of_one(outcomes)))
+    parts += in_both(prompts, (f"round {a}", f"round {b}"))
     notes = premises([history.world] if outcomes else [])
     return Result(data, text=parts, run=history.run_id, as_of=where(last), notes=notes)
 
@@ -97,7 +101,7 @@ def _compare_runs(
         found = diff_runs(a, b, at_a, at_b, threshold=threshold)
         outcomes = learnt(a, b, found.rounds)
         worlds = [history.world for history in (a, b)]
-        prompts = prompts_in_both(a, b) if left[1] is right[1] is None else None
+        prompts = prompts_in_both(a, b, at_a, at_b)
     data = render.plain(found) | {"same": found.same, "learnt": render.plain(outcomes)}
     data |= {"prompts": render.plain(prompts)}
     tables = (

@@ -1,5 +1,6 @@
 """The tables of a run of another trainer's rollouts: what passed, by round, by step and by cause."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from diagevo.text.numbers import count, number
@@ -84,13 +85,18 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
         return [f"no prompt is in both {a} and {b}\n"]
     rates = " → ".join(number(rate) for rate in found.pass_rates)
     said = (
-        f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b} {found.less:,} passed"
-        f" less often, {found.more:,} more often\n"
+        f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b}, {found.less:,} passed"
+        f" less often and {found.more:,} more often\n"
     )
-    columns = (Column("a", a, "right"), Column("b", b, "right"), Column("prompt"))
-    rows = [{"a": each.pass_rates[0], "b": each.pass_rates[1], "prompt": each.prompt} for each in found.drops]
+    columns = (
+        Column("a", a, "right"),
+        Column("b", b, "right"),
+        Column("cause_id", "cause"),
+        Column("prompt"),
+    )
+    rows = [row_of(each) | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for each in found.drops]
     return [said, Rows(columns, rows[:SHOWN])] if rows else [said]
 
 
-def _outcomes(verdicts: dict[str, int]) -> dict[str, Any]:
+def _outcomes(verdicts: Mapping[str, int]) -> dict[str, Any]:
     return {"all_passed": verdicts.get("too_easy", 0), "all_failed": verdicts.get("too_hard", 0)}

@@ -75,7 +75,9 @@ ELSEWHERE = {
         "runs fork",
         "eval labels",
     ),
-    "read below, and tests/integrations/test_trackers.py: its texts go into files of the tracker": ("runs export",),
+    "read below, and tests/integrations/test_trackers.py: its texts go into files of the tracker": (
+        "runs export",
+    ),
     "ask a model": ("diagnose", "eval selfplay", "ablate plan", "ablate run"),
 }
 

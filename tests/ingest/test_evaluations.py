@@ -153,7 +153,7 @@ def test_two_evaluations_are_compared_prompt_by_prompt(tmp_path: Path) -> None:
         assert drop["pass_rates"] == [before[question], after[question]]
     assert len(found["drops"]) == len(fell)
     shown = invoke("runs", "diff", "before..after", env=env).stdout
-    assert f"in after {len(fell)} passed less often, {len(rose)} more often" in shown
+    assert f"in after, {len(fell)} passed less often and {len(rose)} more often" in shown
 
 
 @with_inspect

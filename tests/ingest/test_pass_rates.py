@@ -166,3 +166,35 @@ def test_a_prompt_that_came_back_is_not_said_to_be_drawn(home: Path) -> None:
     assert "step 1 of its trainer" in failure
     assert "reference, which passed" in failure
     assert "agreeing with the label" not in failure
+
+
+def last_rates(files: list[Path]) -> dict[str, float]:
+    """Of each prompt in the last of the files that has it."""
+    found: dict[str, float] = {}
+    for file in files:
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for prompt in {row["input"] for row in rows}:
+            scores = [row["score"] >= 0.5 for row in rows if row["input"] == prompt]
+            found[prompt.strip()] = sum(scores) / len(scores)
+    return found
+
+
+def test_two_rounds_and_two_runs_are_compared_prompt_by_prompt_with_the_cause(
+    home: Path, tmp_path: Path
+) -> None:
+    """Round 1 against round 3 of the run; and a run of the last two files alone against it."""
+    first, last = last_rates(FILES[:2]), last_rates(FILES)
+    fell = {prompt: (first[prompt], last[prompt]) for prompt in first if last[prompt] < first[prompt]}
+    found = data(home, "runs", "diff", "v@1..v@3")["prompts"]
+    assert (found["prompts"], found["less"]) == (len(first), len(fell))
+    assert {one["prompt"]: tuple(one["pass_rates"]) for one in found["drops"]} == fell
+    asked = "SELECT question, cause_id FROM v_trajectory"
+    causes = {(row["question"].strip(), row["cause_id"]) for row in data(home, "memory", "query", asked)}
+    assert all((one["prompt"], one["cause_id"]) in causes for one in found["drops"] if one["cause_id"])
+    for file in FILES[4:]:
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    said(home, "ingest", "verl", str(tmp_path), "--run", "late")
+    after = last_rates(FILES[4:])
+    both = [prompt for prompt in after if prompt in last]
+    found = data(home, "runs", "diff", "late..v")["prompts"]
+    assert (found["prompts"], found["less"]) == (len(both), sum(last[p] < after[p] for p in both))

@@ -12,11 +12,13 @@ from diagevo.memory.events import (
     GroupIngested,
     number_of,
 )
-from diagevo.memory.history import History
+from diagevo.memory.history import AsOf, History
 from diagevo.memory.log.artifacts import Artifacts
 
 DROPS = 20
 """Prompts that are listed."""
+LAST_BATCH = 2**31
+"""No batch comes after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +83,17 @@ class PassRates:
 
 @dataclass(frozen=True, slots=True)
 class PromptInBoth:
-    """A prompt that passed less often in the second of two runs, each time that each had it last."""
+    """A prompt that passed less often in the second of two runs or rounds, as each had it last."""
 
     prompt: str
     pass_rates: tuple[float, float]
+    cause_id: str | None
+    """In the second, the cause of most of its last failures that have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptsInBoth:
-    """What two runs gave for the same prompts."""
+    """What two runs, or one run up to two rounds, gave for the same prompts."""
 
     prompts: int
     pass_rates: tuple[float, float]
@@ -101,31 +105,42 @@ class PromptsInBoth:
     """Those that fell most, up to `DROPS`."""
 
 
-def prompts_in_both(a: History, b: History) -> PromptsInBoth | None:
-    """Of two whole runs, prompts matched by their text; None where one has no rollouts of another trainer."""
+def prompts_in_both(a: History, b: History, at_a: AsOf, at_b: AsOf) -> PromptsInBoth | None:
+    """Prompts are matched by their text; None where one has no rollouts of another trainer."""
     if a.ingested is None or b.ingested is None:
         return None
-    left, right = _last_rates(a), _last_rates(b)
+    left, right = _last_rates(a, at_a.round), _last_rates(b, at_b.round)
     both = [(prompt, (rate, right[prompt])) for prompt, rate in left.items() if prompt in right]
     fell = sorted((one for one in both if one[1][1] < one[1][0]), key=lambda one: one[1][1] - one[1][0])
-    texts = Artifacts(a.database).get_many([prompt for prompt, _ in fell[:DROPS]])
+    shown = [prompt for prompt, _ in fell[:DROPS]]
+    texts, causes = Artifacts(a.database).get_many(shown), _causes_of(b, at_b.round, set(shown))
     return PromptsInBoth(
         prompts=len(both),
         pass_rates=(_mean([rates[0] for _, rates in both]), _mean([rates[1] for _, rates in both])),
         less=len(fell),
         more=sum(rates[1] > rates[0] for _, rates in both),
-        drops=tuple(PromptInBoth(texts[prompt], rates) for prompt, rates in fell[:DROPS]),
+        drops=tuple(PromptInBoth(texts[each], rates, causes.get(each)) for each, rates in fell[:DROPS]),
     )
 
 
-def _last_rates(history: History) -> dict[str, float]:
-    """Of each prompt by its digest, in the last step that has it."""
+def _counted(history: History) -> list[int]:
+    """The rounds that were not superseded: each batch of rollouts is played by one of them, in order."""
+    state = history.state(history.end)
+    return state.counted(range(1, state.last_opened + 1))
+
+
+def _last_rates(history: History, until: int) -> dict[str, float]:
+    """Of each prompt by its digest, in the last step that has it; of the last round all that was recorded."""
+    counted = _counted(history)
+    batches = sum(round_ <= until for round_ in counted)
+    if until >= history.end.round:
+        batches = LAST_BATCH
     attempts = Attempts.of(history.log, history.run_id)
     last: dict[str, list[GroupIngested]] = {}
     for payload in history.log.payloads(history.run_id, ["GroupIngested"]):
         group = payload.event
         assert isinstance(group, GroupIngested)
-        if attempts.void(group.step, group.attempt):
+        if payload.round > batches or attempts.void(group.step, group.attempt):
             continue
         known = last.get(group.question)
         if known is not None and known[0].step == group.step:
@@ -133,6 +148,27 @@ def _last_rates(history: History) -> dict[str, float]:
         elif known is None or known[0].step < group.step:
             last[group.question] = [group]
     return {prompt: _rate(groups) for prompt, groups in last.items()}
+
+
+def _causes_of(history: History, until: int, wanted: set[str]) -> dict[str, str]:
+    """The causes of the last failures of these prompts, up to a round."""
+    counted = {round_ for round_ in _counted(history) if round_ <= until}
+    groups: dict[str, CandidateScored] = {}
+    by_cause: dict[str, Counter[str]] = {}
+    types = ["CandidateScored", "CauseCreated", "CauseMatched"]
+    for payload in history.log.payloads(history.run_id, types):
+        if payload.round not in counted:
+            continue
+        match payload.event:
+            case CandidateScored() as scored if scored.question in wanted:
+                groups[scored.question_id] = scored
+            case (
+                CauseCreated(failure_id=name, cause_id=cause) | CauseMatched(failure_id=name, cause_id=cause)
+            ):
+                by_cause.setdefault(cause, Counter())[name.rpartition(".")[0]] += 1
+            case _:
+                pass
+    return _last_causes(groups, by_cause, wanted)
 
 
 def _mean(values: list[float]) -> float:
@@ -221,18 +257,26 @@ def _told(
     """With the prompt's text, and the cause of its last failures."""
     wanted = {prompt for prompt, _, _ in drops}
     texts = Artifacts(history.database).get_many(list(wanted))
-    of_question: dict[str, Counter[str]] = {}
-    for cause, asked in by_cause.items():
-        for question_id, failures in asked.items():
-            of_question.setdefault(question_id, Counter())[cause] = failures
-    causes: dict[str, str] = {}
-    for question_id, scored in groups.items():  # in order of the log: the last one stays
-        if scored.question in wanted and question_id in of_question:
-            causes[scored.question] = of_question[question_id].most_common(1)[0][0]
+    causes = _last_causes(groups, by_cause, wanted)
     return tuple(
         PromptDrop(texts[prompt], first_step, first, last_step, last, causes.get(prompt))
         for prompt, (first_step, first), (last_step, last) in drops
     )
+
+
+def _last_causes(
+    groups: dict[str, CandidateScored], by_cause: dict[str, Counter[str]], wanted: set[str]
+) -> dict[str, str]:
+    """By prompt, the cause of most failures of its last group that has any."""
+    of_question: dict[str, Counter[str]] = {}
+    for cause, asked in by_cause.items():
+        for question_id, failures in asked.items():
+            of_question.setdefault(question_id, Counter())[cause] = failures
+    return {
+        scored.question: of_question[question_id].most_common(1)[0][0]
+        for question_id, scored in groups.items()  # in order of the log: the last one stays
+        if scored.question in wanted and question_id in of_question
+    }
 
 
 def _step(step: int, round_: int, groups: list[GroupIngested]) -> StepRate:
