@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -198,3 +199,16 @@ def test_two_rounds_and_two_runs_are_compared_prompt_by_prompt_with_the_cause(
     both = [prompt for prompt in after if prompt in last]
     found = data(home, "runs", "diff", "late..v")["prompts"]
     assert (found["prompts"], found["less"]) == (len(both), sum(last[p] < after[p] for p in both))
+
+
+def test_the_page_of_the_run_names_the_prompts_that_fell_with_their_cause(home: Path, tmp_path: Path) -> None:
+    said(home, "view", "--run", "v", "--export", str(tmp_path / "site"))
+    page = unescape((tmp_path / "site" / "v" / "index.html").read_text(encoding="utf-8"))
+    rates = data(home, "runs", "show", "v")["pass_rates"]
+    assert f"{rates['dropped']} of {rates['prompts']} prompts that came back passed less often" in page
+    table = page[page.index("<h2>Prompts that passed less often") :]
+    for drop in rates["drops"]:
+        row = next(row for row in table.split("<tr>") if drop["prompt"] in row)
+        assert f"{drop['first_pass_rate']:.1%}" in row
+        assert f"{drop['last_pass_rate']:.1%}" in row
+        assert drop["cause_id"] is None or f"causes/{drop['cause_id']}.html" in row
