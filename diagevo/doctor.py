@@ -5,14 +5,14 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
 
 from diagevo.config.models import Config, HardwareConfig
-from diagevo.config.placement import nodes_told, on_gpus, refusal
+from diagevo.config.placement import ClusterNode, nodes_told, on_gpus, refusal
 from diagevo.config.serving import serving, serving_gpus, training_gpus
 from diagevo.errors import DiagEvoError
 from diagevo.loop.roles import BENCHMARK, validation_of
@@ -74,7 +74,7 @@ def look(purpose: Purpose, *, database: str, home: Path, configured: Callable[[]
         found += _devices(config)
     found += [*_models(config), *_services(config), *_thresholds(config)]
     if purpose == "train":
-        found += [*_validation(config), *_cluster(config), *_host(config), *_room(config, home)]
+        found += [*_validation(config), *_cluster(config), *_room(config, home)]
     return found
 
 
@@ -267,9 +267,11 @@ def _validation(config: Config) -> Iterator[Check]:
 
 
 def _cluster(config: Config) -> Iterator[Check]:
-    """Whether the cluster is there, and has room for the ranks."""
+    """Whether the cluster is there, and has room for ranks, engines and what they read."""
     hardware = config.hardware
     if hardware.cluster == "local":
+        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        yield from _host(config, hardware.processes, here)
         return
     from diagevo.sampling.cluster import connected, nodes_of
 
@@ -282,6 +284,7 @@ def _cluster(config: Config) -> Iterator[Check]:
     if (refused := refusal(hardware, nodes)) is not None:
         yield Check("cluster", "missing", f"{found}; {refused[0]}", refused[1])
         return
+    yield from _host(config, *_fullest(hardware, nodes))
     gpus = sum(node.gpus for node in nodes)
     if on_gpus(hardware, nodes) and hardware.processes < gpus:
         idle = f"{found}; {gpus - hardware.processes} GPUs are idle while a policy trains"
@@ -290,19 +293,24 @@ def _cluster(config: Config) -> Iterator[Check]:
         yield Check("cluster", "ok", found)
 
 
-def _host(config: Config) -> Iterator[Check]:
-    """Whether the ranks of this machine find room in its memory while they read the models."""
-    hardware, shapes = config.hardware, shapes_of(config)
-    if hardware.cluster == "ray" or hardware.device != "cuda" or shapes is None:
+def _fullest(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> tuple[int, int]:
+    """The node with the least memory for its ranks: how many they are, and its bytes."""
+    found = [(min(node.gpus, hardware.processes), node.memory) for node in nodes if node.gpus and node.memory]
+    return min(found, key=lambda each: each[1] / each[0], default=(0, 0))
+
+
+def _host(config: Config, ranks: int, there: int) -> Iterator[Check]:
+    """Whether the ranks of a machine find room in its memory while they read the models."""
+    shapes = shapes_of(config)
+    if config.hardware.device != "cuda" or shapes is None or not ranks:
         return
-    needed = hardware.processes * host(config, *shapes[:2])
-    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    read = f"{hardware.processes} ranks read up to {gigabytes(needed)} at once"
-    found = f"{read}; this machine has {gigabytes(there)}"
+    needed = ranks * host(config, *shapes[:2])
+    found = f"{ranks} ranks read up to {gigabytes(needed)} at once; the machine has {gigabytes(there)}"
     if needed <= there:
         yield Check("host memory", "ok", found)
     else:
-        yield Check("host memory", "missing", found, "lower hardware.processes, or take a larger machine")
+        fix = "lower hardware.processes, or give each machine or pod more memory"
+        yield Check("host memory", "missing", found, fix)
 
 
 def _room(config: Config, home: Path) -> Iterator[Check]:

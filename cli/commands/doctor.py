@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from diagevo.errors import ConfigError
 from diagevo.text.redaction import redacted
 
 from .. import options
@@ -21,7 +22,7 @@ COLUMNS = (Column("state", ""), Column("name", "what"), Column("found"), Column(
     rows=True,
     without=("--run",),
     example="""diagevo doctor
-    diagevo doctor --for train --profile qwen3-8b""",
+    diagevo doctor --for train --profile qwen3-8b --rehearse""",
 )
 def doctor(
     call: Call,
@@ -30,6 +31,13 @@ def doctor(
         Literal["audit", "train", "eval"],
         typer.Option("--for", help="What you want to do: audit, train or eval."),
     ] = "audit",
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse",
+            help="With --for train: also play its first minutes with tiny models in their places.",
+        ),
+    ] = False,
 ) -> Result[Any]:
     """Show what is missing and how to fix it.
 
@@ -38,6 +46,12 @@ def doctor(
     """
     from diagevo.doctor import look
 
+    if rehearse and purpose != "train":
+        raise ConfigError("--rehearse plays the first minutes of a training", hint="add: --for train")
     checks = look(purpose, database=call.database, home=call.home, configured=call.load_config)
+    if rehearse and not any(check.name == "configuration" for check in checks):
+        from diagevo.rehearsal import rehearse as played
+
+        checks += played(call.load_config(), call.home)
     code = 4 if any(check.state == "missing" for check in checks) else 0
     return Result([redacted(render.plain(check)) for check in checks], COLUMNS, exit_code=code)

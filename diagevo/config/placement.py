@@ -17,6 +17,8 @@ class ClusterNode:
     address: str
     cpus: int
     gpus: int
+    memory: int = 0
+    """Bytes that it gives to processes; 0: not known."""
 
 
 def on_gpus(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> bool:

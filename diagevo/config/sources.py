@@ -193,7 +193,8 @@ def from_settings(settings: tuple[str, ...]) -> Layer:
 def _takes_text(annotation: Any) -> bool:
     """Whether a field is text or a path, or may be: then `1e3` and `on` are what was written."""
     return annotation in (str, Path) or (
-        get_origin(annotation) is not tuple and any(_takes_text(part) for part in get_args(annotation))
+        get_origin(annotation) not in (tuple, dict)
+        and any(_takes_text(part) for part in get_args(annotation))
     )
 
 

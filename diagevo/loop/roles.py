@@ -26,7 +26,7 @@ from diagevo.private import private
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
 from diagevo.sampling.model_folder import check_model_folder, encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Resumable
+from diagevo.sampling.sampler import Resumable, Sampler
 from diagevo.sampling.trainers_vllm import TrainersVLLM
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.selfplay.questions import PromptTemplates
@@ -190,13 +190,18 @@ class Roles(PlayContext):
 def challenger_reward(
     config: Mapping[str, Any], solver: str, round_: int, stop: StopFlag
 ) -> ChallengerReward:
-    """The challenger's reward in a process of training (`Roles.challenger_reward`): who draws the rollouts
-    draws the votes."""
-    roles, policy = Roles(Config.model_validate(config), Path(), stop=stop), Path(solver)
+    """The challenger's reward in a process of training (`Roles.challenger_reward`)."""
+    roles = Roles(Config.model_validate(config), Path(), stop=stop)
+    return ChallengerReward(roles, who_votes(roles, Path(solver)), round_)
+
+
+def who_votes(roles: Roles, solver: Path) -> Sampler:
+    """In a process of training: who draws the rollouts draws the votes."""
     inside = roles.config.hardware.colocate_vllm
+    if not inside:
+        return roles.loaded(solver)
     told = roles.config.sampling.chat_template_kwargs
-    sampler = TrainersVLLM(policy, template_kwargs=told, stop=stop) if inside else roles.loaded(policy)
-    return ChallengerReward(roles, sampler, round_)
+    return TrainersVLLM(solver, template_kwargs=told, stop=roles.stop)
 
 
 def _check_warm_start(config: Config) -> None:

@@ -54,6 +54,8 @@ def nodes_of(ray: Any) -> list[ClusterNode]:
             node["NodeManagerAddress"],
             int(node["Resources"].get("CPU", 0)),
             int(node["Resources"].get("GPU", 0)),
+            # Ray takes a part of what a machine or container has for its own objects.
+            int(sum(node["Resources"].get(name, 0) for name in ("memory", "object_store_memory"))),
         )
         for node in ray.nodes()
         if node["Alive"]

@@ -1,4 +1,4 @@
-"""A model from the hub, fetched by `python -m diagevo.sampling.hub MODEL [REVISION]`.
+"""A model from the hub, fetched by `python -m diagevo.sampling.hub MODEL REVISION [PATTERN...]`.
 
 A process can be ended at any moment, huggingface_hub's threads cannot. What was fetched by then stays.
 """
@@ -10,13 +10,17 @@ from pathlib import Path
 from diagevo.errors import MissingDependencyError
 from diagevo.progress import StopFlag
 
+TEXTS = ("*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")
+"""A model folder's files beside its weights."""
 
-def folder_of(model: str, revision: str | None, stop: StopFlag) -> Path:
-    """The folder of a model in the hub's cache, fetched where it is not there.
+
+def folder_of(model: str, revision: str | None, stop: StopFlag, *, weights: bool = True) -> Path:
+    """The folder of a model in the hub's cache, fetched where it is not there; with its configuration and
+    tokenizer alone, if not `weights`.
 
     Raises StoppedSafely as soon as `stop` is set, MissingDependencyError where the model cannot be had.
     """
-    asked = [model] if revision is None else [model, revision]
+    asked = [model, revision or "", *(() if weights else TEXTS)]
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "diagevo.sampling.hub", *asked],
         stdout=subprocess.PIPE,
@@ -43,9 +47,9 @@ def folder_of(model: str, revision: str | None, stop: StopFlag) -> Path:
 def main() -> int:
     from huggingface_hub import snapshot_download
 
-    model, *revision = sys.argv[1:]
+    model, revision, *patterns = sys.argv[1:]
     try:
-        print(snapshot_download(model, revision=revision[0] if revision else None))
+        print(snapshot_download(model, revision=revision or None, allow_patterns=patterns or None))
     except (OSError, ValueError) as error:
         print(error)
         return 1

@@ -123,11 +123,16 @@ class RaySampler:
             self.close()
             raise
 
+    def ready(self) -> int:
+        """How many engines are there, once all have started."""
+        while any(engine.number not in self._where for engine, _ in self._under_way.values()):
+            self._take_next(Answers(0, 0))
+        return len(self._where.keys() - self._lost)
+
     @property
     def servers(self) -> list[Address]:
         """Those of the engines that are there, once all have started."""
-        while any(engine.number not in self._where for engine, _ in self._under_way.values()):
-            self._take_next(Answers(0, 0))
+        self.ready()
         return [s for k, servers in self._servers.items() if k not in self._lost for s in servers]
 
     def keep_up(self) -> None:
@@ -280,7 +285,7 @@ def open_on_cluster(
     else:
 
         def make(number: int) -> Make:
-            return partial(_transformers, policy, device, hardware.rows_at_once, told)
+            return partial(_transformers, policy, config.hardware.device, hardware.rows_at_once, told)
 
     return RaySampler(
         ray,
@@ -314,8 +319,13 @@ def _vllm(
 def _transformers(
     policy: Path, device: str, rows_at_once: int, template_kwargs: Mapping[str, Any]
 ) -> Divisible:
+    """On the node: a GPU that the cluster counts is one that torch finds there, unless it is simulated."""
+    import torch
+
     from diagevo.sampling.transformers_sampler import TransformersSampler
 
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     return TransformersSampler(
         policy, device=device, rows_at_once=rows_at_once, template_kwargs=template_kwargs
     )

@@ -20,8 +20,9 @@ class Nodes:
         self.address = str(self._cluster.address)
         self._there: dict[int, Any] = {}
 
-    def add(self, cpus: int = 1) -> None:
-        node = self._cluster.add_node(**_of(cpus))
+    def add(self, cpus: int = 1, gpus: int = 0) -> None:
+        """`gpus`: that Ray counts, and nobody has."""
+        node = self._cluster.add_node(**_of(cpus, gpus))
         [raylet] = node.all_processes["raylet"]
         self._there[raylet.process.pid] = node
 
@@ -39,18 +40,18 @@ class Nodes:
         self._cluster.shutdown()
 
 
-def _of(cpus: int) -> dict[str, Any]:
-    return {"num_cpus": cpus, "object_store_memory": _STORE, "include_dashboard": False}
+def _of(cpus: int, gpus: int = 0) -> dict[str, Any]:
+    return {"num_cpus": cpus, "num_gpus": gpus, "object_store_memory": _STORE, "include_dashboard": False}
 
 
 @contextmanager
-def cluster(nodes: int = 2) -> Iterator[Nodes]:
+def cluster(nodes: int = 2, *, gpus: int = 0) -> Iterator[Nodes]:
     made = Nodes()
     before = os.environ.get("RAY_ADDRESS")
     os.environ["RAY_ADDRESS"] = made.address
     try:
         for _ in range(nodes):
-            made.add()
+            made.add(gpus=gpus)
         yield made
     finally:
         made.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from diagevo import doctor
 from diagevo.config.loading import of_profile
 from diagevo.config.placement import ClusterNode, engine_bundles, rank_bundles, refusal
 from diagevo.training.footprint import host, shapes_of
@@ -88,6 +89,19 @@ def test_the_shipped_shape_starts_on_each_of_them_and_leaves_no_gpu_idle() -> No
         gpus = sum(node.gpus for node in nodes)
         for places in (rank_bundles(hardware, nodes), engine_bundles(hardware, nodes)):
             assert sum(place["GPU"] for place in places) == gpus, name
+
+
+@pytest.mark.parametrize(("gib", "state"), [(640, "ok"), (400, "missing")])
+def test_doctor_knows_a_pod_in_which_the_ranks_would_be_killed(
+    gib: int, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """488 GiB of weights are read at once, before the GPUs share them out."""
+    pods = [ClusterNode(name, 32, 8, gib * 2**30) for name in ("a", "b")]
+    monkeypatch.setattr("diagevo.sampling.cluster.connected", lambda: None)
+    monkeypatch.setattr("diagevo.sampling.cluster.nodes_of", lambda _: pods)
+    [memory, placed] = doctor._cluster(of_profile(PROFILE).config)
+    assert (memory.name, memory.state, placed.state) == ("host memory", state, "ok")
+    assert memory.found.startswith("8 ranks read up to 572.2 GB at once")
 
 
 def test_a_node_has_the_memory_in_which_its_ranks_read_the_models() -> None:

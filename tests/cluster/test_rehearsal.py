@@ -1,0 +1,130 @@
+"""The rehearsal of a run on simulated nodes: the shipped shape plays, what would fail there fails here."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from diagevo.config.loading import resolve
+from diagevo.config.models import Config, HardwareConfig
+from diagevo.config.placement import Bundle, ClusterNode, engine_bundles
+from diagevo.doctor import Check
+from diagevo.rehearsal import rehearse
+from diagevo.training.shapes import KNOWN
+from tests.cluster import forked_rank
+from tests.cluster.nodes import cluster
+from tests.cluster.stub import loaded
+from tests.forked import server_address
+from tests.sampling.tiny_model import CHAT_TEMPLATE, make_tiny_model, make_tiny_tokenizer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+SIMULATED = (
+    "hardware.device=auto",
+    "hardware.threads=1",
+    "hardware.accelerate_config=null",
+    "hardware.colocate_vllm=false",
+    "hardware.serve=transformers",
+)
+"""What a machine without GPUs cannot do. Which rank and engine has which place is as on a node."""
+
+
+@pytest.fixture(autouse=True)
+def _ranks_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = [sys.executable, str(Path(forked_rank.__file__)), server_address()]
+    monkeypatch.setattr("diagevo.training.ray_ranks.worker_command", lambda spec: [*program, str(spec)])
+
+
+def shape(model: Path, *settings: str) -> Config:
+    named = [f"roles.{role}.model={model}" for role in ("challenger", "solver")]
+    given: Any = {"profile": "qwen3-8b-2x8", "environ": {"XDG_CONFIG_HOME": "/nowhere"}}
+    return resolve(settings=[*named, *SIMULATED, *settings], **given).config
+
+
+def played(config: Config, home: Path) -> dict[str, Check]:
+    return {check.name.removeprefix("rehearsal: "): check for check in rehearse(config, home)}
+
+
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_the_shipped_shape_trains_and_serves_on_all_gpus_of_two_nodes_in_turns(
+    gpus: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diagevo.sampling.ray_sampler._transformers", loaded)
+    model = make_tiny_model(tmp_path / "model")
+    with cluster(2, gpus=gpus):
+        found = played(shape(model, f"hardware.processes={2 * gpus}"), tmp_path / "runs")
+    assert {name: check.state for name, check in found.items()} == dict.fromkeys(
+        ("models", "prompts", "turn end", "thinking", "training", "engines"), "ok"
+    ), found
+    assert found["training"].found == f"2 steps in {2 * gpus} ranks, votes between rollouts and update"
+    assert found["engines"].found == f"12 answers of {2 * gpus} engines"
+    assert list((tmp_path / "runs").iterdir()) == [], "nothing stays"
+
+
+CHATML = (
+    "{%- for m in messages -%}{{ '<|s|>' + m['role'] + '\n' + m['content'] + '<|u|>\n' }}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{ '<|s|>assistant\n' }}{%- endif -%}"
+)
+THINKS = "{%- if enable_thinking is defined and enable_thinking is false -%}{{ '()' }}{%- endif -%}"
+
+
+def told(home: Path, monkeypatch: pytest.MonkeyPatch, template: str, *settings: str) -> dict[str, Check]:
+    """What is found before anything is played, of a model with this template."""
+    for part in ("_train", "_serve"):
+        monkeypatch.setattr(f"diagevo.rehearsal.{part}", lambda *_: "played")
+    model = make_tiny_model(home / "model")
+    tokenizer = make_tiny_tokenizer()
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(str(model))
+    return played(shape(model, *settings), home / "runs")
+
+
+def test_a_turn_end_that_ends_no_reply_fails_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The template of a base model, whose tokenizer knows the end of a text alone."""
+    assert told(tmp_path / "now", monkeypatch, CHATML)["turn end"].state == "ok"
+    only_eos = "diagevo.rehearsal.end_ids"
+    monkeypatch.setattr(only_eos, lambda folder, tokenizer: [tokenizer.eos_token_id])
+    found = told(tmp_path / "then", monkeypatch, CHATML)["turn end"]
+    assert found.state == "missing"
+    assert found.found == "the template ends a turn with '<|u|>', which ends no reply: the model writes on"
+
+
+def test_a_template_that_lets_a_model_think_fails_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = told(tmp_path / "a", monkeypatch, CHAT_TEMPLATE + THINKS)["thinking"]
+    assert found.state == "missing"
+    setting = "sampling.chat_template_kwargs={enable_thinking: false}"
+    assert found.fix.startswith(f"--set {setting}")
+    assert told(tmp_path / "b", monkeypatch, CHAT_TEMPLATE + THINKS, setting)["thinking"].state == "ok"
+
+
+def test_few_answers_at_once_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one GPU of 24 GB had them beside a server of its own."""
+    monkeypatch.setattr("diagevo.rehearsal.shapes_of", lambda _: (KNOWN["Qwen/Qwen3-0.6B-Base"],) * 2)
+    one = ["cluster=local", "processes=1", "device=cuda", "colocate_vllm=true", "serve=vllm"]
+    of_24 = ["vllm_memory=0.3", "rows_at_once=256"]
+    small = [
+        f"{role}_grpo.{key}"
+        for role in ("challenger", "solver")
+        for key in ("batch_questions=64", "micro_batch=2")
+    ]
+    asked = [*(f"hardware.{setting}" for setting in (*one, *of_24)), *small]
+    found = told(tmp_path, monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
+    assert (found.state, found.fix) == ("missing", "raise hardware.vllm_memory")
+    assert "41 answers of 768 tokens at once, fewer than 64" in found.found
+
+
+def test_engines_that_wait_for_gpus_beside_the_ranks_fail_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the frozen solver was served beside 16 training ranks on 16 GPUs."""
+
+    def left(hardware: HardwareConfig, nodes: Sequence[ClusterNode]) -> list[Bundle]:
+        return engine_bundles(hardware, nodes)[hardware.processes :]
+
+    monkeypatch.setattr("diagevo.sampling.ray_sampler.engine_bundles", left)
+    monkeypatch.setattr("diagevo.rehearsal._train", lambda *_: "played")
+    with cluster(2, gpus=8):
+        found = played(shape(make_tiny_model(tmp_path / "model")), tmp_path / "runs")["engines"]
+    assert found.state == "missing"
+    assert "no engine has room on" in found.found
