@@ -9,6 +9,7 @@ from diagevo.errors import WrongTrainingError
 from diagevo.memory.events import PhaseFinding
 
 SAMPLING_DIFFERENCE = "sampling/sampling_logp_difference/mean"  # TRL's name for it
+TENSORS_APART = "sampling/tensors_apart"
 LOWEST, HIGHEST = "rewards/lowest", "rewards/highest"
 COMPLETIONS, CUT_OFF = "completions/count", "completions/cut_off"
 """What the trainer adds to TRL's metrics of a step."""
@@ -47,6 +48,7 @@ def measured(
     cut_off = sum(round(_number(entry[CUT_OFF])) for entry in log)
     found: dict[PhaseFinding, bool] = {
         "wrong_reference": reference and not _number(first) <= training.first_kl,
+        "stale_sampler": any(entry.get(TENSORS_APART) for entry in log),
         "wrong_sampler": gap is not None and not gap <= training.sampling_gap,
         "constant_reward": lowest == highest,
         "cut_off": cut_off >= NEARLY_ALL * completions,
@@ -85,13 +87,21 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
             "training.first_kl",
             measures=measures,
         )
+    if "stale_sampler" in measures.findings:
+        raise WrongTrainingError(
+            f"the sampler of step {measures.steps} did not have the trainer's weights: checksums of their "
+            "tensors differ. It drew with those of a step before.",
+            hint="vLLM did not take the new weights: is it a version that diagevo[vllm] names? Without it: "
+            "hardware.colocate_vllm false",
+            measures=measures,
+        )
     if "wrong_sampler" in measures.findings:
         raise WrongTrainingError(
             f"the log-prob gap between sampler and trainer is {_told(measures.sampling_gap)}, "
             f"averaged over step {measures.steps}; at most {training.sampling_gap:g} is "
-            "rounding. The sampler has other weights than the trainer.",
-            hint="likely causes: vLLM did not take the new weights (its version, quantization), or samples "
-            "in another precision. The bound: training.sampling_gap",
+            "rounding. The sampler computes otherwise than the trainer.",
+            hint="likely causes: it samples in another precision or quantized, or its attention is another. "
+            "The bound: training.sampling_gap",
             measures=measures,
         )
 

@@ -13,8 +13,8 @@ Private in TRL 1.16 and transformers, so that another release may change them (t
   same for the reference's pass;
 - `_generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, has_tool_images)`: the loop
   of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
-  after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) hears a
-  stop before each of its steps;
+  after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) is
+  proven to have the weights (weight_sync.py, with `_last_loaded_step`) and hears a stop before each step;
 - `_save_checkpoint`, `_get_output_dir`, `_issue_warnings_after_load`: see `WholeCheckpoints` (saving.py).
 Called: `_generate_and_score_completions(inputs)`. Read: `_metrics`, `_tokenizer`.
 
@@ -44,6 +44,7 @@ from diagevo.training.measures import (
     HIGHEST,
     LOWEST,
     SAMPLING_DIFFERENCE,
+    TENSORS_APART,
     PhaseMeasures,
 )
 from diagevo.training.micro_batches import MicroSteps, select, sequences, split, trim
@@ -51,6 +52,7 @@ from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
 from diagevo.training.sharding import shard_layers, whole
+from diagevo.training.weight_sync import send_weights
 
 
 class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
@@ -279,6 +281,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], Any]:
         if self.use_vllm:
+            apart = torch.tensor(float(send_weights(self.vllm_generation)), device=self.accelerator.device)
+            self._metrics["train"][TENSORS_APART].append(self._gathered(apart).sum().item())
+            self._last_loaded_step = self.state.global_step
             with self._alone(), heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
                 return super()._generate_single_turn(
                     prompt_ids, images, multimodal_fields, num_generations, has_tool_images

@@ -26,27 +26,46 @@ def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 HARDWARE = HardwareConfig(device="cpu", colocate_vllm=True)
 
 
-def played(start: Path, folder: Path) -> TrainingSummary:
-    """Three steps that move the weights far."""
-    settings = phase.SETTINGS.model_copy(update={"learning_rate": 0.05})
-    return phase.trained(start, folder, settings=settings, hardware=HARDWARE)
+def played(start: Path, folder: Path, learning_rate: float, seed: int = phase.SEED) -> TrainingSummary:
+    settings = phase.SETTINGS.model_copy(update={"learning_rate": learning_rate})
+    return phase.trained(start, folder, settings=settings, hardware=HARDWARE, seed=seed)
 
 
-def test_its_weights_follow_the_policy_and_the_phase_ends_itself_where_they_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def nothing(*_: Any) -> None: ...
+
+
+def test_its_weights_follow_the_policy(tmp_path: Path) -> None:
+    """Three steps that move the weights far. vLLM computes in bfloat16 here, the trainer in float32."""
+    followed = played(make_wide_model(tmp_path / "start"), tmp_path / "a", 0.05)
+    assert followed.measures.sampling_gap is not None
+    assert followed.measures.sampling_gap < 0.3
+    assert [entry["sampling/tensors_apart"] for entry in followed.log] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("broken", ["sync", "engine"])
+def test_a_sync_that_does_nothing_ends_the_phase_at_its_second_step_at_the_papers_learning_rate(
+    broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The log-probabilities cannot tell: the gap is as small as with the right weights."""
     start = make_wide_model(tmp_path / "start")
-    followed = played(start, tmp_path / "a").measures
-    assert followed.sampling_gap is not None
-    assert followed.sampling_gap < 0.3  # vLLM computes in bfloat16 here, the trainer in float32.
+    right = played(start, tmp_path / "right", 1e-6).measures
+    if broken == "sync":
+        monkeypatch.setattr("trl.generation.vllm_generation.VLLMGeneration.sync_weights", nothing)
+    else:
+        model = import_module("vllm.model_executor.models.qwen3").Qwen3ForCausalLM
+        load, calls = model.load_weights, []
 
-    from trl.generation.vllm_generation import VLLMGeneration
+        def once(self: Any, weights: Any) -> Any:  # as the engine starts, and no more
+            calls.append(weights)
+            return load(self, weights) if len(calls) == 1 else set()
 
-    def nothing(self: Any) -> None: ...
-
-    monkeypatch.setattr(VLLMGeneration, "sync_weights", nothing)
-    with pytest.raises(WrongTrainingError, match="the log-prob gap between sampler and trainer is"):
-        played(start, tmp_path / "b")
+        monkeypatch.setattr(model, "load_weights", once)
+    with pytest.raises(WrongTrainingError, match="the sampler of step 2 did not have the trainer's") as error:
+        played(start, tmp_path / "stale", 1e-6)
+    found: Any = error.value.measures
+    assert (found.steps, found.findings) == (2, ("stale_sampler",))
+    assert phase.last_saved(tmp_path / "stale" / "work") == 1
+    assert found.sampling_gap < 2 * right.sampling_gap
 
 
 def test_an_overdue_stop_is_heard_within_a_generation_and_the_step_before_is_saved(
@@ -75,3 +94,22 @@ def test_an_overdue_stop_is_heard_within_a_generation_and_the_step_before_is_sav
     assert phase.last_saved(tmp_path / "work") == 1
     assert phase.trained(start, tmp_path, **changes).resumed_from == 1
     assert reported == [1, 2, 3]
+
+
+def test_the_seed_decides_what_it_draws(tmp_path: Path) -> None:
+    start = make_wide_model(tmp_path / "start")
+
+    def drawn(name: str, seed: int) -> list[tuple[str, int, str]]:
+        found: list[tuple[str, int, str]] = []
+
+        def note(step: int, rollouts: list[Any], rewards: list[float]) -> None:
+            found.extend((r.row_id, r.sample, r.text) for r in rollouts)
+
+        phase.trained(start, tmp_path / name, hardware=HARDWARE, seed=seed, on_step=note)
+        return sorted(found)
+
+    first = drawn("a", 5)
+    assert drawn("b", 5) == first
+    other = drawn("c", 6)
+    assert [place[:2] for place in other] == [place[:2] for place in first]
+    assert sum(a[2] != b[2] for a, b in zip(first, other, strict=True)) > len(first) / 2

@@ -35,8 +35,8 @@ Via = Literal["recurrence", "deduplication"]
 InvalidReason = Literal["unreadable", "unanswered", "outside_world", "held_out", "too_long"]
 """Why a completion gives no question: no readable one, no answer of the writer's where there must be one,
 one without an answer in the world, one of the validation set, one that is longer than a prompt may be."""
-PhaseFinding = Literal["wrong_reference", "wrong_sampler", "constant_reward", "cut_off"]
-"""What a phase of training found wrong with itself; the first two end it."""
+PhaseFinding = Literal["wrong_reference", "stale_sampler", "wrong_sampler", "constant_reward", "cut_off"]
+"""What a phase of training found wrong with itself; the first three end it."""
 
 
 class Value(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
