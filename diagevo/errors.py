@@ -133,6 +133,18 @@ class NodeLostError(ServiceError):
     kind = "node_lost"
 
 
+class OutOfMemoryError(DiagEvoError):
+    """A device had too little memory. `setting` is the key that says how much is held at once, `held` the
+    least value of it that would have held as much."""
+
+    exit_code = 1
+    kind = "out_of_memory"
+
+    def __init__(self, message: str, *, setting: str = "", held: int = 1, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.setting, self.held = setting, held
+
+
 class WrongTrainingError(DiagEvoError):
     """A training phase found that it trains on wrong numbers. `measures`: what it measured up to there."""
 

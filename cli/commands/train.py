@@ -23,7 +23,7 @@ from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
-    from diagevo.config.sources import KeyPath
+    from diagevo.config.sources import KeyPath, Layer
     from diagevo.loop.run import Until
 
 ROUNDS = (
@@ -80,10 +80,14 @@ def train(
 
     A round is: challenger, candidates, votes, solver, diagnosis, commit. The first Ctrl-C (or SIGTERM) stops
     with exit code 75, the second at once. What is under way gets 20 seconds to end; a stop costs one batch of
-    answers or one step of training at most, and --resume goes on from there.
+    answers or one step of training at most, and --resume goes on from there. With --set it may change what is
+    memory, hardware or patience (hardware.*, micro_batch, save_steps, bounds, timeouts), never the method.
     """
-    if resume and (not _only_reaching(call) or call.config or call.profile or seed is not None):
-        raise _cannot_change()
+    if resume and (call.config or call.profile or seed is not None):
+        raise ConfigError(
+            "a resumed run uses the configuration in its log: no --config, --profile or --seed",
+            hint="memory, hardware and patience may change, with --set; anything else: diagevo runs fork",
+        )
     until_ = None if until is None else _until(until)
     settings = call.settings
     if seed is not None:
@@ -97,6 +101,7 @@ def train(
     run_id = run_id or _free_name(call, config.profile if config is not None else "run")
 
     _need_the_training_stack()
+    from diagevo.config.sources import Layer
     from diagevo.memory.log.database import Database
     from diagevo.memory.places import check_name, check_place, runs_folder
     from diagevo.progress_file import PROGRESS, ProgressFile
@@ -105,7 +110,7 @@ def train(
     database_ = Database(call.database)
     root = runs_folder(database_)
     check_place(database_, root / run_id)
-    said = _said_again(call, run_id) if resume else {}
+    said, given = _said(call, run_id) if resume else ({}, Layer())
     view = display_for(display, call, run_id)
     stop = StopFlag()
     if config is not None:
@@ -122,6 +127,7 @@ def train(
                 root=root,
                 resume=resume,
                 said=said,
+                given=given,
                 observer=ProgressFile(view, root / run_id / PROGRESS),
                 stop=stop,
                 rounds=rounds,
@@ -139,33 +145,19 @@ def train(
     return None
 
 
-def _cannot_change() -> ConfigError:
-    return ConfigError(
-        "a resumed run uses the configuration in its log; options cannot change it",
-        hint="leave them out, or start another run with: diagevo runs fork",
-    )
-
-
-def _only_reaching(call: Call) -> bool:
-    """Whether `--set` names nothing but what a run from outside must be told again."""
-    if not call.settings:
-        return True
+def _said(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
+    """The user's own words, for a run from outside; and what `--set` changes of any run."""
     from diagevo.config.imported import REACHING
     from diagevo.config.sources import from_settings
-
-    return from_settings(call.settings).values.keys() <= set(REACHING)
-
-
-def _said_again(call: Call, run_id: str) -> "dict[KeyPath, Any]":
-    """The user's own words, for a run from outside. Raises ConfigError for `--set` and a run of one's own."""
     from diagevo.memory.log.log import Log
 
+    given = from_settings(call.settings)
     with database(call) as found:
-        if Log(found).imported(run_id) is not None:
-            return call.own_words()
-    if call.settings:
-        raise _cannot_change()
-    return {}
+        if Log(found).imported(run_id) is None:
+            return {}, given
+    for path in given.values.keys() & set(REACHING):
+        del given.values[path]
+    return call.own_words(), given
 
 
 def _need_the_training_stack() -> None:
@@ -190,6 +182,11 @@ def _plan(call: Call, config: "Config | None", rounds: int | None) -> Result[Any
         return plan(config, run_id, _measured(call, config))
     if stored is None or run_id is None:
         raise NotFoundError(f"there is no run {run_id}", hint="see: diagevo runs list")
+    if call.settings:
+        from diagevo.config.adjusting import adjusted
+        from diagevo.config.sources import from_settings
+
+        _, stored = adjusted(stored.model_dump(mode="json"), from_settings(call.settings), run_id)
     if rounds is not None:
         stored = stored.model_copy(update={"round": stored.round.model_copy(update={"rounds": rounds})})
     with opened(call, run_id) as history:

@@ -194,7 +194,7 @@ def _resolved(layers: Sequence[Layer]) -> Resolved:
     try:
         config = Config.model_validate(written.nested())
     except ValidationError as error:
-        raise _explained(error, sources) from error
+        raise explained(error, sources) from error
     refuse_secrets(config, sources)
     refuse_unused_model(config, layers)
     return Resolved(config, sources)
@@ -249,7 +249,7 @@ def told(path: KeyPath, given: Any) -> str:
     return f" (it is {text if len(text) <= 80 else text[:80] + '…'})"
 
 
-def _explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
+def explained(error: ValidationError, sources: Mapping[KeyPath, Source]) -> ConfigError:
     """Say of each wrong value where it was written and what it must be; what may be a secret is not shown."""
     lines = []
     for found in error.errors(include_url=False):

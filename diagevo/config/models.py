@@ -148,7 +148,10 @@ class GRPOConfig(Section):
     )
     max_grad_norm: float = Field(default=1.0, gt=0, description="Gradient clipping.")
     micro_batch: int = Field(
-        default=8, ge=1, description="Completions that a device holds at once; affects memory, not results."
+        default=8,
+        ge=1,
+        description="Completions of full length that a device holds at once, and more shorter ones: "
+        "their tokens are a micro-batch's budget. Affects memory, not results.",
     )
     save_steps: int = Field(
         default=1, ge=1, description="Steps between resumable checkpoints inside a phase."

@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from diagevo.answers.equivalence import extract_boxed
+from diagevo.config.adjusting import adjusted
+from diagevo.config.sources import from_settings
 from diagevo.diagnosis.diagnostician import Diagnostician
 from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.extraction import Diagnoser, Progress
 from diagevo.diagnosis.maintain import MaintenanceReport, maintain
 from diagevo.equations.filter import verdict
-from diagevo.errors import WrongTrainingError
+from diagevo.errors import OutOfMemoryError, WrongTrainingError
 from diagevo.loop.players import (
     Challenger,
     Lesson,
@@ -83,6 +85,7 @@ class Round:
             context.roles.stop,
             last_stage,
             restarts=context.roles.config.hardware.restarts,
+            shrink=self._shrink,
         )
         self.committing = 0.0
         """Seconds of its commit, which no stage of its own can record."""
@@ -289,6 +292,23 @@ class Round:
             return Outcome(summary=told, parts=report.seconds)
 
         self.stages.play("diagnosis", diagnose)
+
+    def _shrink(self, stage: str, error: OutOfMemoryError) -> str:
+        """Halve what a device holds at once, from now on and in the log."""
+        section = "hardware" if error.setting == "rows_at_once" else f"{stage}_grpo"
+        key = f"{section}.{error.setting}"
+        before = getattr(getattr(self.roles.config, section), error.setting)
+        if (after := min(before, error.held) // 2) < 1:
+            raise OutOfMemoryError(
+                f"round {self.number}, training of the {stage}: {error.message}",
+                hint=f"{key} can be no lower. More GPUs (hardware.processes), or less of each for vLLM"
+                " (hardware.vllm_memory, hardware.serve_memory): diagevo train --resume --set KEY=VALUE",
+            ) from error
+        given, run = from_settings((f"{key}={after}",)), self.memory.run_id
+        self.memory.reconfigure(adjusted(self.memory.config, given, run)[0])
+        # A run from outside is played with what was told again, which its log has not.
+        _, self.roles.config = adjusted(self.roles.config.model_dump(mode="json"), given, run)
+        return f"{key} is {after} from now on; it was {before}"
 
     @contextmanager
     def _recording(self, stage: str) -> Iterator[None]:

@@ -10,10 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from diagevo.config.adjusting import adjusted, told
 from diagevo.config.imported import said_again
 from diagevo.config.loading import of_run
 from diagevo.config.models import Config
-from diagevo.config.sources import KeyPath
+from diagevo.config.sources import KeyPath, Layer
 from diagevo.diagnosis.embedder import identity
 from diagevo.errors import ConfigError, NotFoundError
 from diagevo.evaluation.protocol import best_round, colder
@@ -54,16 +55,18 @@ def train(
     until: Until | None = None,
     max_seconds: float | None = None,
     said: Mapping[KeyPath, Any] | None = None,
+    given: Layer | None = None,
 ) -> int:
     """Play a run up to its last round; returns the last committed round.
 
     A new run needs `config`; a resumed one uses the configuration in its log, and `rounds` may extend it. Of
     one that was imported, endpoints and keys count only as `said` has them: the user's own words, by key.
+    `given` is what changes of memory, hardware and patience from here on; it is recorded.
     Raises NotFoundError where there is nothing to resume, ConfigError where a new run's name is taken,
     StoppedSafely at a safe point once `stop` is set, `until` is reached or `max_seconds` are over.
     """
     with open_memory(database, run_id, root=root, create=not resume) as memory:
-        config = _stored_config(memory, said or {}) if resume else config
+        values, config = _stored_config(memory, said or {}, given or Layer()) if resume else ({}, config)
         if config is None:
             raise ConfigError(
                 "a new run needs a configuration", hint="name a profile: diagevo train --profile embedded"
@@ -86,6 +89,7 @@ def train(
             if resume:
                 memory.check_embedder(identity(roles.embedder))
                 _check_prompts(memory, roles.prompt_digests())
+                _adjust(memory, values, observer)
                 memory.said(config.schedule.policy)
                 memory.policy()  # told now where it is not there or has changed
                 run.tell_before()
@@ -333,9 +337,11 @@ def _check_prompts(memory: Memory, now: Mapping[str, str]) -> None:
         )
 
 
-def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
-    """The configuration that the run was started with; what one from outside may not say by itself, as
-    `said`."""
+def _stored_config(
+    memory: Memory, said: Mapping[KeyPath, Any], given: Layer
+) -> tuple[dict[str, Any], Config]:
+    """The configuration that the run was started with, adjusted; what one from outside may not say by itself,
+    as `said`."""
     if memory.state.config is None:
         raise NotFoundError(f"run {memory.run_id} has no configuration", hint="start a run: diagevo train")
     stored = memory.state.config
@@ -346,7 +352,17 @@ def _stored_config(memory: Memory, said: Mapping[KeyPath, Any]) -> Config:
             f"run {memory.run_id} was not started by diagevo train: its rounds come from another training",
             hint="continue it with diagevo ingest and diagevo diagnose, or train another: --run NAME",
         )
-    return of_run(stored, memory.run_id).config
+    of_run(stored, memory.run_id)
+    return adjusted(stored, given, memory.run_id)
+
+
+def _adjust(memory: Memory, values: Mapping[str, Any], observer: Observer) -> None:
+    """Record what is another setting from here on. What a run from outside was told again is not its."""
+    if memory.log.imported(memory.run_id) is not None:
+        return
+    if changes := told(memory.config, values):
+        memory.reconfigure(values)
+        observer.message(f"from here on: {', '.join(changes)}")
 
 
 class _Measuring:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from diagevo.errors import NodeLostError, StoreError
+from diagevo.errors import NodeLostError, OutOfMemoryError, StoreError
 from diagevo.memory.events import Artifact
 from diagevo.memory.memory import Memory
 from diagevo.progress import Observer, StageProgress, StopFlag, playing
@@ -72,9 +72,11 @@ class Stages:
         last: str | None = None,
         *,
         restarts: int = 0,
+        shrink: Callable[[str, OutOfMemoryError], str],
     ) -> None:
         """`folder`: the run's; artifacts are recorded relative to it. `last`: stop after this stage.
-        `restarts`: how often a stage goes on by itself when a node was lost.
+        `restarts`: how often a stage goes on by itself when a node was lost. `shrink`: lets a stage that had
+        too little memory hold less, and says how; it raises where that is impossible.
 
         The seconds between stages of this process are recorded too, with the stage that follows.
         """
@@ -85,6 +87,7 @@ class Stages:
         self.stop = stop
         self.last = last
         self.restarts = restarts
+        self.shrink = shrink
         self.seconds: dict[str, float] = {}
         self._since = time.monotonic()
         self._scheduling = 0.0
@@ -149,7 +152,7 @@ class Stages:
         self, name: str, work: Callable[[], Outcome], total: int | None, checkpoints: Path | None
     ) -> tuple[Outcome, float, float]:
         """The outcome, and when its attempt began: by the clock and in CPU time. A lost node ends an attempt,
-        and `restarts` more begin."""
+        and `restarts` more begin; so does memory that was too little, until a stage can hold no less."""
         left = self.restarts
         while True:
             self.observer.stage_started(self.round, name, self.memory.start_stage(name), total)
@@ -160,9 +163,12 @@ class Stages:
                 if not left:
                     raise
                 left -= 1
-                self.check_stop(f"in the stage {name} of round {self.round}: {error.message}")
-                self.observer.message(f"round {self.round}: {error.message}")
-                self._abandon(name, checkpoints, reason=error.message)
+                reason = error.message
+            except OutOfMemoryError as error:
+                reason = f"{error.message} {self.shrink(name, error)}"
+            self.check_stop(f"in the stage {name} of round {self.round}: {reason}")
+            self.observer.message(f"round {self.round}: {reason}")
+            self._abandon(name, checkpoints, reason=reason)
 
     def _abandon(self, name: str, checkpoints: Path | None, reason: str | None = None) -> None:
         """Void what the interrupted attempt observed past its newest whole checkpoint, and say so."""

@@ -273,7 +273,7 @@ def open_on_cluster(
         why, fix = refusal(hardware.model_copy(update={"processes": 1}), nodes) or ("", "add nodes")
         raise ConfigError(
             f"{now_playing()}: no engine has room on {where}: {why}",
-            hint=f"{fix}, then: diagevo train --resume",
+            hint=f"{fix}, then: diagevo train --resume (hardware.* may change, with --set)",
         )
     policy, told = policy.resolve(), config.sampling.chat_template_kwargs
     if hardware.serve == "vllm":

@@ -52,15 +52,14 @@ def play_phase(
         max_steps=settings.max_steps,
         group=settings.group,
         ranks=processes.num_processes,
-        micro_batch=settings.micro_batch,
         seed=phase.seed,
     )
     notes = {
         "plan": plan.digest(),
-        "ranks": plan.ranks,
         "seed": phase.seed,
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json", exclude={"micro_batch", "save_steps"}),
         "lora": training.lora,
+        **_form(plan),
     }
     found: list[Any] = [None]
     if processes.is_main_process:
@@ -149,9 +148,6 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
     settings, sampling, hardware = phase.settings, phase.sampling, phase.hardware
     on_cpu = uses_cpu(hardware)
     device = computes_in(hardware)
-    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true":
-        # Else the gradients of all micro-batches add up unsharded, and in bfloat16.
-        device["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     if hardware.colocate_vllm:
         device |= {
             "use_vllm": True,
@@ -165,9 +161,9 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
         output_dir=str(phase.work),
         seed=phase.seed % 2**32,
         num_generations=settings.group,
-        per_device_train_batch_size=plan.device_batch,
-        gradient_accumulation_steps=plan.micro_batches(1),
-        steps_per_generation=plan.micro_batches(1),
+        per_device_train_batch_size=len(plan.slots(1, 0)),  # the trainer cuts it into micro-batches
+        gradient_accumulation_steps=1,
+        steps_per_generation=1,
         max_steps=plan.steps,
         num_iterations=1,
         scale_rewards="group",
@@ -281,6 +277,17 @@ def _refuse_long_prompts(tokenizer: Any, rows: Sequence[TrainingRow], sampling: 
             )
 
 
+_FORM = ("form", "ranks of DeepSpeed")
+
+
+def _form(plan: PhasePlan) -> dict[str, Any]:
+    """How checkpoints are written. Only those of DeepSpeed belong to a number of ranks."""
+    used = [
+        how for how in ("FSDP", "DEEPSPEED") if os.environ.get(f"ACCELERATE_USE_{how}", "").lower() == "true"
+    ]
+    return dict(zip(_FORM, (used, plan.ranks if "DEEPSPEED" in used else None), strict=True))
+
+
 def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     """The step to go on from, None to start at the beginning. Clears away what is broken or half written."""
     found = checkpoints.find(work, stop)
@@ -294,8 +301,9 @@ def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
             raise ConfigError(
                 f"{checkpoint.folder} was saved under another {name} than now: "
                 f"{checkpoint.notes.get(name)!r}, not {value!r}.",
-                hint="Resume with the rows, settings, seed and number of processes that the "
-                "phase began with.",
+                hint=f"Resume with what the phase began with, or let it begin again: remove {work}"
+                if name in _FORM
+                else "Resume with the rows, settings and seed that the phase began with.",
             )
     return checkpoint.step
 

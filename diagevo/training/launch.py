@@ -27,7 +27,10 @@ from diagevo.training.launch_spec import NAME, LaunchSpec
 from diagevo.training.phase import OnStep, Phase, TrainingSummary
 from diagevo.training.ranks import LocalRanks, Rank, Ranks, log_of
 
-_RESUME = "The last complete checkpoint is kept: continue with diagevo train --resume."
+_RESUME = (
+    "The last complete checkpoint is kept: continue with diagevo train --resume, where --set may give "
+    "another value of hardware.*."
+)
 _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
 _SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
 
@@ -230,7 +233,7 @@ class _Supervision:
             raise ServiceError(
                 f"{self._named(silent[0])} did not answer the others in time: {places}. "
                 f"Its log: {self._log(silent[0])}",
-                hint=f"hardware.rank_timeout is how long ranks wait. {_RESUME}",
+                hint=f"hardware.rank_timeout is how long ranks wait, and may be longer. {_RESUME}",
             )
         raise ServiceError(
             f"{self._named(rank)} failed: {text} Its log: {self._log(rank)}",

@@ -83,8 +83,8 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
             f"reference have the same weights; at most {training.first_kl:g} is rounding. The reference has "
             "other weights than the phase started from.",
             hint="likely causes: an accelerate file with fsdp_cpu_ram_efficient_loading: true, a model "
-            "folder that was changed while it was read, a model whose code draws random numbers. The bound: "
-            "training.first_kl",
+            "folder that was changed while it was read, a model whose code draws random numbers. Another "
+            "bound: diagevo train --resume --set training.first_kl=…",
             measures=measures,
         )
     if "stale_sampler" in measures.findings:
@@ -92,7 +92,7 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
             f"the sampler of step {measures.steps} did not have the trainer's weights: checksums of their "
             "tensors differ. It drew with those of a step before.",
             hint="vLLM did not take the new weights: is it a version that diagevo[vllm] names? Without it: "
-            "hardware.colocate_vllm false",
+            "diagevo train --resume --set hardware.colocate_vllm=false",
             measures=measures,
         )
     if "wrong_sampler" in measures.findings:
@@ -101,7 +101,7 @@ def stop_where_wrong(measures: PhaseMeasures, training: TrainingConfig) -> None:
             f"averaged over step {measures.steps}; at most {training.sampling_gap:g} is "
             "rounding. The sampler computes otherwise than the trainer.",
             hint="likely causes: it samples in another precision or quantized, or its attention is another. "
-            "The bound: training.sampling_gap",
+            "Another bound: diagevo train --resume --set training.sampling_gap=…",
             measures=measures,
         )
 

@@ -1,5 +1,6 @@
-"""The micro-batches of a phase: which come when, and how a step's rollouts are cut into them."""
+"""The steps of a phase in order, and how a step's rollouts are cut into micro-batches by their tokens."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,21 +9,17 @@ from torch.utils.data import Dataset
 from diagevo.training.plan import PhasePlan
 
 
-class MicroSteps(Dataset):
-    """The micro-batches of a phase in order; each item carries the rows of its whole step for one rank."""
+class Steps(Dataset):
+    """The steps of a phase in order; each item holds the rows of one rank."""
 
     def __init__(self, plan: PhasePlan, rank: int) -> None:
         self._plan = plan
         self._rank = rank
-        self._places = [
-            (step, index) for step in range(1, plan.steps + 1) for index in range(plan.micro_batches(step))
-        ]
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._plan.steps
 
     def __getitem__(self, place: int) -> dict[str, Any]:
-        step, index = self._places[place]
         rows = [
             {
                 "prompt": slot.row.prompt,
@@ -30,27 +27,60 @@ class MicroSteps(Dataset):
                 "sample": slot.sample,
                 "padding": slot.padding,
             }
-            for slot in self._plan.slots(step, self._rank)
+            for slot in self._plan.slots(place + 1, self._rank)
         ]
-        return {"index": index, "count": self._plan.micro_batches(step), "rows": rows}
+        return {"rows": rows}
 
 
-def split(batch: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Rows of like length together, without the columns that are padding in all of them."""
-    order = batch["completion_mask"].sum(1).argsort(descending=True, stable=True)
-    tokens = {"num_items_in_batch": batch["num_items_in_batch"]}
-    return [trim(select(batch, rows)) | tokens for rows in order.tensor_split(count)]
+def pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """The rows of each micro-batch: as many as `budget` tokens hold at the length of its longest, and one at
+    least. Rows of like length come together; no other order needs fewer."""
+    packed: list[list[int]] = []
+    longest = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        if not packed or (len(packed[-1]) + 1) * longest > budget:
+            packed.append([])
+            longest = lengths[row]
+        packed[-1].append(row)
+    return packed
 
 
-def select(batch: dict[str, Any], rows: torch.Tensor) -> dict[str, Any]:
+def spread(packed: Sequence[Sequence[int]], count: int) -> list[list[int]]:
+    """The same rows in `count` micro-batches, which are as many as on the rank that needs most."""
+    found = [list(rows) for rows in packed]
+    while len(found) < count:
+        largest = max(range(len(found)), key=lambda place: len(found[place]))
+        rows = found[largest]
+        found[largest : largest + 1] = [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
+    return found
+
+
+def select(batch: dict[str, Any], rows: Sequence[int] | torch.Tensor) -> dict[str, Any]:
     return {name: value[rows] for name, value in batch.items() if torch.is_tensor(value) and value.ndim}
 
 
 def sequences(batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Prompts with their completions: token ids, attention mask, and how many tokens are completions."""
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    """Prompts with their completions: token ids, attention mask, and how many tokens are completions.
+
+    All end in the last column, so that none is wider than the longest; `in_place` undoes it.
+    """
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    return ids, mask, batch["completion_ids"].size(1)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    behind = batch["completion_mask"].size(1) - batch["completion_mask"].sum(1)
+    completion = batch["completion_ids"].size(1)
+    width = max(completion + 1, int(mask.sum(1).max()))
+    return _shifted(ids, behind)[:, -width:], _shifted(mask, behind)[:, -width:], completion
+
+
+def in_place(values: torch.Tensor, batch: dict[str, Any]) -> torch.Tensor:
+    """What was found for the last tokens of `sequences`, where the completion has them."""
+    return _shifted(values, batch["completion_mask"].sum(1) - batch["completion_mask"].size(1))
+
+
+def _shifted(values: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    """Each row so many columns to the right; what leaves it comes in on the left."""
+    columns = torch.arange(values.size(1), device=values.device)
+    return values.gather(1, (columns - by.unsqueeze(1)) % values.size(1))
 
 
 def trim(batch: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which rows a phase plays at which step, and how ranks and micro-batches share a step. Pure, no torch.
+"""Which rows a phase plays at which step, and how ranks share a step. Pure, no torch.
 
 One shuffled pass: no row is played twice, and the last batch is what is left. TRL wants every generation
 batch to be full, so the trainer reads this plan instead of TRL's own sampler. A group's G completions are
@@ -31,7 +31,6 @@ class PhasePlan:
     batches: tuple[tuple[TrainingRow, ...], ...]
     group: int
     ranks: int
-    micro_batch: int
 
     @property
     def steps(self) -> int:
@@ -54,16 +53,6 @@ class PhasePlan:
         """Completions of `step` on all ranks, without padding."""
         return len(self.batches[step - 1]) * self.group
 
-    def micro_batches(self, step: int) -> int:
-        """Forward passes that a rank's share of `step` takes."""
-        return -(-len(self.slots(step, 0)) // self.device_batch)
-
-    @property
-    def device_batch(self) -> int:
-        """Completions of one forward pass: the largest divisor of a full share that `micro_batch` allows."""
-        share = len(self.slots(1, 0))
-        return max(size for size in range(1, min(self.micro_batch, share) + 1) if share % size == 0)
-
     def digest(self) -> str:
         """Names the plan: a checkpoint is only resumed under the plan that wrote it."""
         ids = [[row.row_id for row in batch] for batch in self.batches]
@@ -79,7 +68,6 @@ def plan_phase(
     max_steps: int,
     group: int,
     ranks: int,
-    micro_batch: int,
     seed: int,
 ) -> PhasePlan:
     """One seeded shuffle of `rows`, cut into batches; what does not fit into `max_steps` is left out."""
@@ -88,4 +76,4 @@ def plan_phase(
         tuple(rows[i] for i in order[start : start + batch_questions])
         for start in range(0, len(order), batch_questions)
     )
-    return PhasePlan(batches=batches, group=group, ranks=ranks, micro_batch=micro_batch)
+    return PhasePlan(batches=batches, group=group, ranks=ranks)

@@ -106,6 +106,12 @@ class SavesAndStops(TrainerCallback):
         self._trainer = trainer
         self._check = check
 
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """A checkpoint brings the `save_steps` that it was saved under; it may be another now."""
+        state.compute_steps(args, state.max_steps)
+
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if steps := [entry for entry in state.log_history if "loss" in entry]:
             self._check(steps)

@@ -2,15 +2,15 @@
 
 What is overridden, and why:
 - `get_train_dataloader`: one pass without repeats and a smaller last batch (plan.py);
+- `training_step`: the rollouts of a step, whose micro-batches hold as many rows as their lengths allow
+  (micro_batches.py), which changes no term of the loss;
 - `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
 - `save_model`: without the second copy of the weights that FSDP and DeepSpeed would leave in a checkpoint;
 - `ref_model`: under FSDP the reference is sharded a layer at a time (sharding.py).
 
 Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
-- `_prepare_inputs(generation_batch)`: micro-batches sorted by length and cut to their longest row, which
-  changes no term of the loss;
 - `_get_per_token_logps_and_entropies(model, input_ids, attention_mask, logits_to_keep, batch_size, ...)`: the
-  same for the reference's pass;
+  reference's pass in such micro-batches too;
 - `_generate_single_turn(prompt_ids, images, multimodal_fields, num_generations, has_tool_images)`: the loop
   of sampling/decoding.py, with a generator a row, so that a rollout is the same on one process or several and
   after a restart; with vLLM, TRL's own, whose engine (`vllm_generation.llm.llm_engine`, one a rank) is
@@ -23,7 +23,7 @@ Long, but one file: it is one class of hooks that share a step, and this list is
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -36,6 +36,7 @@ from trl.trainer.utils import nanmax, nanmin
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
+from diagevo.sampling.device_memory import in_memory
 from diagevo.sampling.model_folder import end_ids
 from diagevo.training.loss import clipped, grpo_loss, kl_to, token_weights
 from diagevo.training.measures import (
@@ -47,7 +48,7 @@ from diagevo.training.measures import (
     TENSORS_APART,
     PhaseMeasures,
 )
-from diagevo.training.micro_batches import MicroSteps, select, sequences, split, trim
+from diagevo.training.micro_batches import Steps, in_place, pack, select, sequences, spread, trim
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
@@ -98,9 +99,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self._stop = stop
         self.saved = saved
         self._rows: list[dict[str, Any]] = []
-        self._micro: list[dict[str, torch.Tensor]] = []
-        self._counted: tuple[int, float] = (0, 0.0)
-        """Tokens and operations up to the step before."""
+        self._held = 1
+        """The least `micro_batch` that would have been cut as this step is."""
         self.stopped: StoppedSafely | None = None
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
@@ -123,30 +123,60 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     # Batches
 
     def get_train_dataloader(self) -> DataLoader:
-        steps = MicroSteps(self._plan, self.accelerator.process_index)
+        steps = Steps(self._plan, self.accelerator.process_index)
         return DataLoader(steps, batch_size=1, collate_fn=lambda items: items[0])
 
-    def _prepare_inputs(  # pyright: ignore[reportIncompatibleMethodOverride]  (TRL has its own name)
-        self, generation_batch: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Of a micro-batch. A step that is broken off has changed no weight, so that the state after the step
-        before is saved. What is random begins anew with each step.
+    def training_step(
+        self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """The rollouts of a step and their gradients. What is random begins anew with each step.
+
+        A step that is broken off has changed no weight, so that the state after the step before is saved.
         """
+        model.train()
+        tokens = self.state.num_input_tokens_seen  # to which TRL adds those that are drawn
         try:
-            if generation_batch["index"] == 0:
-                set_seed(self._seed_of_step())
-                self._counted = self.state.num_input_tokens_seen, self.current_flos
-                self._rows = generation_batch["rows"]
+            set_seed(self._seed_of_step())
+            self._rows = inputs["rows"]
+            with in_memory("micro_batch", lambda: self._held):
                 batch = self._generate_and_score_completions(self._rows)
                 self._leave_out_padding(batch)
-                self._micro = split(batch, generation_batch["count"])
-            self._stop_together()
+                return self._add_gradients(model, batch)
         except StoppedSafely:
             if self.saved < self.state.global_step:
-                self.state.num_input_tokens_seen, self.current_flos = self._counted
+                model.zero_grad()
+                self.state.num_input_tokens_seen = tokens
                 self._save_checkpoint(self.model, None)
             raise
-        return self._micro[generation_batch["index"]]
+
+    def _add_gradients(self, model: Any, batch: dict[str, Any]) -> torch.Tensor:
+        """Micro-batch by micro-batch. Ranks with whole models exchange them once, after the last; shards are
+        sent with each, or those of all would add up unsharded, and in bfloat16."""
+        tokens = {"num_items_in_batch": batch["num_items_in_batch"]}
+        packed = self._packed(batch)
+        self.current_gradient_accumulation_steps = len(packed)
+        total = torch.zeros((), device=self.accelerator.device)
+        for number, rows in enumerate(packed, 1):
+            self._stop_together()
+            last = number == len(packed)
+            self.accelerator.gradient_state._set_sync_gradients(last)  # DeepSpeed updates at the last
+            at_once = last or self.is_fsdp_enabled or self.is_deepspeed_enabled
+            with nullcontext() if at_once else self.accelerator.no_sync(model):
+                with self.compute_loss_context_manager():
+                    loss = self.compute_loss(model, trim(select(batch, rows)) | tokens)
+                self.accelerator.backward(loss)
+            total += loss.detach()
+        return total
+
+    def _packed(self, batch: dict[str, Any]) -> list[list[int]]:
+        """The rows of its micro-batches, as many on each rank: layers are gathered on all at once."""
+        sampling = self._phase.sampling
+        row = sampling.max_prompt_tokens + sampling.max_new_tokens
+        lengths = batch["prompt_mask"].sum(1) + batch["completion_mask"].sum(1)
+        packed = pack(lengths.tolist(), self._phase.settings.micro_batch * row)
+        self._held = max(-(-len(rows) * int(lengths[rows].max()) // row) for rows in packed)
+        count = self._gathered(torch.tensor(len(packed), device=self.accelerator.device))
+        return spread(packed, int(count.max()))
 
     def _seed_of_step(self) -> int:
         name = f"{self._phase.seed}/{self.state.global_step + 1}/{self.accelerator.process_index}"
@@ -181,7 +211,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, **options: Any,
     ) -> tuple[torch.Tensor, Any, Any]:  # fmt: skip
-        """As TRL's, but what is cut into chunks (the reference's pass) is cut by length.
+        """As TRL's, but what is cut into chunks (the reference's pass) is cut by tokens.
 
         Before each chunk a step may be broken off.
         """
@@ -197,12 +227,11 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             "completion_mask": attention_mask[:, prompt:],
         }
         logps = torch.zeros(len(input_ids), logits_to_keep, device=input_ids.device)
-        order = parts["completion_mask"].sum(1).argsort(descending=True, stable=True)
-        for rows in order.split(batch_size):
+        for rows in self._packed(parts):
             self._stop_together()
             part = trim(select(parts, rows))
             found, _, _ = super()._get_per_token_logps_and_entropies(model, *sequences(part), **options)
-            logps[rows, : found.size(1)] = found.to(logps.dtype)
+            logps[rows, : found.size(1)] = in_place(found, part).to(logps.dtype)
         return logps, None, None
 
     def compute_loss(
@@ -212,6 +241,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         logps, entropies, routing = self._get_per_token_logps_and_entropies(
             model, *sequences(inputs), compute_entropy=True, compute_aux_loss=self.aux_loss_enabled
         )
+        logps, entropies = in_place(logps, inputs), in_place(entropies, inputs)
         settings, mask = self._phase.settings, inputs["completion_mask"]
         old = inputs.get("old_per_token_logps", logps.detach())
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
@@ -316,7 +346,8 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         ):
             training = model.training
             model.eval()
-            drawn = draw(model, prompts, keys, decoding)
+            with in_memory("rows_at_once", lambda: min(len(self._rows), decoding.rows_at_once)):
+                drawn = draw(model, prompts, keys, decoding)
             model.train(training)
         completions: list[list[int]] = [[] for _ in self._rows]
         logps: list[list[float]] = [[] for _ in self._rows]

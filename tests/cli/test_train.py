@@ -76,11 +76,21 @@ def test_a_run_stops_at_ctrl_c_with_75_keeps_its_round_and_goes_on(tmp_path: Pat
     assert [e["figures"]["round"] for e in events if e["event"] == "round_finished"] == [1]
 
 
-def test_a_resumed_run_takes_no_options_that_would_change_it() -> None:
-    done = invoke("train", "--resume", "--set", "filter.tau=2")
+def test_a_resumed_run_changes_memory_hardware_and_patience_and_never_what_it_computes() -> None:
+    config = of_profile("embedded").config.model_dump(mode="json")
+    play("runs/diagevo.db", "half", root=Path("runs"), rounds=1, config=config)
+    for options in (["--seed", "3"], ["--profile", "embedded"], ["--config", "other.yaml"]):
+        done = invoke("train", "--resume", *options)
+        assert done.exit_code == 2
+        assert "a resumed run uses the configuration in its log" in done.stderr
+    asked = ("train", "--plan", "--run", "half", "--resume", "--set")
+    done = invoke(*asked, "filter.tau=2")
     assert done.exit_code == 2
-    assert "a resumed run uses the configuration in its log" in done.stderr
-    assert "diagevo runs fork" in done.stderr
+    assert "filter.tau: a resumed run keeps what it computes" in done.stderr
+    assert "diagevo runs fork half --round N --set filter.tau=…" in done.stderr
+    given = ("hardware.processes=2", "--set", "hardware.device=cpu", "--json")
+    plan = json.loads(invoke(*asked, *given).stdout)["data"]
+    assert plan["devices"].startswith("2 × cpu")
 
 
 def test_resuming_where_nothing_is_exits_3() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.config.models import Config
+from diagevo.config.sources import Layer
 from diagevo.loop.run import Until, train
 from diagevo.progress import VALIDATION, RoundFigures, StopFlag, Unobserved
 from tests.once import once
@@ -94,6 +95,7 @@ def play(
     until: Until | None = None,
     watcher: Watcher | None = None,
     stop: StopFlag | None = None,
+    given: Layer | None = None,
 ) -> Watcher:
     """Play a run under `home` in this process; what it said."""
     watcher = watcher or Watcher()
@@ -107,6 +109,7 @@ def play(
         until=until,
         observer=watcher,
         stop=StopFlag() if stop is None else stop,
+        given=given,
     )
     return watcher
 

@@ -1,5 +1,6 @@
 """vLLM inside the trainer, on the CPU: it samples with the weights that the step before left."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from diagevo.config.models import HardwareConfig
 from diagevo.errors import StoppedSafely, WrongTrainingError
 from diagevo.progress import StopFlag
-from diagevo.training.phase import TrainingSummary
+from diagevo.training.phase import Rollout, TrainingSummary
 from tests.sampling.real_vllm import REAL_VLLM, make_wide_model
 from tests.training import phase
 
@@ -26,9 +27,16 @@ def _linear_layers_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 HARDWARE = HardwareConfig(device="cpu", colocate_vllm=True)
 
 
-def played(start: Path, folder: Path, learning_rate: float, seed: int = phase.SEED) -> TrainingSummary:
+class Varied(phase.LetterReward):
+    """No two completions of a step get the same, so that each step has a gradient."""
+
+    def measure(self, rollouts: Sequence[Rollout]) -> list[Any]:
+        return [sum(map(ord, rollout.text)) for rollout in rollouts]
+
+
+def played(start: Path, folder: Path, learning_rate: float) -> TrainingSummary:
     settings = phase.SETTINGS.model_copy(update={"learning_rate": learning_rate})
-    return phase.trained(start, folder, settings=settings, hardware=HARDWARE, seed=seed)
+    return phase.trained(start, folder, reward=Varied(), settings=settings, hardware=HARDWARE)
 
 
 def nothing(*_: Any) -> None: ...

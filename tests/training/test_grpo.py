@@ -20,6 +20,7 @@ from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.training import checkpoints
 from diagevo.training.phase import Rollout, TrainingRow, TrainingSummary
+from diagevo.training.trainer import PhaseTrainer
 from tests.forked import Forked
 from tests.training import phase
 
@@ -176,6 +177,23 @@ def test_an_overdue_stop_breaks_a_step_off_and_no_finished_one_is_played_again(
     assert weights(tmp_path) == weights(straight.folder)
 
 
+def test_steps_between_checkpoints_may_be_others_when_a_phase_goes_on(
+    straight: Played, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, saved, save = StopFlag(), list[int](), PhaseTrainer._save_checkpoint
+    with pytest.raises(StoppedSafely):
+        attempt(tiny_model, tmp_path, reward=StopsInTheSecondStep(stop), stop=stop)()
+
+    def noted(self: PhaseTrainer, *given: Any) -> None:
+        saved.append(self.state.global_step)
+        save(self, *given)
+
+    monkeypatch.setattr(PhaseTrainer, "_save_checkpoint", noted)
+    settings = phase.SETTINGS.model_copy(update={"save_steps": 9, "micro_batch": 2})
+    assert attempt(tiny_model, tmp_path, settings=settings)().resumed_from == 1
+    assert saved == [3], "the last"
+
+
 @pytest.mark.parametrize("save_steps", [1, 9])
 def test_an_update_that_was_broken_off_is_played_again_with_the_same_dropout(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save_steps: int
@@ -189,7 +207,8 @@ def test_an_update_that_was_broken_off_is_played_again_with_the_same_dropout(
     (start / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.05}))
     stop, loss = StopFlag(), PhaseTrainer.compute_loss
     bounds = TrainingConfig(first_kl=100.0, sampling_gap=100.0)  # dropout draws apart what is the same
-    attempt(start, tmp_path / "straight", training=bounds)()
+    settings = phase.SETTINGS.model_copy(update={"save_steps": save_steps, "micro_batch": 1})
+    attempt(start, tmp_path / "straight", settings=settings, training=bounds)()
 
     def stopping(self: PhaseTrainer, *given: Any, **named: Any) -> Any:
         found = loss(self, *given, **named)
@@ -198,7 +217,6 @@ def test_an_update_that_was_broken_off_is_played_again_with_the_same_dropout(
             stop.set()
         return found
 
-    settings = phase.SETTINGS.model_copy(update={"save_steps": save_steps})
     with monkeypatch.context() as patched:
         patched.setattr(PhaseTrainer, "compute_loss", stopping)
         with pytest.raises(StoppedSafely):
@@ -302,7 +320,7 @@ def test_settings_reach_trl_as_decided(tiny_model: Path, tmp_path: Path) -> None
     from diagevo.training.grpo import trl_settings
     from diagevo.training.plan import plan_phase
 
-    plan = plan_phase(phase.ROWS, batch_questions=2, max_steps=9, group=4, ranks=1, micro_batch=4, seed=0)
+    plan = plan_phase(phase.ROWS, batch_questions=2, max_steps=9, group=4, ranks=1, seed=0)
     defaults = phase.of(
         tiny_model,
         tmp_path,

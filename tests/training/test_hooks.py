@@ -14,7 +14,6 @@ from diagevo.training.saving import WholeCheckpoints
 from diagevo.training.trainer import PhaseTrainer
 
 PRIVATE = {
-    "_prepare_inputs": ["generation_batch"],
     "_get_per_token_logps_and_entropies": [
         "model", "input_ids", "attention_mask", "logits_to_keep", "batch_size", "compute_entropy",
         "compute_aux_loss", "pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask",
@@ -30,6 +29,7 @@ PRIVATE = {
 }  # fmt: skip
 PUBLIC = {
     "get_train_dataloader": [],
+    "training_step": ["model", "inputs", "num_items_in_batch"],
     "compute_loss": ["model", "inputs", "return_outputs", "num_items_in_batch"],
     "save_model": ["output_dir", "_internal_call"],
 }

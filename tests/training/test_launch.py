@@ -17,8 +17,9 @@ from diagevo.config.models import HardwareConfig
 from diagevo.errors import ConfigError, ServiceError, StoppedSafely
 from diagevo.progress import StopFlag, handling_stops
 from diagevo.training import checkpoints
+from diagevo.training.launch import launch_phase
 from diagevo.training.launch_spec import LaunchSpec
-from diagevo.training.phase import RewardSpec, Rollout
+from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
 from tests.training import phase
 from tests.training.forked_ranks import ForkedRank
 from tests.training.launched import LOGS, assert_steps_of_one, launch
@@ -84,6 +85,33 @@ def test_an_overdue_stop_ends_ranks_in_the_midst_of_a_step_and_costs_that_step(
     assert (summary.steps, summary.resumed_from, sorted(reports)) == (3, 1, [2, 3])
     assert_steps_of_one(tiny_model, tmp_path / "one", reports)
     assert_close(tmp_path / "final", tmp_path / "one/final")
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("ranks", [(2, 1), (1, 2)])
+def test_a_phase_goes_on_with_another_number_of_ranks(
+    tiny_model: Path, tmp_path: Path, ranks: tuple[int, int]
+) -> None:
+    from safetensors.torch import load_file
+
+    settings = phase.SETTINGS.model_copy(update={"learning_rate": 1e-4})
+
+    def play(folder: Path, processes: int, last: int = 9) -> TrainingSummary:
+        def on_step(step: int, rollouts: object, rewards: object) -> None:
+            if step == last:
+                raise StoppedSafely("stopped")
+
+        hardware = two().model_copy(update={"processes": processes})
+        given = phase.of(tiny_model, folder, settings=settings, hardware=hardware)
+        return launch_phase(given, on_step, StopFlag())
+
+    first, second = ranks
+    with pytest.raises(StoppedSafely):
+        play(tmp_path / "changed", first, last=2)
+    assert play(tmp_path / "changed", second).resumed_from == 2
+    play(tmp_path / "straight", 1)
+    found, straight = (load_file(tmp_path / n / "final/model.safetensors") for n in ("changed", "straight"))
+    assert max(float((found[name] - straight[name]).abs().max()) for name in found) < 1e-6
 
 
 @pytest.mark.usefixtures("forked")

@@ -32,8 +32,8 @@ DISTANCE = 2 - math.log(2) - 1
 """A token's KL estimate where the reference finds it twice as likely: exp(d) − d − 1 with d = ln 2."""
 
 
-def built(start: Path, work: Path, micro_batch: int = 2, **settings: Any) -> Any:
-    step: dict[str, int] = {"max_steps": 1, "batch_questions": 1, "group": 2, "micro_batch": micro_batch}
+def built(start: Path, work: Path, micro_batches: int = 1, **settings: Any) -> Any:
+    step: dict[str, int] = {"max_steps": 1, "batch_questions": 1, "group": 2}
     plan = plan_phase(phase.ROWS, **step, ranks=1, seed=0)
     trainer = grpo._build_trainer(
         phase.of(
@@ -53,7 +53,7 @@ def built(start: Path, work: Path, micro_batch: int = 2, **settings: Any) -> Any
         saved=0,
     )
     trainer.model.train()
-    trainer.current_gradient_accumulation_steps = plan.micro_batches(1)
+    trainer.current_gradient_accumulation_steps = trainer.args.steps_per_generation = micro_batches
     return trainer
 
 
@@ -159,7 +159,7 @@ def test_loss_gradient_and_metrics_are_those_of_trl(
     model: str, loss_type: str, beta: float, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Of a step in two micro-batches."""
-    trainer = built(request.getfixturevalue(model), tmp_path, 1, loss_type=loss_type, beta=beta)
+    trainer = built(request.getfixturevalue(model), tmp_path, 2, loss_type=loss_type, beta=beta)
     given = batch(trainer)
     if not beta:
         del given["ref_per_token_logps"]  # there is no reference

@@ -5,7 +5,7 @@ ROWS = [TrainingRow(f"q{i}", [{"role": "user", "content": str(i)}]) for i in ran
 
 
 def plan(rows: int = 11, **changes: int) -> PhasePlan:
-    values = {"batch_questions": 4, "max_steps": 9, "group": 2, "ranks": 1, "micro_batch": 3, "seed": 0}
+    values = {"batch_questions": 4, "max_steps": 9, "group": 2, "ranks": 1, "seed": 0}
     return plan_phase(ROWS[:rows], **(values | changes))
 
 
@@ -18,7 +18,7 @@ def test_a_pass_plays_every_row_once_and_keeps_the_last_partial_batch() -> None:
 
 
 def test_the_pass_is_shuffled_by_the_seed_alone() -> None:
-    assert plan().batches == plan(ranks=2, micro_batch=1).batches
+    assert plan().batches == plan(ranks=2).batches
     assert plan().batches != plan(seed=1).batches
     assert [row.row_id for row in plan().batches[0]] != ["q0", "q1", "q2", "q3"]
 
@@ -43,12 +43,6 @@ def test_ranks_get_equal_shares_and_padding_counts_nowhere() -> None:
     assert [slot.row.row_id for slot in real[::2]] == [row.row_id for row in found.batches[2]]
     assert len(real) == found.completions(3) == 6
     assert all(not slot.padding for rank in range(4) for slot in found.slots(1, rank))
-
-
-def test_a_share_is_cut_into_equal_micro_batches_where_it_is_full() -> None:
-    found = plan()  # 8 completions, at most 3 at once: 2 at once, 4 passes; the last batch of 6: 3 passes.
-    assert found.device_batch == 2
-    assert [found.micro_batches(step) for step in (1, 2, 3)] == [4, 4, 3]
 
 
 def test_another_plan_has_another_digest() -> None:

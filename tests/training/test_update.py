@@ -100,7 +100,7 @@ def played(
         batches.append(list(compress(zip(prompt_ids, completions, strict=True), real)))
         return completions, logprobs
 
-    plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, micro_batch=4, seed=0)
+    plan = plan_phase(ROWS, batch_questions=2, max_steps=2, group=4, ranks=1, seed=0)
     kind, settings = request.param
     plan = kind(**{field.name: getattr(plan, field.name) for field in fields(plan)})
     recorder = Recorder(settings)

@@ -1,0 +1,69 @@
+"""What a run may be told anew when it is resumed: memory, hardware and patience. What it computes stays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from diagevo.config.loading import explained, refuse_secrets
+from diagevo.config.models import Config
+from diagevo.config.sources import KeyPath, Layer, Source, dotted, keys
+from diagevo.errors import ConfigError
+
+ADJUSTABLE = (
+    "hardware.",
+    *(f"{role}_grpo.{name}" for role in ("challenger", "solver") for name in ("micro_batch", "save_steps")),
+    *(f"training.{bound}" for bound in ("first_kl", "sampling_gap")),
+    "round.keep_checkpoints",
+    *(f"diagnosis.{name}" for name in ("workers", "max_calls", "max_tokens")),
+    *(
+        f"roles.{r}.{name}"
+        for r in ("diagnostician", "embedder")
+        for name in ("base_url", "api_key_env", "timeout")
+    ),
+)
+"""Keys, and the beginning of such; but the precision, with which other numbers are computed."""
+
+
+def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[str, Any], Config]:
+    """The configuration of a run, with what is `given`: as the log has it, and checked.
+
+    Raises ConfigError for a key that says what the run computes, and for a value that is none.
+    """
+    fixed = [key for path in given.values if not (key := dotted(path)).startswith(ADJUSTABLE)]
+    fixed += ["hardware.precision"] * (("hardware", "precision") in given.values)
+    if fixed:
+        told = " ".join(f"--set {key}=…" for key in fixed)
+        raise ConfigError(
+            f"{', '.join(fixed)}: a resumed run keeps what it computes; only memory, hardware and patience"
+            " may change",
+            hint=f"for a run that goes on otherwise: diagevo runs fork {run} --round N {told}",
+        )
+    sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
+    try:
+        config = Config.model_validate(given.nested(stored))
+    except ValidationError as error:
+        raise explained(error, sources) from error
+    refuse_secrets(config, sources)
+    values, checked = Layer(), config.model_dump(mode="json")
+    for path in given.values:
+        value: Any = checked
+        for name in path:
+            value = value[name]
+        values.put(path, value, sources[path])
+    return values.nested(stored), config
+
+
+def told(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Each key that is another now, with its values."""
+    default = {path: field.default for path, field in keys().items()}
+
+    def value(tree: Mapping[str, Any], path: KeyPath) -> Any:
+        for name in path:
+            if name not in tree:
+                return default[path]
+            tree = tree[name]
+        return tree
+
+    changed = [path for path in keys() if value(before, path) != value(after, path)]
+    return [f"{dotted(path)} {value(before, path)} → {value(after, path)}" for path in changed]
