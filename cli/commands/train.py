@@ -147,17 +147,19 @@ def train(
 
 def _said(call: Call, run_id: str) -> "tuple[dict[KeyPath, Any], Layer]":
     """The user's own words, for a run from outside; and what `--set` changes of any run."""
+    from diagevo.config.adjusting import refuse_fixed
     from diagevo.config.imported import REACHING
     from diagevo.config.sources import from_settings
     from diagevo.memory.log.log import Log
 
     given = from_settings(call.settings)
     with database(call) as found:
-        if Log(found).imported(run_id) is None:
-            return {}, given
-    for path in given.values.keys() & set(REACHING):
-        del given.values[path]
-    return call.own_words(), given
+        imported = Log(found).imported(run_id) is not None
+    if imported:
+        for path in given.values.keys() & set(REACHING):
+            del given.values[path]
+    refuse_fixed(given, run_id)
+    return call.own_words() if imported else {}, given
 
 
 def _need_the_training_stack() -> None:

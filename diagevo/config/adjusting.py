@@ -25,13 +25,10 @@ ADJUSTABLE = (
 """Keys, and the beginning of such; but the precision, with which other numbers are computed."""
 
 
-def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[str, Any], Config]:
-    """The configuration of a run, with what is `given`: as the log has it, and checked.
-
-    Raises ConfigError for a key that says what the run computes, and for a value that is none.
-    """
-    fixed = [key for path in given.values if not (key := dotted(path)).startswith(ADJUSTABLE)]
-    fixed += ["hardware.precision"] * (("hardware", "precision") in given.values)
+def refuse_fixed(given: Layer, run: str) -> None:
+    """Raise ConfigError for a key that says what the run computes."""
+    names = [dotted(path) for path in given.values]
+    fixed = [name for name in names if not name.startswith(ADJUSTABLE) or name == "hardware.precision"]
     if fixed:
         told = " ".join(f"--set {key}=…" for key in fixed)
         raise ConfigError(
@@ -39,6 +36,14 @@ def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[st
             " may change",
             hint=f"for a run that goes on otherwise: diagevo runs fork {run} --round N {told}",
         )
+
+
+def adjusted(stored: Mapping[str, Any], given: Layer, run: str) -> tuple[dict[str, Any], Config]:
+    """The configuration of a run, with what is `given`: as the log has it, and checked.
+
+    Raises ConfigError for a key that says what the run computes, and for a value that is none.
+    """
+    refuse_fixed(given, run)
     sources = {path: given.sources.get(path, Source("run", f"run {run}")) for path in keys()}
     try:
         config = Config.model_validate(given.nested(stored))

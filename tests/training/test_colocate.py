@@ -73,6 +73,7 @@ def test_a_sync_that_does_nothing_ends_the_phase_at_its_second_step_at_the_paper
     found: Any = error.value.measures
     assert (found.steps, found.findings) == (2, ("stale_sampler",))
     assert phase.last_saved(tmp_path / "stale" / "work") == 1
+    assert right.sampling_gap is not None
     assert found.sampling_gap < 2 * right.sampling_gap
 
 
