@@ -25,7 +25,8 @@ PORT = 7517
     example="""diagevo view
     diagevo view --run first --no-open
     diagevo view --host 0.0.0.0 --port 8080
-    diagevo view --export pages --run first --pages 500""",
+    diagevo view --export pages --run first --pages 500
+    diagevo view --export c1.html --run first --cause c1""",
 )
 def view(
     call: Call,
@@ -44,9 +45,9 @@ def view(
         Path | None,
         typer.Option(
             "--export",
-            metavar="DIR",
+            metavar="PATH",
             help="Serve nothing; write the pages into a new or empty folder that opens from disk "
-            "and from any file server.",
+            "and from any file server; with --cause, its page as one file.",
         ),
     ] = None,
     pages: Annotated[
@@ -58,6 +59,10 @@ def view(
             help="--export: at most this many pages, in the order of links. [default: 5000]",
         ),
     ] = None,
+    cause: Annotated[
+        str | None,
+        typer.Option("--cause", metavar="ID", help="--export: the page of this cause alone, as one file."),
+    ] = None,
 ) -> Result[Any] | None:
     """Serve the pages of the runs to a browser, read-only.
 
@@ -65,10 +70,12 @@ def view(
     """
     if export is not None and (host is not None or port is not None or no_open):
         raise ConfigError("--export serves nothing", hint="leave --host, --port and --no-open out")
-    if export is None and pages is not None:
-        raise ConfigError("--pages limits what is written", hint="add --export DIR, or leave it out")
+    if export is None and (pages is not None or cause is not None):
+        raise ConfigError("--pages and --cause choose what is written", hint="add --export PATH")
+    if cause is not None and pages is not None:
+        raise ConfigError("--cause writes one page", hint="leave --pages out")
     if export is not None:
-        return _export(call, export, pages)
+        return _export(call, export, pages) if cause is None else _alone(call, export, cause)
     return _serve(call, host or "127.0.0.1", PORT if port is None else port, no_open=no_open)
 
 
@@ -122,3 +129,19 @@ def _export(call: Call, to: Path, pages: int | None) -> Result[Any]:
     if left_out:
         said += f"\nleft out: {left_out} pages that these lead to (--pages)"
     return Result({"index": str(index), "pages": written, "left_out": left_out}, text=said)
+
+
+def _alone(call: Call, to: Path, cause: str) -> Result[Any]:
+    from diagevo.memory.audit.references import resolve
+    from diagevo.memory.history import History, resolve_run
+    from diagevo.view.export import export_cause
+
+    if to.is_dir():
+        raise ConfigError(f"{to} is a folder", hint=f"one page is one file: --export {to}/{cause}.html")
+    with database(call) as found:
+        run = resolve_run(found, call.run)
+        history = History(found, run)
+        named = resolve(history, cause, history.end, "cause").id
+        with render.writing(to):
+            export_cause(found, None, to, run, named)
+    return Result({"page": str(to), "run": run, "cause": named}, text=f"{named} of {run}: {to}")

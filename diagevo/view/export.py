@@ -78,3 +78,14 @@ def export(
                 beside = view.sliders(path.partition("/")[0])
                 target.with_suffix(".js").write_text(beside, encoding="utf-8")
     return len(chosen.known), len(chosen.left_out)
+
+
+def export_cause(database: Database, folder: Path | None, to: Path, run: str, cause: str) -> None:
+    """Write the page of a cause as one file that needs no other: its style inside, links to nowhere.
+
+    Raises NotFoundError where the run has no such cause, OSError where `to` takes nothing.
+    """
+    view = View(Site(database, folder, live=False, only=[run]), lambda path: False, 1)
+    text = view.render(f"{run}/causes/{cause}.html")
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(text, encoding="utf-8")

@@ -7,10 +7,12 @@ import posixpath
 import re
 from collections.abc import Callable
 from functools import cache
+from importlib.resources import files
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
+from markupsafe import Markup
 
 from diagevo.errors import NotFoundError
 from diagevo.memory.audit.timeline.rounds import observations
@@ -103,6 +105,7 @@ class View:
                 "trail": page.trail,
                 "live": self.site.live,
                 "copied": self.most,
+                "style": _style() if self.most == 1 else "",
                 "view": self,
             }
         )
@@ -127,6 +130,12 @@ def _environment() -> Environment:
         "count": count,
     }
     return environment
+
+
+@cache
+def _style() -> Markup:
+    """The style sheet, for a page that stands alone. It is ours, and closes no element."""
+    return Markup((files("diagevo.view") / "static" / "view.css").read_text(encoding="utf-8"))
 
 
 @pass_context

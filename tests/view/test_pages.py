@@ -18,6 +18,7 @@ from diagevo.view.page import Site
 from diagevo.view.site import ROUTES, View
 from tests.attack.hostile import WORD
 from tests.cli.program import invoke
+from tests.memory.audit.played import C2
 from tests.view.conftest import Served
 
 if TYPE_CHECKING:
@@ -355,3 +356,21 @@ def test_an_export_that_finds_no_room_says_so_in_one_line(folder: Path, tmp_path
         f"error: cannot write {pages}: No space left on device",
         "hint: name another place",
     ]
+
+
+def test_a_cause_is_one_file_that_needs_no_other(page: "Page", folder: Path, tmp_path: Path) -> None:
+    given = ("--db", f"sqlite:///{folder / 'diagevo.db'}", "--run", "played")
+    alone = tmp_path / "shared" / "c2.html"
+    done = invoke("view", "--export", alone, "--cause", "c2", *given)
+    assert (done.exit_code, done.stdout) == (0, f"c2 of played: {alone}\n")
+    text = alone.read_text(encoding="utf-8")
+    assert not re.search(r"<(script|link|img)|href=\"(?!#)|url\(|@import", text)
+    page.goto(alone.as_uri())
+    body = page.locator("body").inner_text()
+    assert C2 in body
+    assert "The wrong way of r3.q3.a0, attempt 1" in body
+    assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderStyle") == "solid"
+    refused = invoke("view", "--export", tmp_path, "--cause", "c2", *given)
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(f"error: {tmp_path} is a folder\nhint: one page is one file:")
+    assert invoke("view", "--export", alone, "--cause", "c99", *given).exit_code == 3
