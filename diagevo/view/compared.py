@@ -1,10 +1,16 @@
 """The pages that hold a run against what it is not: other settings, or another run."""
 
+from collections.abc import Callable, Iterator, Sequence
+
 from diagevo.errors import MissingDependencyError
-from diagevo.memory.audit.compare_runs import diff_runs
+from diagevo.memory.audit.compare_runs import InRun, diff_runs
 from diagevo.memory.audit.round_figures import round_figures
+from diagevo.memory.audit.timeline.measurements import measured
 from diagevo.memory.history import History
-from diagevo.view.facts import is_short
+from diagevo.progress import RoundFigures
+from diagevo.view.charts import Chart, Series, chart
+from diagevo.view.facts import Sentence, is_short
+from diagevo.view.helped import MEAN, half_interval, with_interval
 from diagevo.view.page import Page, Site
 from diagevo.view.pages import below
 
@@ -15,6 +21,10 @@ MEASURED = (
     ("pass rate", "pass_rate"),
 )
 """Shares of a round. Beside another trainer's rollouts, which have the last alone, only what is measured."""
+
+
+SHOWN = 8
+"""Causes of a run that the other has not, those of most failures."""
 
 
 def what_if_page(history: History, site: Site) -> Page:
@@ -36,11 +46,37 @@ def runs_page(history: History, site: Site, other: str) -> Page:
     rounds = sorted({number for lines in sides.values() for number in lines})
     every = [line for lines in sides.values() for line in lines.values()]
     if any(line.pass_rate is not None for line in every):
-        measured = [one for one in MEASURED if any(getattr(line, one[1]) is not None for line in every)]
+        columns = [one for one in MEASURED if any(getattr(line, one[1]) is not None for line in every)]
     else:
-        measured = MEASURED[:-1]
+        columns = MEASURED[:-1]
+    runs = (history.run_id, other)
+
+    def curve(title: str, value: Callable[[RoundFigures], float | None], *, share: bool) -> Chart | None:
+        lines = [
+            Series(run, [value(sides[run][n]) if n in sides[run] else None for n in rounds]) for run in runs
+        ]
+        return chart(title, rounds, lines, percent=share)
+
+    drawn = [
+        curve("Accuracy on held-out questions (mean@k)", lambda line: line.mean_at_k, share=True),
+        curve("Rollouts that passed", lambda line: line.pass_rate, share=True),
+        curve(
+            "Failures for each question that was kept",
+            lambda line: line.observed / line.kept if line.kept else None,
+            share=False,
+        ),
+    ]
+    only = (
+        []
+        if found is None
+        else [(run, _most(of)) for run, of in zip(runs, (found.only_a, found.only_b), strict=True)]
+    )
     data = {
-        "measured": measured,
+        "sentences": list(_sentences(history, against)),
+        "charts": [one for one in drawn if one is not None],
+        "only": only,
+        "shown": SHOWN,
+        "measured": columns,
         "sides": sides,
         "rounds": rounds,
         "found": found,
@@ -48,3 +84,33 @@ def runs_page(history: History, site: Site, other: str) -> Page:
         "other": other,
     }
     return Page("against.html", f"{history.run_id} and {other}", data, below(history.run_id))
+
+
+def _most(causes: Sequence[InRun]) -> list[InRun]:
+    return sorted(causes, key=lambda one: -one.frequency)[:SHOWN]
+
+
+def _sentences(a: History, b: History) -> Iterator[Sentence]:
+    """Their accuracies after the last round that both measured."""
+    scores = [
+        {
+            number: one.validation
+            for number, one in measured(run, candidates=False).items()
+            if MEAN in one.validation
+        }
+        for run in (a, b)
+    ]
+    common = scores[0].keys() & scores[1].keys() - {0}
+    if not common:
+        return
+    last = max(common)
+    first, second = scores[0][last], scores[1][last]
+    change, half = second[MEAN] - first[MEAN], half_interval(first, MEAN, second, MEAN)
+    text = (
+        f"After round {last}, {b.run_id} answers {with_interval(second, MEAN)} of the held-out questions"
+        f" (mean@k) and {a.run_id} {with_interval(first, MEAN)}: a difference of {100 * change:+.1f} points"
+        f" ({100 * (change - half):+.1f} to {100 * (change + half):+.1f})"
+    )
+    text += ", which may be chance." if abs(change) <= half else "."
+    text += " Of two runs alone: another seed may differ as much."
+    yield Sentence("accuracy", text)

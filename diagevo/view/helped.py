@@ -169,18 +169,19 @@ def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
     }
     first, last = min(known), max(known)
     was, now = known[first], known[last]
-    text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}: {_named(was, MEAN)}"
+    text = f"Accuracy (mean@k) on {count(asked[last].questions, 'held-out question')}:"
+    text += f" {with_interval(was, MEAN)}"
     text += " before training" if first == 0 else f" after round {first}"
     if first == last:
         return f"{text}.", "Whether it answers better is not known yet: it was measured once."
-    text += f", {_named(now, MEAN)} after round {last}"
+    text += f", {with_interval(now, MEAN)} after round {last}"
     base = known.get(0, {})
     heats = colder(base)
     if heats:
         text += "; the base model sampled colder has " + ", ".join(
-            f"{_named(base, metric)} at {heat}" for metric, heat in heats.items()
+            f"{with_interval(base, metric)} at {heat}" for metric, heat in heats.items()
         )
-    change, half = now[MEAN] - was[MEAN], _half(was, MEAN, now, MEAN)
+    change, half = now[MEAN] - was[MEAN], half_interval(was, MEAN, now, MEAN)
     points = f"{100 * change:+.1f} points ({100 * (change - half):+.1f} to {100 * (change + half):+.1f})"
     if abs(change) <= half:
         verdict = f"Accuracy did not change by more than chance: {points}"
@@ -188,13 +189,14 @@ def _accuracy(history: History, facts: Facts) -> tuple[str, str]:
         verdict = f"Accuracy {'rose' if change > 0 else 'fell'}: {points}"
     best = max(heats, key=lambda metric: base[metric], default=None)
     if best is not None and change > half:
-        above = now[MEAN] - base[best] > _half(base, best, now, MEAN)
+        above = now[MEAN] - base[best] > half_interval(base, best, now, MEAN)
         verdict += ", more than" if above else ", but no more than"
         verdict += f" sampling the base model at {heats[best]} gives"
     return f"{text}.", f"{verdict}. {alone}"
 
 
-def _named(metrics: Mapping[str, float], name: str) -> str:
+def with_interval(metrics: Mapping[str, float], name: str) -> str:
+    """A score with its 95% interval."""
     half = NORMAL * metrics.get(f"{name}_se", 0.0)
     value = metrics[name]
     if not half:
@@ -202,6 +204,6 @@ def _named(metrics: Mapping[str, float], name: str) -> str:
     return f"{percent(value)} ({percent(max(0.0, value - half))} to {percent(min(1.0, value + half))})"
 
 
-def _half(a: Mapping[str, float], of_a: str, b: Mapping[str, float], of_b: str) -> float:
+def half_interval(a: Mapping[str, float], of_a: str, b: Mapping[str, float], of_b: str) -> float:
     """Half the 95% interval of their difference, as if each had questions of its own: wider than paired."""
     return NORMAL * math.hypot(a.get(f"{of_a}_se", 0.0), b.get(f"{of_b}_se", 0.0))

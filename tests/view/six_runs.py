@@ -25,15 +25,15 @@ def make(home: Path) -> None:
         Player(memory).configure()
     with diagevo.open(url, "trained", root=home) as memory:
         Player(memory).configure()
-        _measured(memory, 0, 0.5, {"T0.77": 0.55, "T0.5": 0.625})
+        measure(memory, 0, 0.5, {"T0.77": 0.55, "T0.5": 0.625})
     play_on(url, "trained", home, 4)
     with diagevo.open(url, "trained", root=home) as memory:
-        _measured(memory, 4, 0.7)
+        measure(memory, 4, 0.7)
     with closing(open_history(str(home / "diagevo.db"), "trained", root=home)) as history:
         fork(history, 2, "forked", root=home)
     play_on(url, "forked", home, 3, since=2)
     with diagevo.open(url, "forked", root=home) as memory:
-        _measured(memory, 3, 0.51)
+        measure(memory, 3, 0.51)
     for run in ("running", "broken"):
         play(url, run, root=home, rounds=2)
         with diagevo.open(url, run, root=home) as memory:
@@ -69,7 +69,7 @@ def play_on(url: str, run: str, home: Path, last: int, since: int = 0) -> None:
             one(player)
 
 
-def _measured(memory: Memory, number: int, mean: float, colder: Mapping[str, float] | None = None) -> None:
+def measure(memory: Memory, number: int, mean: float, colder: Mapping[str, float] | None = None) -> None:
     metrics = {"mean_at_k": mean, "mean_at_k_se": 0.02, "greedy": 0.8, "greedy_se": 0.03}
     for heat, value in (colder or {}).items():
         metrics |= {f"mean_at_k_{heat}": value, f"mean_at_k_{heat}_se": 0.02}

@@ -342,3 +342,27 @@ def test_a_log_that_is_not_as_it_was_written_is_a_fault_before_anything_is_told(
 def test_each_answer_has_an_example_where_there_is_one(page: str, kind: str) -> None:
     asked, told = page.count("One of them, "), page.count("<del>")
     assert (asked, told) == {"empty": (0, 0), "ingested": (1, 2)}.get(kind, (1, 3))
+
+
+def test_a_cell_of_the_causes_has_the_failures_of_its_round(home: Path, kind: str, sql: Sql) -> None:
+    """Not f, which only grows while a cause is Active."""
+    database = Database(f"sqlite:///{home / 'diagevo.db'}")
+    try:
+        page = View(Site(database, home, live=True)).render(f"{kind}/causes.html")
+    finally:
+        database.close()
+    committed = [n for [n] in sql.rows("SELECT round FROM e WHERE type = 'RoundCommitted' ORDER BY round")]
+    rows = dict(re.findall(r'<tr class="one" data-node="\d+" data-id="(\d+)"(.*?)</tr>', page, re.DOTALL))
+    causes = sql.rows(
+        "SELECT DISTINCT cause FROM m WHERE round IN (SELECT round FROM e WHERE type = 'RoundCommitted')"
+    )
+    assert {f"c{number}" for number in rows} == {cause for [cause] in causes}
+    for number, row in rows.items():
+        shown = re.findall(r'<td class="cell \w+">(·|\d+)</td>', row)
+        born = sql.one("SELECT min(round) FROM m WHERE cause = ?", f"c{number}")
+        assert shown == [
+            str(sql.one("SELECT count(*) FROM m WHERE cause = ? AND round = ?", f"c{number}", at))
+            if at >= born
+            else "·"
+            for at in committed
+        ]

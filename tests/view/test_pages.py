@@ -264,22 +264,57 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.mark.slow
-def test_axe_finds_no_serious_fault_on_any_kind_of_page_in_either_theme(page: "Page", served: Served) -> None:
+def test_axe_finds_no_fault_on_any_kind_of_page_in_either_theme_on_a_desk_or_a_telephone(
+    page: "Page", served: Served
+) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     assert _kinds(AXED).keys() == {pattern for pattern, _ in ROUTES}
     page.goto(served.opening)
+    faults: list[tuple[str, ...]] = []
     for path in AXED:
         page.goto(f"{served.base}{path}.html")
-        for scheme in SCHEMES:
+        for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
+            page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
-            found = Axe().run(page).response["violations"]
-            serious = [
-                (fault["id"], fault["nodes"][0]["html"][:200])
-                for fault in found
-                if fault["impact"] in ("serious", "critical")
+            faults += [
+                (path, str(width), scheme, fault["id"], fault["nodes"][0]["html"][:200])
+                for fault in Axe().run(page).response["violations"]
             ]
-            assert not serious, (path, scheme, serious)
+    assert not faults, "\n".join(map(" ".join, faults))
+
+
+def test_on_a_telephone_whatever_is_touched_is_44_pixels_high_and_wide(page: "Page", served: Served) -> None:
+    """Links within a line of text are as high as the line."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(served.opening)
+    for path in AXED:
+        page.goto(f"{served.base}{path}.html")
+        small = page.evaluate(
+            """() => {
+              const own = "button, select, summary, input, nav a, td > a, th > a, li > a, .foot a";
+              return [...document.querySelectorAll(own)].filter(one => one.checkVisibility()).map(one => {
+                const box = (one.closest("label.pick") ?? one).getBoundingClientRect();
+                return [one.outerHTML.slice(0, 90), box.width, box.height];
+              }).filter(([_, width, height]) => width < 44 || height < 44);
+            }"""
+        )
+        assert not small, (path, small[:5])
+
+
+def test_a_chart_on_a_telephone_is_drawn_for_it_and_its_words_can_be_read(
+    page: "Page", served: Served
+) -> None:
+    page.goto(served.opening)
+    for width, name in ((1440, "wide"), (390, "narrow")):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.goto(f"{served.base}played/diagnostics.html")
+        shown = page.locator(".chart svg[role=img]:visible")
+        assert {one.get_attribute("class") for one in shown.all()} == {name}
+        high = page.eval_on_selector_all(
+            f"svg.{name} text.axis", "all => all.map(one => one.getBoundingClientRect().height)"
+        )
+        assert min(high) > 9, (width, min(high))
 
 
 def test_each_line_of_a_chart_has_a_colour_of_its_own_in_either_theme_and_a_dash_and_mark_that_hold_in_grey(
