@@ -212,11 +212,12 @@ def why(
 
     from diagevo.memory.audit.blame import blame
     from diagevo.memory.audit.cause_story import TURNS
+    from diagevo.memory.audit.examples import examples_of
     from diagevo.memory.audit.failures import failure_story
     from diagevo.memory.audit.nodes import why_node
     from diagevo.memory.audit.questions import question_story
     from diagevo.memory.audit.references import resolve
-    from diagevo.memory.audit.why import chosen, why_cause
+    from diagevo.memory.audit.why import chosen, failures_in, why_cause
 
     from ..render import layout as screen
     from ..screens import compare as compare_text
@@ -241,6 +242,7 @@ def why(
                 hint=f"its whole story: diagevo memory why {found.id}",
             )
         columns = screen.width()
+        causes = {cause.cause_id: cause.description for cause in history.state(as_of).causes.values()}
         match found.kind:
             case "cause":
                 story = why_cause(
@@ -258,17 +260,27 @@ def why(
                 if round is not None:
                     never = f"{named} in round {round}"
                 text = why_text.cause_screen(
-                    story, columns=columns, everything=everything, full=full, never=never
+                    story,
+                    columns=columns,
+                    everything=everything,
+                    full=full,
+                    examples=examples_of(history, failures_in(story)),
+                    never=never,
                 )
             case "node":
                 story = why_node(history, found.id, as_of, full=full)
                 text = why_text.node_screen(story, columns, everything=all)
             case "question":
                 story = question_story(history, found, as_of, full=full)
-                text = why_text.question_screen(story, columns)
+                text = why_text.question_screen(story, columns, examples_of(history, story.failures), causes)
             case "failure":
                 story = failure_story(history, found, as_of, full=full)
-                text = why_text.failure_screen(story, columns)
+                text = why_text.failure_screen(
+                    story,
+                    columns,
+                    examples_of(history, [story]).get(story.failure_id),
+                    causes.get(story.cause_id or ""),
+                )
     return Result(story, text=text, run=history.run_id, as_of=where(as_of))
 
 

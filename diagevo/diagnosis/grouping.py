@@ -16,6 +16,7 @@ import numpy as np
 
 from diagevo.errors import extra
 from diagevo.text.escaping import one_line
+from diagevo.text.steps import END, parted, steps
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -35,9 +36,7 @@ SHOWN = 60
 PREFIX = "grouped: "
 """How the description of such a cause begins on every screen."""
 
-_STEP = re.compile(r"[\n;]+|(?<=[.!?])\s+")
 _TOKEN = re.compile(r"[^\W\d_]+|\d+(?:[.,]\d+)*|[^\w\s]")
-_END = "the end"
 KINDS: Mapping[str, tuple[str, str]] = {
     "stops": ("stops before the last step", "doing every step"),
     "goes on": ("goes on after the last step", "ending in time"),
@@ -109,18 +108,15 @@ def group(failures: Sequence[FailedResponse], known: Mapping[int, str]) -> list[
 
 def parting(failure: FailedResponse) -> Parting:
     """How the response that failed parts from the one that passed."""
-    passed, failed = _steps(failure.passed), _steps(failure.failed)
-    shorter = min(len(passed), len(failed))
-    at = next((place for place in range(shorter) if passed[place] != failed[place]), shorter)
-    right = passed[at] if at < len(passed) else _END
-    wrong = failed[at] if at < len(failed) else _END
+    passed = steps(failure.passed)
+    at, right, wrong = parted(failure.passed, failure.failed)
     forms = [_form(right), _form(wrong)]
     numbers = [_numbers(right), _numbers(wrong)]
     marks = [f"at {min(at, 4)}", f"left {min(len(passed) - at, 4)}"]
     marks += [f"{name} {''.join(form)}" for name, form in zip("+-", forms, strict=True) if len(form) <= SHORT]
     marks += [f"{name} {token}" for name, form in zip("+-", _only(*forms), strict=True) for token in form]
-    if wrong is _END or right is _END:
-        kind = "stops" if wrong is _END else "goes on"
+    if wrong is END or right is END:
+        kind = "stops" if wrong is END else "goes on"
     elif forms[0] != forms[1]:
         kind = "step"
     elif numbers[0][:-1] == numbers[1][:-1]:
@@ -208,10 +204,6 @@ def _names(
         taken.add(name)
         names.append(name)
     return names
-
-
-def _steps(text: str) -> list[str]:
-    return [step for part in _STEP.split(text) if (step := part.strip())]
 
 
 def _form(text: str) -> list[str]:

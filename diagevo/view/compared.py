@@ -52,10 +52,10 @@ def runs_page(history: History, site: Site, other: str) -> Page:
     runs = (history.run_id, other)
 
     def curve(title: str, value: Callable[[RoundFigures], float | None], *, share: bool) -> Chart | None:
-        lines = [
-            Series(run, [value(sides[run][n]) if n in sides[run] else None for n in rounds]) for run in runs
-        ]
-        return chart(title, rounds, lines, percent=share)
+        def line(of: dict[int, RoundFigures]) -> list[float | None]:
+            return [value(of[number]) if number in of else None for number in rounds]
+
+        return chart(title, rounds, [Series(run, line(sides[run])) for run in runs], percent=share)
 
     drawn = [
         curve("Accuracy on held-out questions (mean@k)", lambda line: line.mean_at_k, share=True),

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diagevo.diagnosis.examples import Example, examples
 from diagevo.evaluation.protocol import share_interval
+from diagevo.memory.audit.examples import Example, examples
 from diagevo.memory.history import History
 from diagevo.text.numbers import count
 from diagevo.view.facts import Facts, Sentence

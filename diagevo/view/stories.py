@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from diagevo.diagnosis.examples import examples
 from diagevo.memory.audit.cause_story import CauseStory, Sampled
+from diagevo.memory.audit.examples import examples, examples_of
 from diagevo.memory.audit.failures import FailureStory, failure_story
 from diagevo.memory.audit.nodes import why_node
 from diagevo.memory.audit.questions import question_story
-from diagevo.memory.audit.references import Reference, observation, resolve
+from diagevo.memory.audit.references import Reference, resolve
 from diagevo.memory.audit.why import why_cause
 from diagevo.memory.events import CandidateScored, CauseCreated, CauseMatched, FailureObserved
 from diagevo.memory.events.records import Recorded
@@ -211,15 +211,10 @@ def question(history: History, site: Site, question: str) -> Page:
     story = question_story(history, reference, at)
     found = history.find(CandidateScored, reference.round, question, at)
     assert found is not None
-    observed = {
-        one.failure_id: (reference.round, seen[1])
-        for one in story.failures
-        if (seen := observation(history, resolve(history, one.failure_id, at, "failure"), at))
-    }
     data = {
         "story": story,
         "truth": found[1].truth,
-        "told": examples(history, observed),
+        "told": examples_of(history, story.failures),
         "commands": [f"diagevo memory why {question} --run {history.run_id}"],
     }
     return Page("question.html", f"{question} of {history.run_id}", data, _round_above(history, reference))

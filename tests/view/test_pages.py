@@ -261,6 +261,9 @@ AXED = (
     "played/diagnostics",
 )
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+AT: tuple[tuple[int, Literal["light", "dark"]], ...] = tuple(
+    (width, scheme) for width in (1440, 390) for scheme in SCHEMES
+)
 
 
 @pytest.mark.slow
@@ -274,7 +277,7 @@ def test_axe_finds_no_fault_on_any_kind_of_page_in_either_theme_on_a_desk_or_a_t
     faults: list[tuple[str, ...]] = []
     for path in AXED:
         page.goto(f"{served.base}{path}.html")
-        for width, scheme in ((1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")):
+        for width, scheme in AT:
             page.set_viewport_size({"width": width, "height": 900})
             page.emulate_media(color_scheme=scheme)
             faults += [

@@ -8,10 +8,13 @@ from diagevo.text.numbers import count, number, percent
 
 from ...render.console import visible
 from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, sub, wrapped
-from .failure import call_texts, failure_texts, how_counted, marked, nearest
+from .failure import call_texts, failure_texts, how_counted, marked, nearest, told
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from diagevo.memory.audit.cause_story import CauseStory, Counted, Reactivated, Sampled, Turn, Vote
+    from diagevo.memory.audit.examples import Example
     from diagevo.memory.audit.failures import FailureStory
 
 
@@ -21,26 +24,29 @@ def cause_screen(
     columns: int | None,
     everything: bool,
     full: bool,
+    examples: "Mapping[str, Example]",
     never: str | None = None,
 ) -> str:
-    """The story of a cause. Without `everything` it fits on one screen: single failures are left out first,
-    then the oldest turns, and only then a text is cut to two rows. `never` is said in the place of turns that
-    were asked for and never came."""
+    """The story of a cause, its failures in words where `examples` has them.
+
+    Without `everything` it fits on one screen: single failures are left out first, then the oldest turns, and
+    only then a text is cut to two rows. `never` is said in the place of turns that were asked for and never
+    came."""
     turns = story.turns if everything else (*story.turns[:1], *story.turns[1:][-SCREEN:])
-    blocks, rows, told = [list(_turn(turn)) for turn in turns], None, None
+    blocks, rows, shown = [list(_turn(turn, examples)) for turn in turns], None, None
     if never is not None and not turns:
         blocks = [[Line("never", never)]]
     elif not everything:
         rows = ROWS[0]
-        for told in (None, 1, 0):
-            blocks = [list(_turn(turn, told)) for turn in turns]
+        for shown in (None, 1, 0):
+            blocks = [list(_turn(turn, examples, shown)) for turn in turns]
             if fits(_cause(story, blocks, columns, rows)):
                 break
         while len(blocks) > 2 and not fits(_cause(story, blocks, columns, rows)):
             del blocks[1]  # how it came into being stays
         if not fits(_cause(story, blocks, columns, rows)):
             rows = ROWS[1]
-    return _cause(story, blocks, columns, rows, full=full, untold=told == 0) + (
+    return _cause(story, blocks, columns, rows, full=full, untold=shown == 0) + (
         _all_texts(story, columns) if full else ""
     )
 
@@ -80,7 +86,7 @@ def _cause(
     )
 
 
-def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
+def _turn(turn: "Turn", examples: "Mapping[str, Example]", shown: int | None = None) -> Iterator[Line]:
     """The line of a turn, with so many of its failures below it."""
     from diagevo.memory.audit.cause_story import (
         Counted,
@@ -98,7 +104,7 @@ def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
             e = turn.evidence
             node = f"new node {turn.node_id}" if turn.new_node else turn.node_id
             text = f"{e.failure_id} · new cause under {node} ({nearest(e)})"
-            yield Line("created", f"{when}  {text}", turn.position)
+            yield Line("created", f"{when}  {text}{_words(e, examples)}", turn.position)
         case Sampled():
             yield Line("asked" if turn.rewards else "sampled", f"{when}  {_sampled(turn)}", turn.position)
         case Promoted():
@@ -114,7 +120,7 @@ def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
         case Counted():
             text = f"{count(turn.failures, 'failure')} ({_ways(turn)}){_false(turn)} → f = {turn.frequency}"
             yield Line("counted", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures, told)
+            yield from _evidence(turn.evidence, turn.failures, examples, shown)
         case Reactivated():
             undone = f"undoing the promotion of round {turn.promoted_round}"
             if turn.promoted_round == turn.round:
@@ -122,7 +128,7 @@ def _turn(turn: "Turn", told: int | None = None) -> Iterator[Line]:
             new = f"{count(turn.failures, 'new failure')} ({_ways(turn)})"
             text = f"{new}{_false(turn)} → Active, f = {turn.frequency}, {undone}"
             yield Line("reactivated", f"{when}  {text}", turn.position)
-            yield from _evidence(turn.evidence, turn.failures, told)
+            yield from _evidence(turn.evidence, turn.failures, examples, shown)
         case Merged():
             near = "" if turn.similarity is None else f", cosine {turn.similarity:.2f}, judged one skill"
             text = f"{when}  node {turn.absorbed} into {turn.survivor} “{turn.label}”{near}"
@@ -197,14 +203,23 @@ def _returned(turn: "Sampled") -> str:
     return f"{came}, {kept} with passes and failures{mean}"
 
 
-def _evidence(stories: tuple["FailureStory", ...], total: int, told: int | None) -> Iterator[Line]:
-    if told == 0:
+def _evidence(
+    stories: tuple["FailureStory", ...], total: int, examples: "Mapping[str, Example]", shown: int | None
+) -> Iterator[Line]:
+    if shown == 0:
         return
-    for story in stories[:told]:
+    for story in stories[:shown]:
         position = story.positions.get("CauseMatched") or story.positions.get("CauseCreated")
-        yield Line(story.failure_id, how_counted(story) + marked(story), position, depth=1)
-    if total > len(stories[:told]):
-        yield Line("", f"and {total - len(stories[:told])} more: --all", depth=1)
+        yield Line(
+            story.failure_id, how_counted(story) + marked(story) + _words(story, examples), position, depth=1
+        )
+    if total > len(stories[:shown]):
+        yield Line("", f"and {total - len(stories[:shown])} more: --all", depth=1)
+
+
+def _words(story: "FailureStory", examples: "Mapping[str, Example]") -> str:
+    words = told(examples.get(story.failure_id))
+    return "" if words is None else f" · {words}"
 
 
 def _effect(story: "CauseStory") -> list[Line]:

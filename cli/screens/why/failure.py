@@ -1,18 +1,38 @@
 """The screen of a failure, and its texts and words as the other screens show them."""
 
+import textwrap
 from typing import TYPE_CHECKING
 
+from diagevo.text.escaping import one_line
 from diagevo.text.numbers import count
 
 from ...render.console import visible
 from ...render.layout import Line, lay, listed, wrapped
 
+SHOWN = 80
+"""Characters of a text in a line."""
+
 if TYPE_CHECKING:
+    from diagevo.memory.audit.examples import Example
     from diagevo.memory.audit.failures import FailureStory, ModelExchange
 
 
-def failure_screen(story: "FailureStory", columns: int | None) -> str:
-    """What became of one failure, from the question to the count."""
+def told(example: "Example | None") -> str | None:
+    """A failure in words: the question, what was said in the first step that differs, what should be."""
+    if example is None or example.said is None or example.should is None:
+        return None
+    question, said, should = (
+        textwrap.shorten(one_line(text or ""), SHOWN, placeholder="…")
+        for text in (example.question, example.said, example.should)
+    )
+    return f"{question}: said {said}, should {should}"
+
+
+def failure_screen(
+    story: "FailureStory", columns: int | None, example: "Example | None", cause: str | None
+) -> str:
+    """What became of one failure, from the question to the count. `cause`: what it was counted under, in
+    words."""
     at = story.positions.get
     drawn = {"free": "free exploration", "targeted": f"aimed at {story.target}"}.get(
         story.mode or "", f"stitched ({story.target} + {story.stitched})"
@@ -26,6 +46,8 @@ def failure_screen(story: "FailureStory", columns: int | None) -> str:
         Line("question", f"{story.question_id}, {drawn}, {label}", at("CandidateScored")),
         Line("observed", seen, at("FailureObserved")),
     ]
+    if words := told(example):
+        lines.append(Line("in words", words))
     if mark := marked(story):
         lines.append(Line("truth", mark.removeprefix(" · ")))
     if story.verdict is not None:
@@ -47,6 +69,8 @@ def failure_screen(story: "FailureStory", columns: int | None) -> str:
     end = at("CauseMatched") or at("CauseCreated")
     result = f"{story.cause_id} · {how_counted(story)}" if story.cause_id else how_counted(story)
     lines.append(Line("counted", result, end))
+    if cause is not None:
+        lines.append(Line("cause", cause))
     return f"{story.failure_id}\n" + lay(lines, columns) + failure_texts(story, columns)
 
 

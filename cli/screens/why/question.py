@@ -5,14 +5,22 @@ from typing import TYPE_CHECKING
 from diagevo.text.numbers import count, number, percent
 
 from ...render.layout import Line, lay, sub, wrapped
-from .failure import failure_texts, how_counted, marked
+from .failure import failure_texts, how_counted, marked, told
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from diagevo.memory.audit.examples import Example
     from diagevo.memory.audit.questions import QuestionStory
 
 
-def question_screen(story: "QuestionStory", columns: int | None) -> str:
-    """How a question came to be drawn, how it was voted on, and what failed on it."""
+def question_screen(
+    story: "QuestionStory",
+    columns: int | None,
+    examples: "Mapping[str, Example]",
+    causes: "Mapping[str, str]",
+) -> str:
+    """How a question came to be drawn, how it was voted on, and what failed on it. `causes`: their words."""
     t = sub(story.round)
     if story.mode == "free":
         drawn = f"free exploration, ε{t} = {number(story.epsilon)}"
@@ -45,15 +53,14 @@ def question_screen(story: "QuestionStory", columns: int | None) -> str:
         truth = "" if story.truth is None or story.label_true else f", the truth is {story.truth}"
         word = "true" if story.label_true else "false"
         lines.append(Line("truth", f"the label {story.label} is {word}{truth}"))
-    lines += [
-        Line(
-            e.failure_id,
-            how_counted(e) + (f" → {e.cause_id}" if e.cause_id else "") + (marked(e) if e.right else ""),
-            e.positions.get("CauseMatched") or e.positions.get("CauseCreated"),
-            depth=1,
-        )
-        for e in story.failures
-    ]
+    if (aim := causes.get(story.cause_id or "")) is not None:
+        lines.insert(1, Line("cause", aim))
+    for e in story.failures:
+        counted = how_counted(e) + (f" → {e.cause_id}" if e.cause_id else "") + (marked(e) if e.right else "")
+        position = e.positions.get("CauseMatched") or e.positions.get("CauseCreated")
+        lines.append(Line(e.failure_id, counted, position, depth=1))
+        words = told(examples.get(e.failure_id)), causes.get(e.cause_id or "")
+        lines += [Line("", text, depth=1) for text in words if text is not None]
     text = wrapped(story.question if story.question is not None else "(text not kept)", "   ", columns)
     return (
         f"{story.question_id}\n{text}"

@@ -26,7 +26,7 @@ from diagevo.memory.audit.cause_story import (
     Turn,
     Vote,
 )
-from diagevo.memory.audit.failures import asked, stories_of, story_of
+from diagevo.memory.audit.failures import FailureStory, asked, stories_of, story_of
 from diagevo.memory.audit.timeline.causes import Aimed, Change, aimed, changes
 from diagevo.memory.audit.timeline.nodes import nodes
 from diagevo.memory.audit.timeline.rounds import played
@@ -298,3 +298,15 @@ def _labels(history: History, questions: Sequence[tuple[int, str]]) -> dict[tupl
 def chosen(turns: tuple[Turn, ...], events: Collection[str], round: int | None = None) -> tuple[Turn, ...]:
     """The turns of some kinds (created, promoted, reactivated, merged, sampled), of one round or of all."""
     return tuple(t for t in turns if t.event in events and round in (None, t.round))
+
+
+def failures_in(story: CauseStory) -> Iterator[FailureStory]:
+    """Those that the turns of a story tell one by one."""
+    for turn in story.turns:
+        match turn:
+            case Created():
+                yield turn.evidence
+            case Counted() | Reactivated():
+                yield from turn.evidence
+            case _:
+                pass

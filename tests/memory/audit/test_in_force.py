@@ -182,7 +182,7 @@ def _questions(history: History, twin: Twin) -> None:
             said, reason = twin.inequality(number, c)
             assert said == c.verdict
             assert told.reason.startswith(reason)
-            assert f"{said.replace('_', ' ')}: {reason}" in why_text.question_screen(told, None)
+            assert f"{said.replace('_', ' ')}: {reason}" in why_text.question_screen(told, None, {}, {})
 
 
 def _failures(history: History, twin: Twin) -> None:
@@ -310,7 +310,7 @@ def test_rounds_before_a_fork_are_judged_by_the_thresholds_of_then(
         True,
     )
     failed = failure_story(history, Reference("failure", "r1.q0.a1"), history.end)
-    assert "cosine 0.80 > 0.50" in why_text.failure_screen(failed, None)
+    assert "cosine 0.80 > 0.50" in why_text.failure_screen(failed, None, None, None)
     history.close()
 
 

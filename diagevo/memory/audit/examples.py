@@ -1,13 +1,14 @@
 """Failures as a person is told them: the question, what the model said in the first step that differs, and
 what it should have said there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from diagevo.diagnosis.grouping import FailedResponse, parting
+from diagevo.memory.audit.failures import FailureStory
 from diagevo.memory.events import CandidateScored, FailureObserved
 from diagevo.memory.events.records import event_id
 from diagevo.memory.history import History, expect
+from diagevo.text.steps import parted
 
 COMPARED = 20_000
 """Characters of a response that are looked through for that step."""
@@ -50,15 +51,29 @@ def examples(history: History, failures: Mapping[str, tuple[int, FailureObserved
 def _example(failure: FailureObserved, scored: CandidateScored | None, texts: Mapping[str, str]) -> Example:
     question = None if scored is None else texts.get(scored.question)
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
-    where = None
+    said = should = None
     if passed is not None and failed is not None:
-        where = parting(FailedResponse(question or "", passed[:COMPARED], failed[:COMPARED]))
+        _, should, said = parted(passed[:COMPARED], failed[:COMPARED])
     return Example(
         failure_id=failure.failure_id,
         question=question,
-        said=None if where is None else where.failed,
-        should=None if where is None else where.passed,
+        said=said,
+        should=should,
         truth=None if scored is None else scored.truth,
         label_true=None if scored is None else scored.label_true,
         right=failure.right,
+    )
+
+
+def examples_of(history: History, stories: Iterable[FailureStory]) -> dict[str, Example]:
+    """Of failures whose stories are told."""
+    ids = {
+        event_id(
+            one.round, FailureObserved.__name__, f"{one.failure_id}.{one.stage}.{one.attempt}"
+        ): one.failure_id
+        for one in stories
+    }
+    found = history.log.known(history.run_id, ids)
+    return examples(
+        history, {ids[key]: (one.round, expect(one, FailureObserved)) for key, one in found.items()}
     )
