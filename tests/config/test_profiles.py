@@ -8,9 +8,10 @@ import pytest
 from diagevo.config.loading import of_file, of_profile, resolve
 from diagevo.config.models import Config
 from diagevo.config.paper import DIAGNOSTICIANS, NOT_METHOD, STATED, OneOf, deviations
+from diagevo.config.placement import ClusterNode, engine_bundles, rank_bundles
 from diagevo.config.shipped import PROFILES
 from diagevo.config.sources import dotted, keys
-from diagevo.config.workload import workload
+from diagevo.config.workload import gpu_schedule, workload
 from diagevo.config.writing import scalar, template, to_yaml
 
 PAPER_TABLES = {
@@ -215,6 +216,20 @@ def test_the_plan_counts_completions_of_the_papers_round() -> None:
     assert rows["solver"].completions == 24_576
     assert rows["diagnosis"].calls == 3 * 24_576
     assert (rows["votes"].seconds, rows["solver"].seconds) == (30.0, None)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_no_gpu_of_a_profile_is_idle_while_votes_are_drawn_or_the_solver_trains(profile: str) -> None:
+    """On the cluster: every GPU of two nodes of eight. A diagnostician that is served here works beside the
+    solver's training."""
+    config = of_profile(profile).config
+    uses = {use.stage: use for use in gpu_schedule(config)}
+    assert bool(uses) == (config.hardware.device == "cuda" and config.hardware.cluster == "local")
+    assert [stage for stage, use in uses.items() if use.idle and stage != "challenger"] == []
+    if config.hardware.cluster == "ray":
+        nodes = [ClusterNode(name, 96, 8) for name in ("a", "b")]
+        for places in (rank_bundles(config.hardware, nodes), engine_bundles(config.hardware, nodes)):
+            assert sum(place["GPU"] for place in places) == 16
 
 
 R_ZERO = {
