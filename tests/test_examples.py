@@ -14,6 +14,7 @@ import pytest
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import answer
 from tests.cli.program import clean_environment, invoke
+from tests.diagnosis import knowing
 from tests.diagnosis.server import Answer, Server
 from tests.forked import Forked
 from tests.ingest.conftest import DATA
@@ -198,3 +199,31 @@ def test_the_readme_shows_what_the_sample_gives(tmp_path: Path) -> None:
             printed += told.stdout.splitlines() if "show" in arguments else []
     shown = [line for line in block(README, "text", "grouped: ").splitlines() if line != "…"]
     assert shown == printed[: len(shown)]
+
+
+@pytest.mark.slow
+def test_the_readme_shows_what_a_model_gives(tmp_path: Path) -> None:
+    """The stand-in is busy, chatty or unreadable now and then, as services are. What is shown comes in this
+    order, and its table begins as the program's does."""
+    env = {"DIAGEVO_HOME": str(tmp_path), "OPENAI_API_KEY": "none"}
+    rollouts = EXAMPLES / "rollouts"
+    assert (
+        invoke("ingest", "verl", rollouts, "--run", "sample", "--steps-per-round", "1", env=env).exit_code
+        == 0
+    )
+    assert invoke("diagnose", "--run", "sample", "--local", env=env).exit_code == 0
+    printed: list[str] = []
+    with Server(knowing.behave) as server:
+        for line in block(README, "console", "--base-url").splitlines():
+            _, *arguments = line.removeprefix("$ ").replace("http://127.0.0.1:8000/v1", server.url).split()
+            told = invoke(*arguments, env=env)
+            assert told.exit_code == 0, told.output
+            printed += [*told.stderr.splitlines(), *told.stdout.splitlines()]
+        assert any(len(request["messages"]) > 2 for request in server.requests), "nothing was asked again"
+        assert max(server.seen.values()) > 1, "nothing was refused"
+    parts = [part.strip().splitlines() for part in block(README, "text", "asked of M").split("…")]
+    for part in parts:
+        if part:
+            at = printed.index(part[0])
+            assert printed[at : at + len(part)] == part
+            del printed[: at + len(part)]
