@@ -26,6 +26,7 @@ BIN = Path(sys.executable).parent
 
 
 README = (EXAMPLES.parent / "README.md").read_text(encoding="utf-8")
+INDEX = (EXAMPLES.parent / "docs" / "index.md").read_text(encoding="utf-8")
 HOWTO = (EXAMPLES.parent / "docs" / "howto" / "ingest.md").read_text(encoding="utf-8")
 
 
@@ -187,18 +188,27 @@ def test_the_sample_is_made_by_its_program_and_scored_by_the_truth(tmp_path: Pat
         assert row["score"] == float(extract_boxed(row["output"]) == row["gts"])
 
 
-def test_the_readme_shows_what_the_sample_gives(tmp_path: Path) -> None:
-    env = {"DIAGEVO_HOME": str(tmp_path)}
+@pytest.mark.parametrize("page", [README, INDEX], ids=["README", "index"])
+def test_the_first_page_shows_what_the_sample_gives(page: str, tmp_path: Path) -> None:
     printed: list[str] = []
-    for line in block(README, "console", "ingest verl examples/rollouts").splitlines():
+    for line in block(page, "console", "ingest verl examples/rollouts").splitlines():
         program, *arguments = line.removeprefix("$ ").split()
         if program == "diagevo":
             at = [str(EXAMPLES / "rollouts") if word == "examples/rollouts" else word for word in arguments]
-            told = invoke(*at, env=env)
+            told = invoke(*at, env={"DIAGEVO_HOME": str(tmp_path)})
             assert told.exit_code == 0, told.output
-            printed += told.stdout.splitlines() if "show" in arguments else []
-    shown = [line for line in block(README, "text", "grouped: ").splitlines() if line != "…"]
-    assert shown == printed[: len(shown)]
+            printed += told.stdout.splitlines()
+    assert_shown(block(page, "text", "grouped: "), printed)
+
+
+def assert_shown(text: str, printed: list[str]) -> None:
+    """The lines of a page are those of the program; where it has … it leaves some out."""
+    for part in text.split("…\n"):
+        lines = part.splitlines()
+        if lines:
+            at = printed.index(lines[0])
+            assert printed[at : at + len(lines)] == lines
+            del printed[: at + len(lines)]
 
 
 @pytest.mark.slow
@@ -221,9 +231,4 @@ def test_the_readme_shows_what_a_model_gives(tmp_path: Path) -> None:
             printed += [*told.stderr.splitlines(), *told.stdout.splitlines()]
         assert any(len(request["messages"]) > 2 for request in server.requests), "nothing was asked again"
         assert max(server.seen.values()) > 1, "nothing was refused"
-    parts = [part.strip().splitlines() for part in block(README, "text", "asked of M").split("…")]
-    for part in parts:
-        if part:
-            at = printed.index(part[0])
-            assert printed[at : at + len(part)] == part
-            del printed[: at + len(part)]
+    assert_shown(block(README, "text", "asked of M"), printed)
