@@ -72,7 +72,7 @@ def screen_of(
 def in_the_middle(lines: list[str]) -> bool:
     """When the picture of the live view is taken: two rounds are behind, the solver is at its fourth step."""
     text = "\n".join(lines)
-    return "round 3 of 3" in text and re.search(r"solver +[4-9]/", text) is not None
+    return "round 3 of 3" in text and re.search(r"solver +━+╌* +[4-9]/", text) is not None
 
 
 def drawn(screen: pyte.Screen) -> Text:

@@ -91,9 +91,9 @@ def page(runs: list[dict[str, Any]]) -> str:
         "all rounds.\n",
         *arm_rows(runs),
         "",
-        "Made by `python -m studies` from the runs, or with `--again` from",
-        "`studies/results.jsonl`: every run's scores by round, the hash of its memory after the",
-        "last commit, which a run of the same seed must come to, and the head of its chain.",
+        "Made by `python -m studies` from the runs, or with `--again` from `studies/results.jsonl`.",
+        "That file has every run's scores by round and the head of its chain. It also has the hash of the",
+        "memory after the last commit, which a run of the same seed must come to.",
         *against_the_method(runs),
     ]
     return "\n".join(lines) + "\n"
@@ -108,10 +108,14 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     against = against_paper(found)
     arms, agree = kept_and_scores(runs)
     yield "\n## What goes against the method\n"
-    yield "The paper has each of these arms below the full method. They are chosen by their uncorrected 95%"
-    yield "interval:\n"
-    yield f"- *above* the full method: {_named(against['above'])};"
-    yield f"- *0 within the interval*: {_named(against['within'])}.\n"
+    yield "The paper has each of these arms below the full method. Here their uncorrected 95% interval is"
+    yield "above 0, or has 0 within it:\n"
+    yield "| arm | here | 95% interval |"
+    yield "|---|---|---|"
+    for which, lines in against.items():
+        for line in lines:
+            yield f"| `{line.variant}` | {which} | {_signed(line.low)} to {_signed(line.high)} |"
+    yield ""
     yield "What the paper does not compare, and what may explain some of these:\n"
     yield f"- `free-800` is {interval(found['free-800'])}. It was meant to take as much CPU time as"
     yield "  `full`, by a calibration on a prototype; the CPU time of these runs was not measured. The"
@@ -130,14 +134,9 @@ def against_the_method(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "- `targeted-only`. A guess: the causes of the first round cover all families of this small"
     yield "  world, so that nothing is left for free exploration to find."
     yield "- `no-state-updates`. That one to three questions promote a cause, by luck, does not explain it:"
-    yield f"  to ask for three or five gains nothing (`promotion-3` is {interval(found['promotion-3'])},"
-    yield f"  `promotion-5` {interval(found['promotion-5'])})."
+    yield f"  to ask for three or five gains nothing. `promotion-3` is {interval(found['promotion-3'])},"
+    yield f"  and `promotion-5` {interval(found['promotion-5'])}."
     yield from long_run(runs)
-
-
-def _named(lines: Sequence[VariantDifference]) -> str:
-    told = [f"`{line.variant}` ({_signed(line.low)} to {_signed(line.high)})" for line in lines]
-    return ", ".join(told) or "none"
 
 
 def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
@@ -157,18 +156,18 @@ def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
     ]
     yield "- ε does not come back up: over ten rounds of `full` the next ε goes from"
     yield f"  {share[0]:.2f} to {share[1]:.2f}, and F to {grown:.1f} times F₁. What may explain it: F₁ is of"
-    yield f"  {kept[0]:.0f} free questions, and {kept[1]:.0f} are kept in round 10, most of them aimed; the"
+    yield f"  {kept[0]:.0f} free questions, and {kept[1]:.0f} are kept in round 10, most of them aimed. The"
     yield "  filter keeps middling questions, which fail as often after round 5"
     yield f"  ({fails[1]:.1f} failures a question) as in round 1 ({fails[0]:.1f}), whatever was learnt in"
-    yield f"  between; and {moved[0]:.0f} promotions a round stand against {moved[1]:.0f} reactivations."
+    yield f"  between. And {moved[0]:.0f} promotions a round stand against {moved[1]:.0f} reactivations."
     head = [_ratio(free, [n], "free_head", "free_valid") for n in (1, 10)]
     alone, aimed = ([_ratio(of, [n], "true", "kept") for n in (1, 10)] for of in (free, full))
     absolute = [_ratio(loose, [n], "true", "kept") for n in (1, 5)]
     yield "- Free exploration does not collapse: `free-only` gains in each of ten rounds, where the"
     yield "  paper's is best in round 3. The head's share of its valid questions goes from"
     yield f"  {head[0]:.2f} to {head[1]:.2f}: uncertainty is rewarded, and there is more in the tail."
-    yield f"  The true share of the kept labels is {alone[0]:.2f} in round 1 and {alone[1]:.2f} in round 10;"
-    yield f"  of `free-absolute` {absolute[0]:.2f} and, in round 5, {absolute[1]:.2f}, where the paper has"
+    yield f"  The true share of the kept labels is {alone[0]:.2f} in round 1 and {alone[1]:.2f} in round 10."
+    yield f"  `free-absolute` has {absolute[0]:.2f} and, in round 5, {absolute[1]:.2f}. The paper has"
     yield "  0.83 and 0.65, of other questions. A guess: what a grammar can write grows neither longer"
     yield "  nor harder, so that free questions stay within the solver's reach."
     asked = [[c[n]["asked"] for c in full] for n in ("3", "10")]
@@ -178,7 +177,7 @@ def long_run(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield f"  {aimed[1]:.2f} in round 10. What may explain it: stitched are {mixed[0]:.2f} of the"
     yield f"  candidates in round 3 and {mixed[1]:.2f} in round 10, as more nodes have a Mastered cause."
     yield f"  Either part of such a question can be wrong: after round 5 {by_mode[0]:.2f} of its kept"
-    yield f"  labels are true, against {by_mode[1]:.2f} where one cause is aimed at. mean@8 rises all the"
+    yield f"  labels are true, against {by_mode[1]:.2f} where one cause is aimed at. The score rises all the"
     yield "  same."
 
 

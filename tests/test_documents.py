@@ -52,6 +52,19 @@ COMMANDS = {
 PROGRAMS = [pytest.param(block, id=page) for page, language, block in BLOCKS if language == "python"]
 
 
+NO_PROSE = re.compile(
+    r"\A---\n.*?^---\n|^(```+).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^!\[.*?\)$", re.DOTALL | re.MULTILINE
+)
+"""Front matter, code, comments, tables, headings, pictures."""
+
+
+def sentences(page: str) -> Iterator[str]:
+    """The sentences of a page's prose; a link counts as its text."""
+    for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.)\s", NO_PROSE.sub("\n\n", page)):
+        words = " ".join(re.sub(r"\]\([^)]*\)", "]", block).split())
+        yield from re.split(r"(?<=[.!?])[)*]*\s+", words)
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as `make train` leaves it, but for the models: a run `first`, four rounds played by hand."""
@@ -94,6 +107,17 @@ def test_the_code_of_the_documents_runs_outside_the_checkout(program: str, tmp_p
     )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "runs" / "mine.db").exists()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_sentence_is_longer_than_thirty_words(page: str) -> None:
+    assert [told for told in sentences(PAGES[page]) if len(told.split()) > 30] == []
+
+
+def test_a_sentence_ends_where_it_ends_and_code_and_tables_are_none() -> None:
+    page = "# One two\n\nIt is so. [A link](to/some/page.md), it is.\n\n- an item\n- two\n\n| a | b |\n\n```\nx\n```\n"
+    found = [told for told in sentences(page) if told]
+    assert found == ["It is so.", "[A link], it is.", "- an item", "two"]
 
 
 def test_the_first_commands_of_the_readme_train_and_test() -> None:

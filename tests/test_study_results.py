@@ -249,7 +249,7 @@ def test_the_long_run_is_told_by_its_rounds() -> None:
     assert "9 promotions a round stand against 7 reactivations" in told
     assert "goes from 0.90 to 0.40" in told
     assert "labels is 1.00 in round 1 and 1.00 in round 10" in told
-    assert "`free-absolute` 0.80 and, in round 5, 0.40" in told
+    assert "`free-absolute` has 0.80 and, in round 5, 0.40" in told
     assert "do decay: 1.00 of those kept are true in round 1, and 0.67 in round 10" in told
     assert "stitched are 0.67 of the candidates in round 3" in told
     assert "after round 5 0.50 of its kept labels are true, against 1.00" in told
