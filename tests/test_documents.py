@@ -115,7 +115,7 @@ def test_no_sentence_is_longer_than_thirty_words(page: str) -> None:
 
 
 def test_a_sentence_ends_where_it_ends_and_code_and_tables_are_none() -> None:
-    page = "# One two\n\nIt is so. [A link](to/some/page.md), it is.\n\n- an item\n- two\n\n| a | b |\n\n```\nx\n```\n"
+    page = "# One\n\nIt is so. [A link](to/a.md), it is.\n\n- an item\n- two\n\n| a | b |\n\n```\nx\n```\n"
     found = [told for told in sentences(page) if told]
     assert found == ["It is so.", "[A link], it is.", "- an item", "two"]
 
