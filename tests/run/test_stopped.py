@@ -148,7 +148,7 @@ def test_stopped_in_every_stage_the_run_ends_as_one_left_alone_and_asks_nothing_
     assert_same_end(home, whole).close()
     asked = {stage: (done, total) for stage, done, total in alone.answered}
     assert all(done == total for done, total in asked.values())
-    assert asked.keys() == {"candidates", "votes"}
+    assert asked.keys() == {"candidates", "votes", "validation"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -279,7 +279,9 @@ if (where) {
     return svg;
   };
   const show = (now) => {
-    where.textContent = now.ended
+    where.textContent = !now.rounds
+      ? "The base model is being measured, before round 1."
+      : now.ended
       ? `Round ${now.round} is committed.`
       : `Round ${now.round} of ${now.rounds}, ε = ${now.epsilon}${now.failures === null ? "" : `, F = ${now.failures}`}.`;
     const stages = document.getElementById("stages");
