@@ -70,6 +70,7 @@ class Program(listing.Group):
             code = (_refused if error.errno in REFUSED else _report_bug)(arguments, error)
         except Exception as error:  # what nothing above knows is a bug, and told as one
             code = _report_bug(arguments, error)
+        gc.freeze()  # else the end walks all that torch brought once more, for seconds
         sys.exit(code if isinstance(code, int) else 0)
 
 

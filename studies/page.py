@@ -17,7 +17,7 @@ MARKS = "<!-- study -->\n", "<!-- end of study -->\n"
 TOLD = {
     "free-only": "Free exploration alone",
     "free-800": "Free exploration with 2.5 times the candidates",
-    "placebo": "The full method with causes drawn by lot",
+    "placebo": "The full method with causes drawn at random",
     "no-filter": "The full method without its filter",
 }
 """What the README tells, where it was played."""
@@ -86,7 +86,7 @@ def page(runs: list[dict[str, Any]]) -> str:
         "the effect of H1 possible.\n",
         *claim_rows(runs),
         "",
-        "![Each arm less the full method](../pictures/study.svg)\n",
+        "![Each arm minus the full method](../pictures/study.svg)\n",
         "Means after the last round of the runs that were played to the end; *kept*: questions practised in",
         "all rounds.\n",
         *arm_rows(runs),
@@ -218,14 +218,14 @@ def _ranks(values: Sequence[float]) -> list[float]:
 def sentences(runs: list[dict[str, Any]]) -> str:
     """What the README tells."""
     found = against_full(runs, SCORE)
-    lines = ["Each arm's mean@8 after five rounds, less that of the full method:", ""]
+    lines = ["Each arm's mean@8 after five rounds, minus that of the full method:", ""]
     for variant, name in TOLD.items():
         line = found[variant]
         if line.low is None:
             continue
         bounds = f"95%: {_signed(line.low)} to {_signed(line.high)}"
         lines.append(f"- {name}: {_signed(line.difference)} ({bounds}, {line.seeds} seeds).")
-    return "\n".join([*lines, "", "![Each arm less the full method](docs/pictures/study.svg)"]) + "\n"
+    return "\n".join([*lines, "", "![Each arm minus the full method](docs/pictures/study.svg)"]) + "\n"
 
 
 def with_sentences(readme: str, runs: list[dict[str, Any]]) -> str:
@@ -254,7 +254,7 @@ def draw(runs: list[dict[str, Any]]) -> str:
     order = [row["arm"] for row in sorted(rows, key=lambda row: row["difference"])]
     arms = alt.Y("arm:N", sort=order, title=None, axis=alt.Axis(labelLimit=260))
     base = alt.Chart(data(rows)).encode(y=arms)
-    title = "mean@8 after the last round, less that of full (95%); in brackets: seeds"
+    title = "mean@8 after the last round, minus that of full (95%); in brackets: seeds"
     layers = [
         alt.Chart(data([{"zero": 0}])).mark_rule(strokeDash=[4, 3]).encode(x="zero:Q"),
         base.mark_rule().encode(x=alt.X("low:Q", title=title, axis=alt.Axis(tickCount=7)), x2="high:Q"),

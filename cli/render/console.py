@@ -107,6 +107,7 @@ _MARKS = {
     r"\b(?:[cn]\d+|r\d+\.q\d+(?:\.a\d+)?)\b": "cyan",
     r"\b(?:ACTIVE|Active)\b": "yellow",
     r"\b(?:MASTERED|Mastered)\b": "green",
+    r"\b(?:REACTIVATED|reactivated)\b": "magenta",
     r"\b(?:FAULTS? FOUND|FAULT|RIGHT|DIFFERS)\b": "bold red",
 }
 """What a terminal shows in colour: positions, names, states, what is wrong."""

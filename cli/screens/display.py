@@ -31,7 +31,7 @@ BAR = 10
 WIDE = 100
 """Columns from which a stage's figures stand beside it."""
 HIGH = 24
-"""Rows from which the last round is shown whole."""
+"""Rows from which the view is set apart and shows the last round whole."""
 
 
 class _Boarded(Unobserved):
@@ -201,7 +201,8 @@ class LiveDisplay(_Lines):
         from rich.text import Text
 
         board, columns = self.board, self.console.width
-        lines = [self._cut(Text(_headline(board), style="bold"))]
+        lines = [Text()] if self.console.height >= HIGH else []
+        lines.append(self._cut(Text(_headline(board), style="bold")))
         if figures := _figures(board):
             lines.append(self._cut(Text(figures)))
         lines += self._stages(columns)
