@@ -21,6 +21,8 @@ def test_a_fork_is_made_listed_and_verifies(change: Ask) -> None:
         "played-r2: 79 events, forked from played after round 2\n  changed: memory.theta_up" in result.stdout
     )
     assert "diagevo train --run played-r2 --resume" in result.stdout
+    assert "without --run read played-r2 from now on; its parent: --run played\n" in result.stdout
+    assert change("memory", "why", "c1").stderr == "run played-r2 after round 2\n"
     rows = json.loads(change("runs", "list", "--json").stdout)["data"]
     assert rows[0]["run_id"] == "played-r2"
     assert rows[0]["origin"] == {"run": "played", "position": 78}

@@ -375,3 +375,27 @@ def test_single_failures_are_left_out_of_a_story_before_a_turn_is_and_no_figure_
     assert turns == ["created", "promoted", "merged", "reactivated", "sampled", "effect", "left"]
     assert lines[-1] == " left out: 2 turns, single failures (--all); texts (--full)"
     assert "              kept, mean p₁ 0.417 < 0.70" in lines
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("why", "c1"), "run played after round 4"),
+        (("why", "n1"), "run played after round 4"),
+        (("why", "r1.q0"), "run played after round 4"),
+        (("why", "c1", "--fields"), "run played, c1"),
+        (("what-if", "--k", "1"), "run played after round 4"),
+        (("replay", "--step"), "run played, round 4"),
+        (("log", "-n", "2"), "run played"),
+    ],
+)
+def test_every_header_names_the_run(ask: Ask, asked: tuple[str, ...], said: str) -> None:
+    """In a pipe on stderr, as a table's title is."""
+    assert ask("memory", *asked).stderr.splitlines()[0] == said
+
+
+@pytest.mark.parametrize("asked", ["show", "schedule", "replay", "verify"])
+def test_a_title_names_the_run_once(ask: Ask, asked: str) -> None:
+    done = ask("memory", asked)
+    assert "played" in (done.stderr + done.stdout).splitlines()[0]
+    assert "run played after" not in done.stderr
