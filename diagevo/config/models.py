@@ -81,7 +81,11 @@ class DiagnosisConfig(Section):
         default=True,
         description="If false, failures are recorded but not diagnosed, and the memory does not grow.",
     )
-    workers: int = Field(default=16, ge=1, description="Extractions in flight at once.")
+    workers: int | None = Field(
+        default=None,
+        ge=1,
+        description="Extractions in flight at once; None: what a vLLM on this machine has room for, or 16.",
+    )
     failures_per_question: int | None = Field(
         default=None, ge=1, description="Cap on diagnosed failures per question."
     )

@@ -21,6 +21,8 @@ class Serving:
     """Share of each GPU that it takes."""
     capacity: int
     """Completions that all copies together decode at once."""
+    answer: int
+    """Tokens of a prompt and its answer in the mean."""
     options: tuple[str, ...]
     """Of `vllm serve`; what the configuration names comes last and so counts."""
 
@@ -52,6 +54,7 @@ def serving(hardware: HardwareConfig, sampling: SamplingConfig) -> Serving:
         used=copies * each,
         memory=float(given.get("--gpu-memory-utilization", hardware.serve_memory)),
         capacity=copies * int(given.get("--max-num-seqs", hardware.rows_at_once)),
+        answer=mean_tokens(sampling),
         options=(*options, *hardware.serve_options),
     )
 

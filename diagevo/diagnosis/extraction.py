@@ -79,8 +79,9 @@ class Diagnoser:
         self._diagnostician = diagnostician
         self._settings = settings
         self._on_progress = on_progress
+        takes = diagnostician.workers
         self._pool = ThreadPoolExecutor(
-            max(1, min(settings.workers, diagnostician.workers)), thread_name_prefix="diagnosis"
+            max(1, min(settings.workers or takes, takes)), thread_name_prefix="diagnosis"
         )
         self._changed = threading.Condition()
         self._legibility = legibility or Legibility()

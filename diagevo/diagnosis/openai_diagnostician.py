@@ -13,11 +13,13 @@ supplied, then no match), `both_given` (an id and a description; the id wins), `
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
+from diagevo.config.serving import on_this_machine
 from diagevo.diagnosis.chat import Asked, Budget, Chat, Usage
 from diagevo.diagnosis.diagnostician import (
     DuplicateJudgement,
@@ -48,6 +50,7 @@ from diagevo.memory.nearest.recall import NodeCandidate
 from diagevo.memory.state.model import KnownCause
 from diagevo.sampling.sampler import Message
 from diagevo.sampling.service import RETRIES, Service
+from diagevo.sampling.vllm_client import cached_tokens
 
 T = TypeVar("T")
 
@@ -59,6 +62,11 @@ _SCHEMAS: Mapping[Decision, dict[str, Any]] = MappingProxyType(
         "merge": MergeReply.model_json_schema(),
     }
 )
+
+
+OF_A_SERVICE = 16
+"""Requests at once to a server whose room is not known."""
+MOST = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class OpenAIDiagnostician:
         self._settings = settings
         self._artifacts = artifacts
         service = Service(role.base_url, key_env=role.api_key_env, timeout=role.timeout, retries=retries)
-        self._endpoint = Endpoint(service, settings.workers)
+        self._endpoint = Endpoint(service, settings.workers or MOST)
         self._chat = Chat(
             self._endpoint, role, artifacts, budget or Budget(settings.max_calls, settings.max_tokens)
         )
@@ -98,7 +106,23 @@ class OpenAIDiagnostician:
         """Decisions after extraction, in a row, that nobody could read."""
         self.name = role.model
         self.revision = f"prompts-{self._prompts.revision}"
-        self.workers = settings.workers
+        self._role = role
+
+    @property
+    def workers(self) -> int:
+        """As configured, or else what a vLLM on this machine has cache for."""
+        return self._settings.workers or self._room
+
+    @cached_property
+    def _room(self) -> int:
+        url = self._role.base_url
+        if url is None or not on_this_machine(url):
+            return OF_A_SERVICE
+        tokens = cached_tokens(url.rstrip("/").removesuffix("/v1"))
+        if tokens is None:
+            return OF_A_SERVICE
+        request = self._settings.trajectory_characters // 6 + self._role.max_tokens // 4
+        return max(1, min(MOST, tokens // request))
 
     @property
     def usage(self) -> Mapping[str, Usage]:

@@ -167,6 +167,7 @@ class Roles(PlayContext):
                 log=self.logs / "vllm.log",
                 options=served.options,
                 capacity=served.capacity,
+                answer=served.answer,
                 env=only_gpus(served.gpus),
                 template_kwargs=self.config.sampling.chat_template_kwargs,
                 stop=self.stop,

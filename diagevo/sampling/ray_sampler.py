@@ -12,7 +12,7 @@ from typing import Any
 
 from diagevo.config.models import Config
 from diagevo.config.placement import Bundle, engine_bundles, nodes_told, on_gpus, refusal
-from diagevo.config.serving import engine
+from diagevo.config.serving import Serving, engine
 from diagevo.errors import ConfigError, DiagEvoError, NodeLostError, ServiceError
 from diagevo.progress import StopFlag, now_playing
 from diagevo.sampling.cluster import Places, connected, nodes_of
@@ -281,7 +281,7 @@ def open_on_cluster(
 
         def make(number: int) -> Make:
             log = logs.resolve() / f"vllm-{number}.log"
-            return partial(_vllm, policy, log, served.options, served.capacity, told)
+            return partial(_vllm, policy, log, served, told)
     else:
 
         def make(number: int) -> Make:
@@ -299,9 +299,7 @@ def open_on_cluster(
     )
 
 
-def _vllm(
-    policy: Path, log: Path, options: Sequence[str], capacity: int, template_kwargs: Mapping[str, Any]
-) -> Served:
+def _vllm(policy: Path, log: Path, served: Serving, template_kwargs: Mapping[str, Any]) -> Served:
     from ray.util import get_node_ip_address
 
     from diagevo.sampling.vllm_server import VLLMServer
@@ -309,8 +307,9 @@ def _vllm(
     return VLLMServer(
         policy,
         log=log,
-        options=options,
-        capacity=capacity,
+        options=served.options,
+        capacity=served.capacity,
+        answer=served.answer,
         host=get_node_ip_address(),
         template_kwargs=template_kwargs,
     )

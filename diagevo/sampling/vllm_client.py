@@ -1,5 +1,6 @@
 """How vLLM servers started by DiagEvo are asked, by the process that started them or by another one."""
 
+import re
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, Sampl
 from diagevo.sampling.service import Service
 
 SERVED_NAME = "policy"
+_METRICS = 4_000_000  # bytes of them that are read
 
 
 class _Unfollowed(urllib.request.HTTPRedirectHandler):
@@ -32,6 +34,22 @@ def is_healthy(url: str) -> bool:
             return True
     except OSError:
         return False
+
+
+def cached_tokens(url: str) -> int | None:
+    """Tokens for which the engines of the vLLM at `url` (without /v1) have cache, all together, as its
+    metrics say; None where it does not tell, or is no vLLM."""
+    try:
+        with _direct.open(f"{url}/metrics", timeout=5) as answered:
+            text = answered.read(_METRICS).decode(errors="replace")
+    except (OSError, ValueError):
+        return None
+    found = 0
+    for engine in re.findall(r"^vllm:cache_config_info\{(.*)\}", text, re.MULTILINE):
+        said = {name: int(number) for name, number in re.findall(r'(\w+)="(\d+)"', engine)}
+        blocks = said.get("num_gpu_blocks", 0) * said.get("block_size", 0)
+        found += said.get("kv_cache_size_tokens", blocks)
+    return found or None
 
 
 def sampler_of(server: Address, *, timeout: float, stop: StopFlag | None = None) -> OpenAISampler:

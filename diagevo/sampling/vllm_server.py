@@ -16,7 +16,7 @@ from diagevo.sampling.model_folder import NOTHING, check_model_folder, end_ids, 
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
-from diagevo.sampling.vllm_client import SERVED_NAME, is_healthy, sampler_of
+from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy, sampler_of
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
@@ -41,6 +41,7 @@ class VLLMServer:
         log: Path,
         options: Sequence[str] = (),
         capacity: int = 256,
+        answer: int | None = None,
         command: Sequence[str] = VLLM,
         startup_timeout: float = 900.0,
         request_timeout: float = 1800.0,
@@ -52,7 +53,8 @@ class VLLMServer:
     ) -> None:
         """Start the server and wait until it is healthy. `options`: vLLM's, e.g. `--tensor-parallel-size 8`.
 
-        `capacity`: completions that these options let it decode at once, so that it is kept full. `host`: the
+        `capacity`: completions that these options let it decode at once, so that it is kept full; where its
+        cache has no room for so many of `answer` tokens, those that it has room for. `host`: the
         address that it listens on, loopback unless other machines ask it too.
 
         Raises MissingDependencyError for a folder that is no model, ServiceError where no server comes up.
@@ -62,6 +64,7 @@ class VLLMServer:
         self._options = tuple(options)
         self._command = tuple(command)
         self._capacity = capacity
+        self._answer = answer
         self._startup_timeout = startup_timeout
         self._request_timeout = request_timeout
         self._restarts_left = restarts
@@ -150,6 +153,9 @@ class VLLMServer:
         except BaseException:
             self.close()
             raise
+        if self._answer is not None and (tokens := cached_tokens(self.url)) is not None:
+            # More would be begun and put off again where they have no room.
+            self._capacity = max(1, min(self._capacity, tokens // self._answer))
         [server] = self.servers
         self._sampler = sampler_of(server, timeout=self._request_timeout, stop=self._stop)
 

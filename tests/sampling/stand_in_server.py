@@ -2,7 +2,8 @@
 
 Options that the tests pass in place of vLLM's own: --die-at-start, --never-healthy, --die-once FLAG_FILE
 (at the first completion where FLAG_FILE does not exist), --die-always, --lose-engine FLAG_FILE (as
---die-once, but the process stays, unhealthy), --spawn PID_FILE (a child that ignores SIGTERM).
+--die-once, but the process stays, unhealthy), --spawn PID_FILE (a child that ignores SIGTERM), --metrics FILE
+(what it says of itself).
 """
 
 import argparse
@@ -26,6 +27,7 @@ for name in (
     "--die-once",
     "--lose-engine",
     "--spawn",
+    "--metrics",
 ):
     parser.add_argument(name)
 for name in ("--die-at-start", "--never-healthy", "--die-always"):
@@ -36,6 +38,13 @@ healthy = not options.never_healthy
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        if self.path == "/metrics" and options.metrics:
+            said = Path(options.metrics).read_bytes()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+            return
         self.reply(200 if healthy else 503, {})
 
     def do_POST(self) -> None:
