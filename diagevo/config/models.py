@@ -140,10 +140,27 @@ class GRPOConfig(Section):
     )
     clip_low: float = Field(default=0.2, gt=0, lt=1, description="Lower clip of the probability ratio.")
     clip_high: float = Field(default=0.3, gt=0, description="Upper clip of the probability ratio.")
-    loss_type: Literal["dapo", "grpo", "dr_grpo"] = Field(
+    loss_type: Literal["dapo", "grpo", "dr_grpo", "cispo"] = Field(
         default="dapo",
         description="What a step's loss is divided by. dapo: its tokens; grpo: completions, each "
-        "divided by its own tokens; dr_grpo: completions, each divided by the longest allowed.",
+        "divided by its own tokens; dr_grpo: completions, each divided by the longest allowed. cispo: as "
+        "dapo, and a ratio weighs its token, at most 1 + clip_high, without a gradient of its own.",
+    )
+    importance_sampling_level: Literal["token", "sequence"] = Field(
+        default="token",
+        description="What has a probability ratio of its own: a token, or a completion (GSPO).",
+    )
+    sampler_correction: float | None = Field(
+        default=None,
+        gt=0,
+        description="Truncated importance sampling (TIS): a token weighs its probability in the trainer over "
+        "that in the sampler, at most this; None: off.",
+    )
+    updates: int = Field(
+        default=1,
+        ge=1,
+        description="Optimizer updates per step: its completions are taken in so many parts, and ratios are "
+        "to the policy that drew them.",
     )
     delta: float | None = Field(
         default=3.0,
@@ -233,10 +250,11 @@ class HardwareConfig(Section):
     processes: int = Field(
         default=1, ge=1, description="Training processes, one per GPU; with Ray, on all nodes together."
     )
-    precision: Literal["auto", "float32", "bfloat16"] = Field(
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto",
         description="Numbers of the arithmetic; weights that train stay float32. auto: bfloat16 on a GPU, "
-        "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16.",
+        "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16. float16, on a GPU alone, "
+        "sees smaller updates and scales the loss; vLLM keeps its own precision.",
     )
     threads: int | None = Field(
         default=None, ge=1, description="CPU threads per process; None: torch decides."

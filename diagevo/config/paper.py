@@ -59,6 +59,9 @@ _SHARED_GRPO: dict[str, tuple[Any, str]] = {
     "clip_low": (0.2, SILENT),
     "clip_high": (0.3, SILENT),
     "loss_type": ("dapo", SILENT),
+    "importance_sampling_level": ("token", SILENT),
+    "sampler_correction": (None, SILENT),
+    "updates": (1, SILENT),
     "delta": (3.0, SILENT),
     "max_grad_norm": (1.0, SILENT),
 }

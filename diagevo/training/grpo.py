@@ -134,7 +134,9 @@ def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
     numbers = hardware.precision
     if numbers == "auto":
         numbers = "float32" if on_cpu else "bfloat16"
-    return {"use_cpu": on_cpu, "bf16": numbers == "bfloat16"}
+    if on_cpu and numbers == "float16":
+        raise ConfigError("hardware.precision float16 needs a GPU.", hint="Set it to auto.")
+    return {"use_cpu": on_cpu, "bf16": numbers == "bfloat16", "fp16": numbers == "float16"}
 
 
 def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
@@ -165,17 +167,17 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
         gradient_accumulation_steps=1,
         steps_per_generation=1,
         max_steps=plan.steps,
-        num_iterations=1,
+        num_iterations=min(settings.updates, 2),  # from 2 on TRL keeps the log-probs of the policy that drew
         scale_rewards="group",
         loss_type=settings.loss_type,
-        importance_sampling_level="token",
+        importance_sampling_level=settings.importance_sampling_level,
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high,
         delta=settings.delta,
         beta=settings.beta,
         sync_ref_model=False,
         use_bias_correction_kl=False,
-        vllm_importance_sampling_correction=False,
+        vllm_importance_sampling_correction=False,  # ours needs no pass of its own: `sampler_correction`
         mask_truncated_completions=False,
         temperature=sampling.temperature,
         top_p=sampling.top_p,

@@ -12,9 +12,24 @@ from typing import Literal
 import torch
 
 
-def grpo_loss(
+def ratios(
     logps_B_T: torch.Tensor,
     old_B_T: torch.Tensor,
+    mask_B_T: torch.Tensor,
+    level: Literal["token", "sequence"] = "token",
+) -> torch.Tensor:
+    """New probability over that of the policy that drew the tokens: of each token, or for each of a
+    completion's the geometric mean over them (GSPO, Zheng et al., arXiv:2507.18071)."""
+    apart_B_T = logps_B_T - old_B_T
+    if level == "sequence":
+        lengths_B_1 = mask_B_T.sum(1, keepdim=True).clamp(min=1)
+        apart_B_T = ((apart_B_T * mask_B_T).sum(1, keepdim=True) / lengths_B_1).expand_as(apart_B_T)
+    return torch.exp(apart_B_T)
+
+
+def grpo_loss(
+    logps_B_T: torch.Tensor,
+    ratio_B_T: torch.Tensor,
     reference_B_T: torch.Tensor | None,
     advantages_B: torch.Tensor,
     weights_B_T: torch.Tensor,
@@ -23,26 +38,40 @@ def grpo_loss(
     clip_high: float,
     delta: float | None,
     beta: float,
+    capped: bool = False,
+    correction_B_T: torch.Tensor | float = 1.0,
 ) -> torch.Tensor:
     """What is minimised: minus the surrogate objective, plus `beta` times the KL to the reference.
 
     Args:
-        logps_B_T: by the policy that is trained; the only ones with a gradient.
-        old_B_T: by the policy that drew the tokens.
+        logps_B_T: by the policy that is trained; they and `ratio_B_T` have a gradient.
+        ratio_B_T: `ratios` to the policy that drew the tokens.
         reference_B_T: by the frozen reference; None where there is no KL.
         advantages_B: a completion's reward, standardised in its group.
         weights_B_T: `token_weights`.
         clip_low, clip_high: how far a ratio may leave 1 for what it gains.
         delta: where clipping does not bound it, a ratio counts as this at most; None: as it is.
         beta: weight of the KL.
+        capped: a ratio is a weight alone, 1 + `clip_high` at most (CISPO, arXiv:2506.13585).
+        correction_B_T: `truncated`, for a sampler that is not quite the policy.
     """
-    ratio_B_T, advantages_B_1 = torch.exp(logps_B_T - old_B_T), advantages_B.unsqueeze(1)
-    clipped_B_T = ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
-    bounded_B_T = ratio_B_T if delta is None else ratio_B_T.clamp(max=delta)
-    loss_B_T = -torch.min(bounded_B_T * advantages_B_1, clipped_B_T * advantages_B_1)
+    advantages_B_1 = advantages_B.unsqueeze(1)
+    if capped:
+        loss_B_T = -ratio_B_T.clamp(max=1 + clip_high).detach() * advantages_B_1 * logps_B_T
+    else:
+        clipped_B_T = ratio_B_T.clamp(1 - clip_low, 1 + clip_high)
+        bounded_B_T = ratio_B_T if delta is None else ratio_B_T.clamp(max=delta)
+        loss_B_T = -torch.min(bounded_B_T * advantages_B_1, clipped_B_T * advantages_B_1)
+    loss_B_T = loss_B_T * correction_B_T
     if reference_B_T is not None:
         loss_B_T = loss_B_T + beta * kl_to(reference_B_T, logps_B_T)
     return (loss_B_T * weights_B_T).sum()
+
+
+def truncated(old_B_T: torch.Tensor, sampled_B_T: torch.Tensor, cap: float) -> torch.Tensor:
+    """The policy's probability over the sampler's, `cap` at most (TIS, Yao et al. 2025); 1 where the sampler
+    told none."""
+    return torch.exp((old_B_T - sampled_B_T).nan_to_num(nan=0.0)).clamp(max=cap)
 
 
 def kl_to(reference_B_T: torch.Tensor, logps_B_T: torch.Tensor) -> torch.Tensor:
@@ -53,19 +82,19 @@ def kl_to(reference_B_T: torch.Tensor, logps_B_T: torch.Tensor) -> torch.Tensor:
 
 def token_weights(
     mask_B_T: torch.Tensor,
-    loss_type: Literal["dapo", "grpo", "dr_grpo"],
+    loss_type: Literal["dapo", "grpo", "dr_grpo", "cispo"],
     *,
     tokens: torch.Tensor,
-    completions: int,
+    completions: torch.Tensor | int,
     longest: int,
 ) -> torch.Tensor:
-    """What each token counts in a step of so many `tokens` and `completions` on all ranks; padding 0.
+    """What each token counts in an update of so many `tokens` and `completions` on all ranks; padding 0.
 
-    dapo: every token the same. grpo: every completion the same, a token as a share of its own completion.
+    dapo, cispo: every token the same. grpo: every completion the same, a token as a share of its own.
     dr_grpo (Liu et al., arXiv:2503.20783): a token as a share of the `longest` completion allowed.
     """
     match loss_type:
-        case "dapo":
+        case "dapo" | "cispo":
             return mask_B_T / tokens.clamp(min=1)
         case "grpo":
             return mask_B_T / (mask_B_T.sum(1, keepdim=True).clamp(min=1) * completions)
@@ -74,15 +103,10 @@ def token_weights(
 
 
 def clipped(
-    logps_B_T: torch.Tensor,
-    old_B_T: torch.Tensor,
-    advantages_B: torch.Tensor,
-    *,
-    clip_low: float,
-    clip_high: float,
+    ratio_B_T: torch.Tensor, advantages_B: torch.Tensor, *, clip_low: float, clip_high: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Whether a token loses its gradient to the clip: below its range with A < 0, above it with A > 0."""
-    ratio_B_T, advantages_B_1 = torch.exp(logps_B_T - old_B_T), advantages_B.unsqueeze(1)
+    """Whether a token has left the clip range for its gain: below with A < 0, above with A > 0."""
+    advantages_B_1 = advantages_B.unsqueeze(1)
     low_B_T = (ratio_B_T < 1 - clip_low) & (advantages_B_1 < 0)
     high_B_T = (ratio_B_T > 1 + clip_high) & (advantages_B_1 > 0)
     return low_B_T, high_B_T

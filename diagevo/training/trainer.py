@@ -31,23 +31,15 @@ from accelerate.utils import broadcast_object_list, gather_object, set_seed
 from torch.utils.data import DataLoader
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
-from trl.trainer.utils import nanmax, nanmin
 
 from diagevo.errors import StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
 from diagevo.sampling.device_memory import in_memory
 from diagevo.sampling.model_folder import end_ids
-from diagevo.training.loss import clipped, grpo_loss, kl_to, token_weights
-from diagevo.training.measures import (
-    COMPLETIONS,
-    CUT_OFF,
-    HIGHEST,
-    LOWEST,
-    SAMPLING_DIFFERENCE,
-    TENSORS_APART,
-    PhaseMeasures,
-)
+from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
+from diagevo.training.measures import TENSORS_APART, PhaseMeasures
+from diagevo.training.metrics import StepMetrics
 from diagevo.training.micro_batches import Steps, in_place, pack, select, sequences, spread, trim
 from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
@@ -105,6 +97,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self._meter = StepMetrics(self.accelerator, self._metrics["train"])
         self.eos_token_ids = list(end_ids(phase.start, trl["processing_class"]))
         self.add_callback(SavesAndStops(self, check))
 
@@ -131,9 +124,11 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     ) -> torch.Tensor:
         """The rollouts of a step and their gradients. What is random begins anew with each step.
 
-        A step that is broken off has changed no weight, so that the state after the step before is saved.
+        A step that is broken off before it has changed a weight leaves the state after the step before, which
+        is saved.
         """
         model.train()
+        losses: list[torch.Tensor] = []
         tokens = self.state.num_input_tokens_seen  # to which TRL adds those that are drawn
         try:
             set_seed(self._seed_of_step())
@@ -141,9 +136,13 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             with in_memory("micro_batch", lambda: self._held):
                 batch = self._generate_and_score_completions(self._rows)
                 self._leave_out_padding(batch)
-                return self._add_gradients(model, batch)
+                for part in self._parts(batch):
+                    if losses:
+                        self._update(model)
+                    losses.append(self._add_gradients(model, part))
+            return torch.stack(losses).mean()
         except StoppedSafely:
-            if self.saved < self.state.global_step:
+            if len(losses) == 0 and self.saved < self.state.global_step:
                 model.zero_grad()
                 self.state.num_input_tokens_seen = tokens
                 self._save_checkpoint(self.model, None)
@@ -152,7 +151,11 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     def _add_gradients(self, model: Any, batch: dict[str, Any]) -> torch.Tensor:
         """Micro-batch by micro-batch. Ranks with whole models exchange them once, after the last; shards are
         sent with each, or those of all would add up unsharded, and in bfloat16."""
-        tokens = {"num_items_in_batch": batch["num_items_in_batch"]}
+        mask = batch["completion_mask"]
+        of_all = {
+            "num_items_in_batch": self._gathered(mask.sum()).sum(),
+            "completions": self._gathered(mask.any(1).sum()).sum(),
+        }
         packed = self._packed(batch)
         self.current_gradient_accumulation_steps = len(packed)
         total = torch.zeros((), device=self.accelerator.device)
@@ -163,10 +166,23 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
             at_once = last or self.is_fsdp_enabled or self.is_deepspeed_enabled
             with nullcontext() if at_once else self.accelerator.no_sync(model):
                 with self.compute_loss_context_manager():
-                    loss = self.compute_loss(model, trim(select(batch, rows)) | tokens)
+                    loss = self.compute_loss(model, trim(select(batch, rows)) | of_all)
                 self.accelerator.backward(loss)
             total += loss.detach()
         return total
+
+    def _parts(self, batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """What each update of a step is made of: so many rows on every rank."""
+        count = len(batch["completion_mask"])
+        for rows in torch.arange(count).tensor_split(min(self._phase.settings.updates, count)):
+            yield select(batch, rows)
+
+    def _update(self, model: Any) -> None:
+        """In the midst of a step, what transformers does at its end. DeepSpeed has done so by itself."""
+        self.accelerator.clip_grad_norm_(model.parameters(), self._phase.settings.max_grad_norm)
+        optimizer: Any = self.optimizer
+        optimizer.step()
+        model.zero_grad()
 
     def _packed(self, batch: dict[str, Any]) -> list[list[int]]:
         """The rows of its micro-batches, as many on each rank: layers are gathered on all at once."""
@@ -205,7 +221,6 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         if any(slot.padding for rank in range(self._plan.ranks) for slot in self._plan.slots(step, rank)):
             mask = batch["completion_mask"]
             mask[torch.tensor([row["padding"] for row in self._rows], device=mask.device)] = 0
-            batch["num_items_in_batch"] = self._gathered(mask.sum()).sum()
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
@@ -243,62 +258,50 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         )
         logps, entropies = in_place(logps, inputs), in_place(entropies, inputs)
         settings, mask = self._phase.settings, inputs["completion_mask"]
-        old = inputs.get("old_per_token_logps", logps.detach())
+        ratio = ratios(
+            logps,
+            old := inputs.get("old_per_token_logps", logps.detach()),
+            mask,
+            settings.importance_sampling_level,
+        )
+        sampled, reference = (inputs.get(f"{of}_per_token_logps") for of in ("sampling", "ref"))
+        correction: torch.Tensor | float = 1.0
+        if settings.sampler_correction is not None and sampled is not None:
+            correction = truncated(old, sampled, settings.sampler_correction)
         clip = {"clip_low": settings.clip_low, "clip_high": settings.clip_high}
         weights = token_weights(
             mask,
             settings.loss_type,
             tokens=inputs["num_items_in_batch"],
-            completions=self._plan.completions(self.state.global_step + 1),
+            completions=inputs["completions"],
             longest=self._phase.sampling.max_new_tokens,
         )
         loss = self._plan.ranks * grpo_loss(
             logps,
-            old,
-            reference := inputs.get("ref_per_token_logps"),
+            ratio,
+            reference,
             inputs["advantages"],
             weights,
             **clip,
             delta=settings.delta,
             beta=settings.beta,
+            capped=settings.loss_type == "cispo",
+            correction_B_T=correction,
         )
         if routing is not None:  # a mixture of experts
             loss = loss + self.router_aux_loss_coef * routing / self.current_gradient_accumulation_steps
             self._metrics["train"]["aux_loss"].append(self._gathered(routing).mean().item())
         with torch.no_grad():
             if reference is not None:
-                self._log_mean("kl", kl_to(reference, logps), mask)
-            self._log_mean("entropy", entropies, mask)
-            self._log_clipped(*clipped(logps, old, inputs["advantages"], **clip), mask)
-            if (sampled := inputs.get("sampling_per_token_logps")) is not None:
-                self._log_apart((logps - sampled).abs(), mask)
+                self._meter.mean("kl", kl_to(reference, logps), mask)
+            self._meter.mean("entropy", entropies, mask)
+            self._meter.clipped(*clipped(ratio, inputs["advantages"], **clip), mask)
+            if sampled is not None:
+                self._meter.apart((logps - sampled).abs(), mask)
         return loss
 
     def _gathered(self, value: torch.Tensor) -> Any:
         return self.accelerator.gather(value)
-
-    def _log_mean(self, name: str, values: torch.Tensor, mask: torch.Tensor) -> None:
-        """Over the tokens of all ranks."""
-        both = torch.stack([(values * mask).sum(), mask.sum().float()])
-        total, count = self.accelerator.reduce(both, reduction="sum")
-        self._metrics["train"][name].append((total / count.clamp(min=1)).item())
-
-    def _log_clipped(self, low: torch.Tensor, high: torch.Tensor, mask: torch.Tensor) -> None:
-        """Under TRL's names: shares of tokens, and the completions with the fewest and the most."""
-        for name, found in (("low", low), ("high", high), ("region", low | high)):
-            self._log_mean(f"clip_ratio/{name}_mean", found.float(), mask)
-        for name, found, worst in (("low_min", low, nanmin), ("high_max", high, nanmax)):
-            shares = self._gathered((found * mask).sum(1) / mask.sum(1))
-            self._metrics["train"][f"clip_ratio/{name}"].append(worst(shares).item())
-
-    def _log_apart(self, apart: torch.Tensor, mask: torch.Tensor) -> None:
-        """How far the sampler's log-probabilities are: this jumps where it has other weights than the policy.
-
-        TRL logs it together with a correction of the loss that we do not want, at the price of one more pass.
-        """
-        apart = apart[mask.bool() & ~apart.isnan()]
-        mean = self._gathered(apart.mean() if len(apart) else apart.new_zeros(()))
-        self._metrics["train"][SAMPLING_DIFFERENCE].append(mean.mean().item())
 
     # Rollouts and rewards
 
@@ -377,20 +380,13 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
                 measures = self._reward.measure(rollouts)
             everyone = gather_object(list(zip(rollouts, measures, strict=True)))
             rewards = self._reward.rewards([r for r, _ in everyone], [m for _, m in everyone])
-            self._measure([r for r, _ in everyone], rewards)
+            self._meter.rollouts([r for r, _ in everyone], rewards)
             self._report(step, [r for r, _ in everyone], rewards)
             found = {(r.row_id, r.sample): value for (r, _), value in zip(everyone, rewards, strict=True)}
             # None has no advantage; it stands for padding only.
             return [None if pad else found[r, g] for r, g, pad in zip(row_id, sample, padding, strict=True)]
 
         return reward
-
-    def _measure(self, rollouts: list[Rollout], rewards: list[float]) -> None:
-        """Add to the step's metrics what `measures.py` reads, of all ranks and without padding."""
-        cut_off = sum(rollout.truncated for rollout in rollouts)
-        found = {LOWEST: min(rewards), HIGHEST: max(rewards), COMPLETIONS: len(rollouts), CUT_OFF: cut_off}
-        for name, value in found.items():
-            self._metrics["train"][name].append(value)
 
     def _report(self, step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
         """Call `on_step` on rank 0. A stop that it asks for waits, on every rank, until the step is saved."""

@@ -71,7 +71,9 @@ def test_a_sync_that_does_nothing_ends_the_phase_at_its_second_step_at_the_paper
     with pytest.raises(WrongTrainingError, match="the sampler of step 2 did not have the trainer's") as error:
         played(start, tmp_path / "stale", 1e-6)
     found: Any = error.value.measures
-    assert (found.steps, found.findings) == (2, ("stale_sampler",))
+    assert found.steps == 2
+    assert "stale_sampler" in found.findings
+    assert "wrong_sampler" not in found.findings
     assert phase.last_saved(tmp_path / "stale" / "work") == 1
     assert right.sampling_gap is not None
     assert found.sampling_gap < 2 * right.sampling_gap

@@ -13,7 +13,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.progress import StopFlag
 from diagevo.training import grpo
-from diagevo.training.loss import clipped, grpo_loss, token_weights
+from diagevo.training.loss import clipped, grpo_loss, ratios, token_weights, truncated
 from diagevo.training.plan import plan_phase
 from diagevo.training.saving import Saving
 from diagevo.training.trainer import PhaseTrainer
@@ -82,6 +82,7 @@ def batch(trainer: Any) -> dict[str, torch.Tensor]:
         "old_per_token_logps": padded(old, batch_first=True),
         "ref_per_token_logps": padded([found + math.log(2) for found in new], batch_first=True),
         "num_items_in_batch": torch.tensor(5),
+        "completions": torch.tensor(2),
     }
 
 
@@ -117,17 +118,61 @@ def test_a_step_is_divided_by_its_tokens_or_by_its_completions(loss_type: Any, e
     old = torch.zeros(2, 3)
     new = torch.tensor([[1.5, 0.5, 1.1], [0.5, 4.0, 9.9]]).log()
     weights = token_weights(mask, loss_type, tokens=mask.sum(), completions=2, longest=LONGEST)
-    clip = {"clip_low": 0.2, "clip_high": 0.3}
-    found = grpo_loss(new, old, None, torch.tensor(ADVANTAGES), weights, **clip, delta=None, beta=0.01)
+    options: Any = {"clip_low": 0.2, "clip_high": 0.3, "delta": None, "beta": 0.01}
+    found = grpo_loss(new, ratios(new, old, mask), None, torch.tensor(ADVANTAGES), weights, **options)
     assert found.item() == pytest.approx(expected, abs=1e-6)
     assert weights[1, 2] == 0, "padding"
 
 
 def test_a_token_loses_its_gradient_where_it_has_left_the_clip_range_for_its_gain() -> None:
-    new = torch.tensor([[1.29, 1.31, 0.5], [0.81, 0.79, 1.5]]).log()
-    low, high = clipped(new, torch.zeros(2, 3), torch.tensor(ADVANTAGES), clip_low=0.2, clip_high=0.3)
+    found = torch.tensor([[1.29, 1.31, 0.5], [0.81, 0.79, 1.5]])
+    low, high = clipped(found, torch.tensor(ADVANTAGES), clip_low=0.2, clip_high=0.3)
     assert high.tolist() == [[False, True, False], [False, False, False]]
     assert low.tolist() == [[False, False, False], [False, True, False]]
+
+
+def test_a_completion_has_the_geometric_mean_of_its_tokens_ratios() -> None:
+    mask = torch.tensor([[1, 1, 1], [1, 1, 0]])
+    new = torch.tensor([[2.0, 0.5, 8.0], [4.0, 1.0, 9.9]]).log()
+    found = ratios(new, torch.zeros(2, 3), mask, "sequence")
+    assert torch.allclose(found, torch.tensor([[2.0] * 3, [2.0] * 3]))
+
+
+def test_a_token_weighs_what_its_sampler_was_off_up_to_the_cap_and_1_where_it_told_nothing() -> None:
+    sampled = torch.tensor([[0.5, 0.1, 0.8, torch.nan]]).log()
+    found = truncated(torch.full((1, 4), 0.4).log(), sampled, 2.0)
+    assert torch.allclose(found, torch.tensor([[0.8, 2.0, 0.5, 1.0]]))
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("loss_type", ["dapo", "grpo", "dr_grpo", "cispo"])
+@pytest.mark.parametrize("cap", [None, 1.5])
+def test_gspo_cispo_and_tis_are_those_of_trl(
+    level: Any, loss_type: Any, cap: float | None, tiny_model: Path, tmp_path: Path
+) -> None:
+    """In one micro-batch. For CISPO, TRL is told where a ratio is cut: our clip says how far above 1."""
+    settings = {"loss_type": loss_type, "importance_sampling_level": level, "sampler_correction": cap}
+    trainer = built(tiny_model, tmp_path, **settings)
+    given = batch(trainer)
+    off = torch.tensor([[0.5, 1.0, 2.0], [1.25, 1.0, 1.0]])  # probability in the trainer over the sampler's
+    given["sampling_per_token_logps"] = given["old_per_token_logps"] - off.log()
+    found = gradient(trainer, trainer.compute_loss(trainer.model, given))
+    if cap is not None:
+        trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+        given["importance_sampling_ratio"] = off.clamp(max=cap)
+    if loss_type == "cispo":
+        trainer.epsilon_high = 1.3
+    of_trl = gradient(trainer, GRPOTrainer._compute_loss(trainer, trainer.model, given))
+    largest = max(float(value.abs().max()) for value in of_trl.values())
+    assert largest > 0.01
+    for name, value in found.items():
+        assert torch.allclose(value, of_trl[name], rtol=0, atol=1e-5 * largest), name
+
+
+def gradient(trainer: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    trainer.model.zero_grad()
+    loss.backward()
+    return {name: value.grad.clone() for name, value in trainer.model.named_parameters()}
 
 
 @pytest.fixture(scope="module")
