@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 import diagevo
 from tests.cli.program import clean_environment
@@ -172,3 +174,28 @@ def test_the_package_is_a_program_too() -> None:
         [sys.executable, "-m", "diagevo", "--version"], capture_output=True, text=True, check=True
     )
     assert said.stdout == f"diagevo {diagevo.__version__}\n"
+
+
+def test_a_release_has_links_that_work_on_the_index(tmp_path: Path) -> None:
+    """The step of the workflow, in a copy: every link is absolute, and names a file that is there."""
+    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "release.yml")
+    [step] = [
+        s for s in workflow["jobs"]["build"]["steps"] if s.get("name") == "Links that work on the index"
+    ]
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    where = "https://code.example/some/diagevo"
+    env = clean_environment(
+        GITHUB_SERVER_URL="https://code.example", GITHUB_REPOSITORY="some/diagevo", GITHUB_REF_NAME="v0.1.0"
+    )
+    subprocess.run(["bash", "-eu", "-c", step["run"]], cwd=tmp_path, env=env, check=True)
+    before, after = (
+        re.findall(r"\]\(([^)#]+)", (folder / "README.md").read_text("utf-8")) for folder in (ROOT, tmp_path)
+    )
+    assert len(before) == len(after) > 20
+    for old, new in zip(before, after, strict=True):
+        kind = "raw" if old.endswith((".svg", ".png")) else "blob"
+        assert new == (old if "://" in old else f"{where}/{kind}/v0.1.0/{old}")
+        assert "://" in old or (ROOT / old).exists()
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["urls"]["Repository"] == where
