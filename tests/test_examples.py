@@ -202,8 +202,8 @@ def test_the_first_page_shows_what_the_sample_gives(page: str, tmp_path: Path) -
 
 
 def assert_shown(text: str, printed: list[str]) -> None:
-    """The lines of a page are those of the program, whose spacing depends on its other lines; where a page has
-    … it leaves some out."""
+    """The lines of a page are those of the program, whose spacing depends on its other lines; where a page
+    has … it leaves some out."""
     printed = [" ".join(line.split()) for line in printed]
     for part in text.split("…\n"):
         lines = [" ".join(line.split()) for line in part.splitlines()]
