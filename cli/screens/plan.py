@@ -7,6 +7,7 @@ from diagevo.text.numbers import count
 from ..render.console import plain
 from ..render.result import Result, Rows
 from ..render.table import Column
+from .plan_cpu import PEAKS, cpu_fit, of_cpu, peak_rows
 from .plan_memory import memory_lines, memory_of, memory_table, numbered
 
 if TYPE_CHECKING:
@@ -51,12 +52,19 @@ def plan(config: "Config", run: str | None, measured: dict[str, float], played: 
             heading, columns, stages = memory_table(whole["memory"])
             parts += [heading, Rows(columns, stages)]
         lines += memory_lines(whole["memory"])
+    if (cpu := whole["cpu"]) is not None:
+        parts += ["memory at its peak:", Rows(PEAKS, peak_rows(cpu))]
+        lines += [f"fits          {cpu_fit(cpu)}"]
+    if (warm := config.warm_start).documents is not None and not played:
+        lines += [
+            f"warm start    {warm.steps} steps of {warm.batch_documents} documents, once, before round 1"
+        ]
     lines += [
         f"{'what is left' if played else 'whole run':<14}at most {amount}",
         f"disk          {gigabytes(whole['disk_bytes'])} of weights, resumable checkpoints included",
         f"devices       {whole['devices']}",
         *(f"{name:<14}{places}" for name, places in whole["placement"].items()),
-        f"time          {_time(whole['seconds'])}",
+        f"time          {_time(whole['seconds'], whole['cpu'], whole['rounds'], played)}",
     ]
     return Result({"stages": rows, **whole}, text=[*parts, "\n".join(lines)], run=run)
 
@@ -85,6 +93,7 @@ def _whole(config: "Config", rows: list[dict[str, Any]], played: int) -> dict[st
         "devices": trained + served,
         "gpus": [plain(use) for use in gpu_schedule(config)],
         "memory": memory_of(config),
+        "cpu": of_cpu(config),
         "seconds": rounds * sum(row["seconds"] for row in rows) if known else None,
     }
 
@@ -123,7 +132,16 @@ def _gpu_row(use: dict[str, Any]) -> dict[str, Any]:
     return use | {"gpus": numbered(use["gpus"]), "idle": numbered(use["idle"]) or None}
 
 
-def _time(seconds: float | None) -> str:
-    if seconds is None:
-        return "not known: no earlier run of these settings has measured a round here"
-    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{seconds / 60:.0f} min"
+def _time(seconds: float | None, cpu: dict[str, Any] | None, rounds: int, played: int) -> str:
+    if seconds is not None:
+        return _hours(seconds)
+    unknown = "no earlier run of these settings has measured a round here"
+    if cpu is None:
+        return f"not known: {unknown}"
+    warm, each = 0 if played else cpu["warm_start_seconds"], cpu["round_seconds"]
+    begins = f"{_hours(warm)} of warm start, " if warm else ""
+    return f"at most about {_hours(warm + rounds * each)}: {begins}{_hours(each)} a round; {unknown}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds >= 5400 else f"{max(1, round(seconds / 60))} min"

@@ -18,6 +18,7 @@ def disk_bytes(config: Config) -> int | None:
     rounds, keep = config.round.rounds, config.round.keep_checkpoints
     policies = 2 if config.round.train_challenger else 1
     kept = rounds * policies if keep is None else min(rounds, keep) * policies + 1
+    kept += config.warm_start.documents is not None
     trained = shape.weights if lora is None else shape.adapters(lora)
     sharded = config.hardware.accelerate_config is not None
     again = shape.vocabulary * shape.hidden if sharded and shape.tied else 0

@@ -293,7 +293,8 @@ def test_a_plan_for_people_has_a_line_a_stage() -> None:
         "solver",
         "diagnosis",
     ]
-    assert "not known: no earlier run" in shown
+    assert "no earlier run of these settings has measured" in shown
+    assert "a round;" in shown  # an estimate
 
 
 def test_an_existing_runs_name_is_refused_and_its_log_untouched(tmp_path: Path) -> None:
