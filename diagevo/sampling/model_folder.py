@@ -23,6 +23,13 @@ PLAIN_TEMPLATE = (
     "{%- if add_generation_prompt -%}{{ 'Assistant:' }}{%- endif -%}"
 )
 
+# Before a template that knows no system role: its text begins the user's first turn.
+WITHOUT_SYSTEM = (
+    "{%- if messages[0]['role'] == 'system' and messages | length > 1 -%}"
+    "{%- set first = messages[0]['content'] + '\n\n' + messages[1]['content'] -%}"
+    "{%- set messages = [{'role': messages[1]['role'], 'content': first}] + messages[2:] -%}"
+    "{%- endif -%}"
+)
 NOTHING: Mapping[str, Any] = {}
 
 _CONVERT = (
@@ -81,9 +88,22 @@ def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.chat_template is None:
         tokenizer.chat_template = PLAIN_TEMPLATE
+    if not _has_system(tokenizer):
+        tokenizer.chat_template = WITHOUT_SYSTEM + tokenizer.chat_template
     given = "".join(f"{{%- set {name} = {json.dumps(value)} -%}}" for name, value in template_kwargs.items())
     tokenizer.chat_template = given + tokenizer.chat_template
     return tokenizer
+
+
+def _has_system(tokenizer: Any) -> bool:
+    """Whether the chat template says what a system message says: some refuse one, others leave it out."""
+    from jinja2 import TemplateError
+
+    turns = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
+    try:
+        return "Be brief." in tokenizer.apply_chat_template(turns, tokenize=False)
+    except TemplateError:
+        return False
 
 
 def encode_prompts(tokenizer: Any, prompts: Sequence[Prompt]) -> list[list[int]]:

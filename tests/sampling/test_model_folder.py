@@ -113,6 +113,30 @@ def test_a_base_model_stops_where_its_template_ends_a_turn(tmp_path: Path) -> No
     assert 3 in end_ids(folder, tokenizer)
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('No system role') }}{% endif %}"
+        "{% for m in messages %}{{ m['content'] }};{% endfor %}",
+        "{% for m in messages if m['role'] != 'system' %}{{ m['content'] }};{% endfor %}",
+    ],
+)
+def test_a_template_without_a_system_role_gets_its_text_in_the_first_turn(
+    template: str, tmp_path: Path
+) -> None:
+    folder = make_tiny_model(tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template)
+    tokenizer = load_tokenizer(folder)
+    turns: Prompt = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "1+1?"},
+        {"role": "assistant", "content": "2"},
+    ]
+    with_system, without = encode_prompts(tokenizer, [turns, turns[1:]])
+    assert tokenizer.decode(with_system) == "Be brief.\n\n1+1?;2;"
+    assert tokenizer.decode(without) == "1+1?;2;"
+
+
 def test_template_kwargs_are_part_of_the_template_for_whoever_is_given_it(tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path / "model")
     switch = (

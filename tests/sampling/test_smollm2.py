@@ -1,0 +1,41 @@
+"""A language model that people know, as `make lm` makes it from a package (examples/smollm2.py)."""
+
+from pathlib import Path
+
+import pytest
+
+from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.transformers_sampler import TransformersSampler
+
+FOLDER = Path(__file__).parents[2] / ".lm" / "models" / "SmolLM2-135M-Instruct"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not FOLDER.is_dir(), reason=f"{FOLDER} is not here; make it: make lm"),
+]
+QUESTION = "What is the capital of France?"
+
+
+def test_its_turns_end_and_padding_is_no_text() -> None:
+    tokenizer = load_tokenizer(FOLDER)
+    assert end_ids(FOLDER, tokenizer) == (2,)
+    assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|im_end|>")
+    [ids] = encode_prompts(tokenizer, [[{"role": "user", "content": QUESTION}]])
+    text = tokenizer.decode(ids)
+    assert text.endswith(f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_a_chat_turn_ends_by_itself_and_knows_something() -> None:
+    """Short and long prompts in one batch, so that one is padded: the answer is the same."""
+    sampler = TransformersSampler(FOLDER, threads=1)
+    params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=40)
+    asked = [
+        [{"role": "user", "content": QUESTION}],
+        [{"role": "user", "content": f"Please say: {QUESTION}"}],
+    ]
+    [alone], _ = sampler.sample([asked[0], asked[1]], n=1, params=params, seed=0)
+    [again] = sampler.sample([asked[0]], n=1, params=params, seed=0)[0]
+    assert "Paris" in alone.text
+    assert not alone.truncated
+    assert "<|im_end|>" not in alone.text
+    assert again.text == alone.text
