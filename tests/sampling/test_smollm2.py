@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
-from diagevo.sampling.sampler import SamplingParams
+from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 
 FOLDER = Path(__file__).parents[2] / ".lm" / "models" / "SmolLM2-135M-Instruct"
@@ -29,7 +29,7 @@ def test_a_chat_turn_ends_by_itself_and_knows_something() -> None:
     """Short and long prompts in one batch, so that one is padded: the answer is the same."""
     sampler = TransformersSampler(FOLDER, threads=1)
     params = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=40)
-    asked = [
+    asked: list[Prompt] = [
         [{"role": "user", "content": QUESTION}],
         [{"role": "user", "content": f"Please say: {QUESTION}"}],
     ]
