@@ -26,7 +26,7 @@ train: $(READY)
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
 
-# A round of a language model that people know, made from the package that ships it: see docs/howto/small-model.md.
+# A round of a language model that people know, made from the package that ships it: 
 LM := .lm/models
 LM_ARGUMENTS ?=
 
