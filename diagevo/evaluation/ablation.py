@@ -100,7 +100,7 @@ VARIANTS: tuple[Variant, ...] = (
     ),
     Variant("placebo", "Causes drawn at random", "control", {"roles.diagnostician.engine": "rules:placebo"}),
     Variant("true-labels", "True labels", "control", {"round.true_labels": "true"}),
-    Variant("free-800", "Pure free, equal CPU time", "control", FREE | {"round.candidates": "800"}),
+    Variant("free-800", "Pure free, 2.5 times the candidates", "control", FREE | {"round.candidates": "800"}),
     *(
         Variant(
             name.lower(), title, "control", {"schedule.policy": f"diagevo.policies.{name.lower()}:{name}"}
