@@ -25,9 +25,8 @@ def open_memory(
     check_name(run)
     database = Database(url)
     prepare(database, create=create)
-    if not create and run not in Log(database).runs():
-        known = ", ".join(Log(database).runs()) or "none"
-        raise NotFoundError(f"there is no run {run}", hint=f"runs here: {known}")
+    if not create:
+        refuse_unknown(database, run)
     settings = {} if config is None else config.model_dump(mode="json")
     try:
         folder = runs_folder(database, root)
@@ -36,3 +35,10 @@ def open_memory(
     except BaseException:
         database.close()
         raise
+
+
+def refuse_unknown(database: Database, run: str) -> None:
+    """Raises NotFoundError, with the runs that there are."""
+    known = Log(database).runs()
+    if run not in known:
+        raise NotFoundError(f"there is no run {run}", hint=f"runs here: {', '.join(known) or 'none'}")
