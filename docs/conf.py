@@ -11,7 +11,7 @@ author = "the DiagEvo authors"
 copyright = "the DiagEvo authors"
 release = version = installed("diagevo")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "from_code", "study_pages"]
 myst_enable_extensions = ["deflist", "dollarmath"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build"]

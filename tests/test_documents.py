@@ -220,3 +220,12 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
         assert (tmp_path / "html" / f"{name}.html").exists()
     shown = (tmp_path / "html" / "tutorial.html").read_text(encoding="utf-8")
     assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="(?:https?:)?//[^"]*"', shown) == []
+    runs = tmp_path / "html" / "study-runs"
+    told = (runs / "study.full.s3" / "index.html").read_text(encoding="utf-8")
+    for way in re.findall(r'class="what"><a href="(causes/c\d+\.html)"', told)[:3]:
+        assert (runs / "study.full.s3" / way).is_file()
+    assert (runs / "study.full.s3" / "against" / "study.free-only.s3.html").is_file()
+    study = (tmp_path / "html" / "reference" / "study.html").read_text(encoding="utf-8")
+    linked = re.findall(r'href="\.\./(study-runs/[^"]+)"', study)
+    assert len(linked) == 3
+    assert all((tmp_path / "html" / page).is_file() for page in linked)

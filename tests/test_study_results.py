@@ -1,7 +1,11 @@
 """The study's page of results, from runs made up by hand."""
 
+import lzma
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,6 +17,7 @@ from diagevo.arithmetic.families import GROUPS, family
 from diagevo.config.loading import resolve
 from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
+from diagevo.memory.transfer.bundle import check_bundle
 from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
 from studies.narrow import NARROW, narrow_documents
 from studies.page import (
@@ -289,3 +294,19 @@ def test_the_plans_with_a_pre_trained_policy_name_known_variants_and_settings() 
             config = resolve(profile="smollm2-135m", settings=settings).config
             assert config.warm_start.documents is None
             assert config.roles.solver == config.roles.challenger
+
+
+def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_path: Path) -> None:
+    """Played anew, they came to the same memory as the runs that the tables are made from."""
+    results = {result["run"]: result for result in read()}
+    bundles = sorted((HERE / "bundles").glob("*.db.xz"))
+    assert len(bundles) == 2
+    for file in bundles:
+        plain = tmp_path / file.stem
+        plain.write_bytes(lzma.decompress(file.read_bytes()))
+        run = plain.stem
+        check_bundle(plain)
+        with closing(sqlite3.connect(plain)) as bundle:
+            last = "SELECT payload ->> '$.state_hash' FROM event WHERE type = 'RoundCommitted'"
+            last += " ORDER BY sequence DESC"
+            assert bundle.execute(last).fetchone() == (results[run]["state_hash"],)
