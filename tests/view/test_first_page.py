@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -10,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from diagevo.memory.audit.runs import run_story
+from diagevo.memory.history import open_history
 from diagevo.memory.log.database import Database
+from diagevo.memory.transfer.fork import fork
 from diagevo.view.page import Site
 from diagevo.view.site import View
 from tests.once import once
@@ -366,3 +370,12 @@ def test_a_cell_of_the_causes_has_the_failures_of_its_round(home: Path, kind: st
             else "·"
             for at in committed
         ]
+
+
+def test_a_fork_knows_what_was_measured_of_the_round_that_it_begins_with(home: Path, tmp_path: Path) -> None:
+    """It begins with that round's weights, and is measured again only after its own next round."""
+    copy = shutil.copytree(home, tmp_path / "home")
+    with closing(open_history(str(copy / "diagevo.db"), "trained", root=copy)) as history:
+        fork(history, 4, "again", root=copy)
+    with closing(open_history(str(copy / "diagevo.db"), "again", root=copy)) as history:
+        assert [line.mean_at_k for line in run_story(history).rounds] == [None, None, None, 0.7]

@@ -295,7 +295,7 @@ def test_on_a_telephone_whatever_is_touched_is_44_pixels_high_and_wide(page: "Pa
         page.goto(f"{served.base}{path}.html")
         small = page.evaluate(
             """() => {
-              const own = "button, select, summary, input, nav a, td > a, th > a, li > a, .foot a";
+              const own = "button, select, summary, input, nav a, .inline a, td:not(.words) > a";
               return [...document.querySelectorAll(own)].filter(one => one.checkVisibility()).map(one => {
                 const box = (one.closest("label.pick") ?? one).getBoundingClientRect();
                 return [one.outerHTML.slice(0, 90), box.width, box.height];

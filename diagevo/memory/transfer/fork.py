@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, func, insert, select
 
 from diagevo.errors import ConfigError, StoreError
-from diagevo.memory.events import Origin, StageCompleted
+from diagevo.memory.events import CheckpointEvaluated, Origin, StageCompleted
 from diagevo.memory.history import AsOf, History, expect
 from diagevo.memory.log.artifacts import REPLY
 from diagevo.memory.log.tables import brought
@@ -56,7 +56,7 @@ def fork(
     embedding model, ConfigError where the new run exists.
     """
     check_name(name)
-    as_of = history.commit(round).as_of
+    as_of = _measured(history, history.commit(round).as_of)
     before = history.configuration(as_of)
     values = before.config if config is None else dict(config)
     changed = changed_keys(before.config, values)
@@ -92,6 +92,16 @@ def fork(
     keep_heads(folder / name, written)
     files, missing = _link(history, as_of, folder / history.run_id, folder / name)
     return Forked(written, origin, changed, files, missing)
+
+
+def _measured(history: History, commit: AsOf) -> AsOf:
+    """After what was measured of the round right after its commit: the fork begins with the same weights."""
+    end = commit
+    for one in history.log.read(history.run_id, after=commit.position):
+        if one.type != CheckpointEvaluated.__name__ or one.round != commit.round:
+            break
+        end = AsOf(commit.round, one.position, one.sequence)
+    return end
 
 
 def _copy_brought(connection: Connection, old: str, new: str) -> None:
