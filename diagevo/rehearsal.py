@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
-from diagevo.config.models import Config, EmbedderRole, PolicyRole, ValidationConfig
+from diagevo.config.models import Config, EmbedderRole, PolicyRole, ValidationConfig, WarmStartConfig
 from diagevo.config.serving import serving
 from diagevo.doctor import Check
 from diagevo.errors import DiagEvoError
@@ -113,6 +113,7 @@ def _tiny(config: Config, folder: Path) -> Config:
             "challenger_grpo": grpo.model_copy(update=few),
             "sampling": config.sampling.model_copy(update={"max_new_tokens": _NEW}),
             "validation": ValidationConfig(),
+            "warm_start": WarmStartConfig(),
         }
     )
 

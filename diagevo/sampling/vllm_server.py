@@ -137,7 +137,7 @@ class VLLMServer:
     def _start(self) -> None:
         argv = [
             *self._command,
-            str(self._folder.resolve()),
+            str(self._linked()),
             "--served-model-name",
             SERVED_NAME,
             "--host",
@@ -158,6 +158,15 @@ class VLLMServer:
             self._capacity = max(1, min(self._capacity, tokens // self._answer))
         [server] = self.servers
         self._sampler = sampler_of(server, timeout=self._request_timeout, stop=self._stop)
+
+    def _linked(self) -> Path:
+        """The folder by a path that is the same for every policy that writes to this log: vLLM keeps what it
+        compiled under the path of the model, and each stage would compile the same graph again."""
+        link = self._log.with_name(f"{self._log.stem}-policy")
+        private_folder(link.parent)
+        link.unlink(missing_ok=True)
+        link.symlink_to(self._folder.resolve(), target_is_directory=True)
+        return link.absolute()
 
     def _prompting(self) -> list[str]:
         """The chat template as we read it: a model without one gets the plain one, which vLLM has not. And a

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
@@ -35,16 +35,13 @@ _ANSWER = 5.0  # seconds that ranks get to report too, once one of them has
 _SILENT = 4  # times hardware.rank_timeout without a word of any rank; at work each says several a step
 
 
-def launch_phase(
-    phase: Phase, on_step: OnStep, stop: StopFlag, keep_up: Callable[[], None] = lambda: None
-) -> TrainingSummary:
+def launch_phase(phase: Phase, on_step: OnStep, stop: StopFlag) -> TrainingSummary:
     """As `grpo.play_phase`, in `hardware.processes` ranks whose output goes to the phase's logs.
 
-    `on_step` is called here, in this process, while rank 0 waits; `keep_up` all the while, to look after a
-    server that the ranks ask. Once `stop` is overdue the ranks are ended where each step that they finished
-    is saved, else told to save the last one and to end. Raises what a rank raised where that is an error of
-    diagevo's, ServiceError with the rank and its log where it died or hung, NodeLostError where its node is
-    gone.
+    `on_step` is called here, in this process, while rank 0 waits. Once `stop` is overdue the ranks are ended
+    where each step that they finished is saved, else told to save the last one and to end. Raises what a rank
+    raised where that is an error of diagevo's, ServiceError with the rank and its log where it died or hung,
+    NodeLostError where its node is gone.
     """
     hardware, spec_file, key = phase.hardware, phase.logs / NAME, secrets.token_bytes(32)
     with tempfile.TemporaryDirectory(prefix="diagevo-") as folder, closing(_ranks(hardware, stop)) as placed:
@@ -61,7 +58,6 @@ def launch_phase(
                     phase=phase,
                     on_step=on_step,
                     stop=stop,
-                    keep_up=keep_up,
                 ).run()
             finally:
                 spec_file.unlink(missing_ok=True)
@@ -143,7 +139,6 @@ class _Supervision:
     phase: Phase
     on_step: OnStep
     stop: StopFlag
-    keep_up: Callable[[], None]
     finished: int | None = None
     """The newest step that these ranks have finished."""
     told: set[Connection] = field(default_factory=set)
@@ -157,7 +152,6 @@ class _Supervision:
     def run(self) -> TrainingSummary:
         while True:
             self._listen(0.2)
-            self.keep_up()
             if self.stop.overdue:
                 self._break_off()
             if self.errors:

@@ -1,7 +1,7 @@
 """The rehearsal of a run on simulated nodes: the shipped shape plays, what would fail there fails here."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from diagevo.config.loading import resolve
 from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.placement import Bundle, ClusterNode, engine_bundles
+from diagevo.config.shipped import PROFILES
 from diagevo.doctor import Check
 from diagevo.rehearsal import rehearse
 from diagevo.training.shapes import KNOWN
@@ -18,6 +19,7 @@ from tests.cluster.nodes import cluster
 from tests.cluster.stub import loaded
 from tests.forked import server_address
 from tests.sampling.tiny_model import CHAT_TEMPLATE, make_tiny_model, make_tiny_tokenizer
+from tests.training.forked_ranks import ForkedRank
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 SIMULATED = (
@@ -128,3 +130,32 @@ def test_engines_that_wait_for_gpus_beside_the_ranks_fail_it(
         found = played(shape(make_tiny_model(tmp_path / "model")), tmp_path / "runs")["engines"]
     assert found.state == "missing"
     assert "no engine has room on" in found.found
+
+
+EIGHT = ("qwen3-4b", "octothinker-8b")
+"""What places nothing otherwise than `qwen3-8b`."""
+
+
+def test_the_papers_profiles_have_one_placement() -> None:
+    given: Any = {"environ": {"XDG_CONFIG_HOME": "/nowhere"}}
+    found = {name: resolve(profile=name, **given).config.hardware for name in (*EIGHT, "qwen3-8b")}
+    assert len({hardware.model_dump_json() for hardware in found.values()}) == 1
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in (*EIGHT, "qwen3-8b-2x8")])
+def test_every_other_profile_passes_it_as_far_as_a_machine_without_gpus_goes(
+    profile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> ForkedRank:
+        return ForkedRank(argv, log=log, env=env)
+
+    monkeypatch.setattr("diagevo.training.ranks.SupervisedProcess", start)
+    model = make_tiny_model(tmp_path / "model")
+    named = [f"roles.{role}.model={model}" for role in ("challenger", "solver") if profile != "embedded"]
+    settings = [*named, "validation.questions=null", *SIMULATED]
+    environ = {"XDG_CONFIG_HOME": "/nowhere"}
+    config = resolve(settings=settings, profile=profile, environ=environ).config
+    found = played(config, tmp_path / "runs")
+    assert {name: check.found for name, check in found.items() if check.state != "ok"} == {}
+    ranks = "7 ranks" if profile == "qwen3-8b" else "one process"
+    assert found["training"].found == f"2 steps in {ranks}, votes between rollouts and update"

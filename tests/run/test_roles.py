@@ -3,16 +3,20 @@
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from diagevo.arithmetic import held_out
 from diagevo.errors import NotFoundError
-from diagevo.loop.players import Challenger, Solver
-from diagevo.loop.roles import Roles
+from diagevo.loop.players import Challenger, Solver, solver_reward
+from diagevo.loop.roles import Roles, challenger_reward
 from diagevo.memory.history import open_history
+from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
+from diagevo.sampling.trainers_vllm import TrainersVLLM
+from diagevo.training.phase import Borrower
+from diagevo.training.worker import _Watched
 from tests.evaluation.published import write_folder
 from tests.run.small import play, small_config
 
@@ -114,6 +118,20 @@ def test_the_frozen_solver_is_held_once_while_the_challenger_trains(
     solver = Solver(roles.solver, roles)
     Challenger(roles.challenger, roles).train([], solver, 1, tmp_path, tmp_path, lambda *_: None)
     assert held == [roles.solver] * opened
+
+
+def test_the_votes_on_rollouts_are_drawn_by_the_engine_that_draws_them(tmp_path: Path) -> None:
+    """As a process of training makes its reward. The solver's asks nobody."""
+    config = small_config(hardware={"device": "cpu", "colocate_vllm": True})
+    solver = Roles(config, tmp_path).solver
+    voting = challenger_reward(config.model_dump(mode="json"), str(solver), 1, StopFlag())
+    assert isinstance(voting.solver, TrainersVLLM)
+    nobody, engine = cast(Any, None), object()
+    for reward in (voting, solver_reward({}, StopFlag())):
+        watched = _Watched(reward, nobody)
+        assert isinstance(watched, Borrower)
+        watched.borrow(engine)
+    assert voting.solver.engine is engine
 
 
 @pytest.mark.slow

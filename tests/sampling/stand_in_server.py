@@ -73,7 +73,8 @@ class Handler(BaseHTTPRequestHandler):
             os.kill(os.getpid(), signal.SIGKILL)
         text = json.dumps(
             {
-                "weights": options.model,
+                "weights": str(Path(options.model).resolve()),
+                "model": options.model,
                 "template": options.chat_template,
                 "generation": options.generation_config,
             }

@@ -2,7 +2,9 @@
 
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -71,3 +73,21 @@ def test_why_a_new_server_and_no_new_weights_in_a_running_one(
         call = {"method": "reload_weights", "kwargs": {"weights_path": str(folders[1])}}
         httpx.post(f"{server.url}/collective_rpc", json=call, timeout=60, trust_env=False).raise_for_status()
         assert greedy(server) != greedy(TransformersSampler(folders[1]))
+
+
+def test_what_was_compiled_is_found_again_by_the_path_and_not_by_the_weights(
+    folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Where this fails, servers need no link to their policy."""
+    config: Any = import_module("vllm.config").ModelConfig
+
+    def compiled(model: Path) -> str:
+        return config(model=str(model), dtype="float32").compute_hash()
+
+    assert compiled(folders[0]) != compiled(folders[1])
+    link, found = tmp_path / "link", []
+    for folder in folders:
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder)
+        found.append(compiled(link))
+    assert found[0] == found[1]

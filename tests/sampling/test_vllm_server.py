@@ -47,6 +47,17 @@ def test_it_serves_the_folder_and_ends_with_everything_it_started(tiny_model: Pa
     assert server.pid is None
 
 
+def test_two_policies_in_turn_are_served_by_one_path(tiny_model: Path, tmp_path: Path) -> None:
+    """Under which vLLM finds again what it compiled; what it does of it: test_real_vllm.py."""
+    other = make_tiny_model(tmp_path / "other", seed=1)
+    told = []
+    for folder in (tiny_model, other):
+        with start(folder, tmp_path / "logs") as server:
+            told.append(state(server))
+    assert [each["weights"] for each in told] == [str(tiny_model), str(other)]
+    assert told[0]["model"] == told[1]["model"]
+
+
 def test_two_servers_get_two_ports(tiny_model: Path, tmp_path: Path) -> None:
     with start(tiny_model, tmp_path / "a") as first, start(tiny_model, tmp_path / "b") as second:
         assert first.url != second.url

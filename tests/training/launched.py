@@ -4,9 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from diagevo.config.models import HardwareConfig
 from diagevo.progress import StopFlag
-from diagevo.training.launch import launch_phase
+from diagevo.training.launch import _Supervision, launch_phase
 from diagevo.training.phase import RewardSpec, Rollout, TrainingSummary
 from tests.training import phase
 
@@ -20,12 +22,13 @@ def launch(
     hardware: HardwareConfig,
     *,
     on_step: Callable[[int], None] = lambda step: None,
-    keep_up: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] = lambda: None,
     stop: StopFlag | None = None,
     save_steps: int = 1,
     **reward: Any,
 ) -> tuple[TrainingSummary, Reports]:
-    """Play it in `folder`; by step, the rollouts and rewards that the launcher was told."""
+    """Play it in `folder`; by step, the rollouts and rewards that the launcher was told. `meanwhile` is
+    called as often as it looks at the ranks."""
     reports: Reports = {}
 
     def noted(step: int, rollouts: list[Rollout], rewards: list[float]) -> None:
@@ -39,7 +42,15 @@ def launch(
         settings=phase.SETTINGS.model_copy(update={"save_steps": save_steps}),
         hardware=hardware,
     )
-    summary = launch_phase(given, noted, StopFlag() if stop is None else stop, keep_up)
+    listen = _Supervision._listen
+
+    def listen_and_more(launcher: _Supervision, seconds: float) -> None:
+        listen(launcher, seconds)
+        meanwhile()
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Supervision, "_listen", listen_and_more)
+        summary = launch_phase(given, noted, StopFlag() if stop is None else stop)
     return summary, reports
 
 
