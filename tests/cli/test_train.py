@@ -312,4 +312,4 @@ def test_a_run_that_does_not_exist_cannot_be_resumed_and_the_others_are_named() 
     play("runs/diagevo.db", "here", root=Path("runs"), rounds=1)
     done = invoke("train", "--run", "there", "--resume")
     assert done.exit_code == 3
-    assert done.stderr.endswith("\nerror: there is no run there\nhint: runs here: here\n")
+    assert done.stderr == "error: there is no run there\nhint: runs here: here\n"
