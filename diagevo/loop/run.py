@@ -227,6 +227,7 @@ class Run:
         heats = settings.baseline_temperature if number == 0 else ()
         total = len(validation.questions) * (settings.samples * (1 + len(heats)) + 1)
         self.observer.stage_started(number, VALIDATION, 1, total)
+        self.observer.stage_progress(number, VALIDATION, StageProgress(0, total, "loading the model"))
         began, watched = time.monotonic(), _Measuring(self.observer, number, len(validation.questions), total)
         asked = self.roles.open_sampler(policy)
         with (
