@@ -47,6 +47,7 @@ ROUNDS = (
     rows=True,
     example="""diagevo diagnose --run math --model Qwen/Qwen3-8B --base-url http://127.0.0.1:8000/v1
 diagevo diagnose --run math --local
+diagevo diagnose --run math --all-failed
 diagevo diagnose --run math --plan
 diagevo diagnose --run math --again --round 3 --model gpt-5.2
 diagevo diagnose --run math --again --dry-run --sample 50""",
@@ -67,6 +68,13 @@ def diagnose(
         bool,
         typer.Option(
             "--local", help="Group by likeness instead, without a model: extra `local`; remembered."
+        ),
+    ] = False,
+    all_failed: Annotated[
+        bool,
+        typer.Option(
+            "--all-failed",
+            help="Also ask where every response failed, against the known answer; remembered.",
         ),
     ] = False,
     plan: Annotated[bool, typer.Option("--plan", help="Only estimate the cost.")] = False,
@@ -114,6 +122,7 @@ def diagnose(
         plan=plan,
     )
     said = _said(model, base_url, local=local)
+    said += ("ingest.all_failed=true",) if all_failed else ()
     call = replace(call, settings=(*call.settings, *said))
     if dry_run:
         if local:
@@ -123,6 +132,7 @@ def diagnose(
         size = 20 if sample is None else sample
         return compare(call, sample=size, seed=seed or 0, round=round, exit_code=exit_code)
     from diagevo.ingest.cost import cost
+    from diagevo.ingest.rounds import Rounds, asks_all_failed
     from diagevo.memory.opening import open_memory
 
     with opened(call) as history:
@@ -134,8 +144,16 @@ def diagnose(
                 hint=f"start again from one of its rounds: diagevo runs fork {run} --round N NAME",
             )
         check_rules(config, run, played=memory.played_by_train)
+        if all_failed:
+            _check_answers(memory, since=(round or 1) if again else None)
+        every = all_failed or asks_all_failed(memory)
+        if every and config.roles.diagnostician.engine == LOCAL:
+            raise ConfigError(
+                "--local holds a failure against a response that passed; where all failed there is none",
+                hint="ask a language model: --model M --base-url URL; or ingest into another run",
+            )
         if plan:
-            found = cost(memory, config)
+            found = cost(memory, config, all_failed=every)
             return Result([asdict(found)], tuple(map(Column, asdict(found))), run=run)
         if said:
             _keep(memory, said)
@@ -144,8 +162,10 @@ def diagnose(
             raise ConfigError(f"{engine} makes no calls to cap", hint="leave --max-calls out")
         if again:
             _supersede(call, memory, config, round)
+        if every:
+            Rounds(memory).observe_all_failed()
         asked = _diagnostician(memory, config, max_calls)
-        found = cost(memory, config)
+        found = cost(memory, config, all_failed=every)
         render.say(call, _told(run, found))
         rows = _diagnose(call, memory, config, asked) if found.rounds else []
         notes = [f"the causes: diagevo memory show --run {run}"] if rows else []
@@ -192,6 +212,24 @@ def _said(model: str | None, base_url: str | None, *, local: bool) -> tuple[str,
     return ("roles.diagnostician.engine=openai", *words) if words else ()
 
 
+def _check_answers(memory: "Memory", since: int | None) -> None:
+    """Raise ConfigError where --all-failed has nothing to ask about."""
+    from diagevo.ingest.rounds import Rounds, answered
+
+    groups = Rounds(memory).all_failed(since=since)
+    if not groups:
+        raise ConfigError(
+            f"no group of run {memory.run_id} {'' if since else 'that waits '}failed as a whole",
+            hint="those of diagnosed rounds: add --again; else leave --all-failed out",
+        )
+    if not any(map(answered, groups)):
+        raise ConfigError(
+            f"the right answer is not known to any of the {count(len(groups), 'group')} in which all failed,"
+            " so nothing can be held against it",
+            hint="ingest files that have it into another run: --map answer=FIELD --run NAME",
+        )
+
+
 def _keep(memory: "Memory", said: tuple[str, ...]) -> None:
     """Record them, so that the same command without them goes on."""
     from diagevo.config.sources import from_settings
@@ -222,6 +260,8 @@ def _told(run: str, found: "Cost") -> str:
     if not found.rounds:
         return f"{run}: nothing waits for a diagnosis"
     text = f"{run}: {count(found.failures, 'failure')} in {count(found.rounds, 'round')}"
+    if found.against_answers:
+        text += f" ({found.against_answers:,} where no response passed, against the known answer)"
     if not found.model:
         return f"{text}, by {found.diagnostician}: no language model is asked"
     return (

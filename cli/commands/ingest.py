@@ -28,7 +28,7 @@ POLL_SECONDS = 2.0
 """How often a followed training is looked at."""
 ONCE = (
     "every question was answered once: nothing to compare. Let the model answer each several times "
-    "(samples, epochs, generations)"
+    "(samples, epochs, generations); where the answer is known, diagnose --all-failed asks without"
 )
 
 
@@ -42,6 +42,7 @@ class Ingested:
     unscored: int
     groups: dict[str, int]
     failures: int
+    answered: int
     split: int
     cut: list[str]
     left: list[int]
@@ -73,11 +74,7 @@ def ingest(
     ] = None,
     reward: Annotated[
         str | None,
-        typer.Option(
-            "--reward",
-            metavar="FIELD",
-            help="Field of the reward, if not the format's own; or a sum: a+0.1*b.",
-        ),
+        typer.Option("--reward", metavar="FIELD", help="Field of the reward, or a sum of fields: a+0.1*b."),
     ] = None,
     map: Annotated[
         str | None,
@@ -200,6 +197,7 @@ def _found(session: "_Session", report: "IngestSummary") -> Ingested:
         unscored=report.unscored,
         groups={name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
         failures=report.failures,
+        answered=report.answered,
         split=report.split,
         cut=report.cut,
         left=report.left,
@@ -216,7 +214,8 @@ def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -
         f"{run}: {count(report.steps, 'step')} ({report.new_steps:,} new),"
         f" {count(report.rollouts, 'rollout')} in {count(groups.total(), 'group')}",
         f"  {groups['contrast']:>9,}  with passes and failures: kept, {count(report.failures, 'failure')}",
-        f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed",
+        f"  {groups['all_failed']:>9,}  all failed: no reference, so nothing to compare; not diagnosed"
+        + (f" ({report.answered:,} with a known answer: diagnose --all-failed)" if report.answered else ""),
         f"  {groups['all_passed']:>9,}  all passed",
     ]
     if report.unscored:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diagevo.errors import ConfigError, NotFoundError
+from diagevo.text.numbers import count
 
 from .. import options
 from ..call import Call
@@ -37,6 +38,7 @@ def show(
     One of them with its evidence: `memory why`."""
     from dataclasses import replace
 
+    from diagevo.memory.audit.failures import held_against_answers
     from diagevo.memory.audit.replay import by_frequency, describe
 
     from ..render import layout as screen
@@ -46,9 +48,16 @@ def show(
         as_of = history.as_of(round, at)
         memory = describe(history.state(as_of))
         _say_superseded(call, history, round)
+        against, failures = 0, 0
+        if history.in_force().config.get("ingest", {}).get("all_failed"):
+            against, failures = held_against_answers(history, as_of)
     memory = replace(memory, causes=by_frequency(memory.causes))
     title = memory_text.headline(history.run_id, memory)
-    place: dict[str, Any] = {"run": history.run_id, "as_of": where(as_of)}
+    place: dict[str, Any] = {"run": history.run_id, "as_of": where(as_of), "notes": []}
+    if against:
+        of = f"{against:,} of {count(failures, 'failure')}"
+        said = f"{of} held against the known answer, because no response passed"
+        place["notes"].append(said)
     if tree:
         return Result(memory, text=f"{title}\n\n{memory_text.tree(memory, screen.width())}", **place)
     rows = memory_text.cause_rows(memory.causes)

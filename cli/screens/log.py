@@ -156,7 +156,8 @@ def _says(type_: str, p: dict[str, Any]) -> str:
         case "CausePromoted":
             return f"mean p₁ {p['consistency']} ≥ {p['threshold']}, closed f = {p['closed_frequency']}"
         case "FailureObserved":
-            return f"{p['stage']}, attempt {p['attempt']}, step {p['step']}"
+            known = ", against the known answer" if p.get("against") == "answer" else ""
+            return f"{p['stage']}, attempt {p['attempt']}, step {p['step']}{known}"
         case "FailureDiagnosed":
             return f"{p['verdict']}: {p['cause_id'] or p['description'] or ''}".rstrip(": ")
         case "DuplicateJudged":

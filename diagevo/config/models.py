@@ -119,6 +119,10 @@ class IngestConfig(Section):
     reward: str | None = Field(
         default=None, description="Field of the reward, or a sum (a+0.1*b); None uses the format's own."
     )
+    all_failed: bool = Field(
+        default=False,
+        description="Diagnose groups in which every response failed too, against the known answer.",
+    )
     map: dict[str, str] | None = Field(
         default=None,
         description="Where the fields of a plain rollout stand in a row; None: under their names.",

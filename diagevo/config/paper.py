@@ -147,7 +147,7 @@ NOT_METHOD: Mapping[str, str] = {
     "diagnosis.workers": _PLACE,
     "diagnosis.max_calls": _GUARD,
     "diagnosis.max_tokens": _GUARD,
-    **{f"ingest.{name}": _INGEST for name in ("steps_per_round", "pass_at", "reward", "map")},
+    **{f"ingest.{name}": _INGEST for name in ("steps_per_round", "pass_at", "reward", "all_failed", "map")},
     **{f"{role}_grpo.micro_batch": _PLACE for role in ("challenger", "solver")},
     **{f"{role}_grpo.save_steps": "how much a crash costs" for role in ("challenger", "solver")},
     **{

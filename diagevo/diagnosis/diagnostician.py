@@ -42,7 +42,7 @@ class FailurePair:
     label: str
     """The pseudo-label: the majority answer, not a known truth. Of rewards the expected answer, or empty."""
     agreeing: str
-    """The construction response that reaches the label; of rewards one that passed."""
+    """The construction response that reaches the label; of rewards one that passed; empty where none did."""
     disagreeing: str
     """The optimization response that does not."""
     known: tuple[KnownCause, ...] = ()

@@ -306,7 +306,7 @@ class _Texts:
                 failure_id=failure.failure_id,
                 question=texts[question.question],
                 label=question.label or "",
-                agreeing=texts[failure.reference],
+                agreeing=texts[failure.reference] if failure.against == "response" else "",
                 disagreeing=texts[failure.trajectory],
                 known=memory.supplied(failure.question_id),
                 votes_are=question.votes_are,

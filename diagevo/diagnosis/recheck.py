@@ -196,7 +196,7 @@ class _Asker:
             failure_id=event.failure_id,
             question=self._texts.get(found[1].question),
             label=found[1].label or "",
-            agreeing=self._texts.get(observed.reference),
+            agreeing=self._texts.get(observed.reference) if observed.against == "response" else "",
             disagreeing=self._texts.get(observed.trajectory),
             known=tuple(
                 KnownCause(s.cause_id, s.state, causes[s.cause_id].description) for s in event.supplied

@@ -51,7 +51,7 @@ class LastFailures:
             if recorded.round not in wanted:
                 continue
             match recorded.event:
-                case CandidateScored() as scored if scored.verdict == "kept":
+                case CandidateScored() as scored if scored.verdict in ("kept", "too_hard"):
                     questions[scored.question_id] = scored.question
                 case (
                     CauseCreated(failure_id=failure_id, cause_id=cause_id)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from diagevo.config.models import Config
-from diagevo.ingest.rounds import Rounds
+from diagevo.ingest.rounds import Rounds, answered
 from diagevo.memory.events import FailureObserved
 from diagevo.memory.memory import Memory
 
@@ -27,28 +27,34 @@ class Cost:
     """Of a language model: extraction, then for new causes deduplication and a node. 0 for rules."""
     input_tokens: int
     """Of the extractions."""
+    against_answers: int
+    """Failures that are held against the known answer, because no response passed."""
     diagnostician: str
     model: str
     """Empty where no language model is asked."""
 
 
-def cost(memory: Memory, config: Config) -> Cost:
+def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
     """Of all that waits in a run: the open round and those behind it."""
     cap = config.diagnosis.failures_per_question
-    texts: list[tuple[str, str, str]] = []
-    failures = rounds = settling = 0
+    texts: list[tuple[str, ...]] = []
+    failures = rounds = settling = against_answers = 0
     now = memory.state.open
     if now is not None:
         observed = memory.undiagnosed()
         rounds, failures, settling = 1, len(observed), len(memory.unsettled())
+        against_answers = sum(failure.against == "answer" for failure in observed)
         texts += [_texts(memory, failure) for failure in observed[:SAMPLED]]
-    waiting: set[int] = set()
-    for number, group in Rounds(memory).waiting():
-        waiting.add(number)
+    found = Rounds(memory)
+    waiting = {number for number, _ in found.waiting()}
+    groups = [group for _, group in found.waiting() if group.reference is not None]
+    for group in [*groups, *(group for group in found.all_failed() if all_failed and answered(group))]:
         failed = group.failed if cap is None else group.failed[:cap]
         failures += len(failed)
-        if group.reference is not None and len(texts) < SAMPLED:
-            texts += [(group.question, group.reference, each.trajectory) for each in failed]
+        reference = () if group.reference is None else (group.reference,)
+        against_answers += 0 if reference else len(failed)
+        if len(texts) < SAMPLED:
+            texts += [(group.question, each.trajectory, *reference) for each in failed]
     characters = _characters(memory, texts[:SAMPLED], config.diagnosis.trajectory_characters)
     role = config.roles.diagnostician
     asked = role.engine == "openai"
@@ -58,21 +64,22 @@ def cost(memory: Memory, config: Config) -> Cost:
         failures,
         failures * (1 + FURTHER) + settling * FURTHER if asked else 0,
         failures * each if asked else 0,
+        against_answers,
         role.engine,
         role.model if asked else "",
     )
 
 
-def _texts(memory: Memory, failure: FailureObserved) -> tuple[str, str, str]:
-    return memory.question(failure.question_id).question, failure.reference, failure.trajectory
+def _texts(memory: Memory, failure: FailureObserved) -> tuple[str, ...]:
+    return memory.question(failure.question_id).question, failure.trajectory, failure.reference
 
 
-def _characters(memory: Memory, texts: list[tuple[str, str, str]], longest: int) -> int:
+def _characters(memory: Memory, texts: list[tuple[str, ...]], longest: int) -> int:
     """Mean characters of a question with its pair."""
     if not texts:
         return 0
     found = memory.artifacts.get_many([digest for each in texts for digest in each])
     return sum(
-        len(found[question]) + min(len(found[a]), longest) + min(len(found[b]), longest)
-        for question, a, b in texts
+        len(found[question]) + sum(min(len(found[each]), longest) for each in others)
+        for question, *others in texts
     ) // len(texts)

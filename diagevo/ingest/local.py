@@ -98,8 +98,8 @@ def _diagnosed(memory: Memory) -> dict[_Digests, str]:
             case (
                 CauseCreated(failure_id=name, cause_id=cause) | CauseMatched(failure_id=name, cause_id=cause)
             ):
-                if (counts := state.causes.get(cause)) is not None:
-                    failure = observed[name]
+                failure = observed[name]
+                if (counts := state.causes.get(cause)) is not None and failure.against == "response":
                     key = questions[failure.question_id], failure.reference, failure.trajectory
                     found[key] = counts.description
             case _:

@@ -32,6 +32,8 @@ class IngestSummary:
     groups: Counter[str] = field(default_factory=Counter[str])
     failures: int = 0
     """Rollouts that did not pass, of groups with a contrast: what the diagnostician will be asked about."""
+    answered: int = 0
+    """Groups in which all failed and the answer is known: they can be asked against it."""
     split: int = 0
     """Names of groups that stood by several prompts; each prompt is a group."""
     cut: list[str] = field(default_factory=list[str])
@@ -114,7 +116,10 @@ class Recorder:
             report.new_steps += 1
         for event in events:
             report.groups[outcome(event)] += 1
-            report.failures += len(event.failed)
+            if event.reference is not None:
+                report.failures += len(event.failed)
+            elif event.failed:
+                report.answered += 1
 
     def _recorded(self, step: int) -> list[GroupIngested]:
         """The groups that a step was recorded with last, whether they stand or not."""
@@ -160,7 +165,12 @@ class Recorder:
 
 
 def _same(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
-    return [replace(group, attempt=1) for group in known] == list(events)
+    return [_compared(group) for group in known] == [_compared(group) for group in events]
+
+
+def _compared(group: GroupIngested) -> GroupIngested:
+    """Without its attempt; and of failures without a reference an older version kept none."""
+    return replace(group, attempt=1, failed=group.failed if group.reference is not None else [])
 
 
 def _grown(known: Sequence[GroupIngested], events: Sequence[GroupIngested]) -> bool:
@@ -190,7 +200,8 @@ def _recorded_otherwise(step: RolloutStep, why: str = "") -> ConflictError:
 def events_of(
     artifacts: Artifacts, step: int, source: str, groups: Sequence[RolloutGroup], pass_at: float
 ) -> list[GroupIngested]:
-    """A step's groups as events; of one with a contrast, the first pass and the failures are kept."""
+    """A step's groups as events; the first pass and the failures are kept of one with a contrast, and the
+    failures of one in which all failed and the answer is known."""
     texts: list[str] = []
     passing: list[set[int]] = []
     for group in groups:
@@ -199,13 +210,15 @@ def events_of(
         texts.append(group.prompt)
         if 0 < len(passes) < len(group.rewards):
             texts.append(group.responses[min(passes)])
+        if _kept(group, passes):
             texts += [text for i, text in enumerate(group.responses) if i not in passes]
     digests = iter(artifacts.put_many(texts))
     events: list[GroupIngested] = []
     for place, (group, passes) in enumerate(zip(groups, passing, strict=True)):
         question, contrast = next(digests), 0 < len(passes) < len(group.rewards)
         reference = next(digests) if contrast else None
-        failures = [i for i in range(len(group.rewards)) if contrast and i not in passes]
+        kept = _kept(group, passes)
+        failures = [i for i in range(len(group.rewards)) if kept and i not in passes]
         events.append(
             GroupIngested(
                 step=step,
@@ -221,6 +234,11 @@ def events_of(
             )
         )
     return events
+
+
+def _kept(group: RolloutGroup, passes: set[int]) -> bool:
+    """Whether its failures have something to be held against."""
+    return len(passes) < len(group.rewards) and (bool(passes) or group.answer is not None)
 
 
 def outcome(event: GroupIngested) -> str:

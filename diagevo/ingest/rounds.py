@@ -22,6 +22,7 @@ from diagevo.memory.events import (
     RoundCommitted,
     RoundsSuperseded,
 )
+from diagevo.memory.events.catalogue import Evidence
 from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.log import Log
 from diagevo.memory.memory import Memory
@@ -46,6 +47,16 @@ def ingested_prompts(log: Log, run_id: str) -> dict[str, str]:
         if isinstance(recorded.event, GroupIngested)
     )
     return Artifacts(log.database).get_many(list(digests))
+
+
+def answered(group: GroupIngested) -> bool:
+    """Whether all failed, and can be held against the known answer."""
+    return group.reference is None and group.answer is not None and bool(group.failed)
+
+
+def asks_all_failed(memory: Memory) -> bool:
+    """Whether groups in which all failed are diagnosed too."""
+    return bool((memory.state.config or {}).get("ingest", {}).get("all_failed", False))
 
 
 class Rounds:
@@ -100,6 +111,7 @@ class Rounds:
             digests = (scored.question, failure.reference, failure.trajectory)
             texts = memory.artifacts.get_many(digests)
             question, agreeing, disagreeing = (texts[digest] for digest in digests)
+            agreeing = agreeing if failure.against == "response" else ""
             label = scored.label or ""
             pair = FailurePair(
                 failure.failure_id, question, label, agreeing, disagreeing, votes_are=scored.votes_are
@@ -133,22 +145,54 @@ class Rounds:
         with memory.atomic():
             memory.open_round(number)
             memory.score(self._candidates(number, groups))
-            memory.observe(
-                [
-                    FailureObserved(
-                        failure_id=f"r{number}.q{place}.a{failed.sample}",
-                        question_id=f"r{number}.q{place}",
-                        stage="solver",
-                        attempt=1,
-                        step=group.step,
-                        trajectory=failed.trajectory,
-                        reference=group.reference,
-                    )
-                    for place, group in enumerate(groups)
-                    if group.reference is not None
-                    for failed in group.failed
-                ]
-            )
+            memory.observe(list(self._failures(number, groups)))
+
+    def all_failed(self, *, since: int | None = None) -> list[GroupIngested]:
+        """Groups in which all failed, of the open round where they are not observed, and of those behind it;
+        or of all from round `since`."""
+        state = self.memory.state
+        now = state.open
+        first = state.last_opened + 1 if now is None else now.number
+        known = {failure.question_id for failure in now.failures.values()} if now and since is None else set()
+        return [
+            group
+            for place, group in enumerate(g for _, g in self._groups(state.batch(since or first), LAST))
+            if not group.passes and (now is None or f"r{now.number}.q{place}" not in known)
+        ]
+
+    def observe_all_failed(self) -> None:
+        """Of the open round, also the failures of groups in which all failed."""
+        memory = self.memory
+        if memory.state.open is None:
+            return
+        number = memory.state.open.number
+        batch = memory.state.batch(number)
+        observed = self._failures(number, [group for _, group in self._groups(batch, batch)])
+        memory.observe([failure for failure in observed if failure.against == "answer"])
+
+    def _failures(self, number: int, groups: Sequence[GroupIngested]) -> Iterator[FailureObserved]:
+        """What is to be diagnosed, each beside a response that passed, else the known answer if that is
+        wanted."""
+        every = asks_all_failed(self.memory)
+        for place, group in enumerate(groups):
+            reference: str | None = group.reference
+            against: Evidence = "response"
+            if every and answered(group):
+                assert group.answer is not None
+                [reference], against = self.memory.artifacts.put_many([group.answer]), "answer"
+            if reference is None:
+                continue
+            for failed in group.failed:
+                yield FailureObserved(
+                    failure_id=f"r{number}.q{place}.a{failed.sample}",
+                    question_id=f"r{number}.q{place}",
+                    stage="solver",
+                    attempt=1,
+                    step=group.step,
+                    trajectory=failed.trajectory,
+                    reference=reference,
+                    against=against,
+                )
 
     def diagnose(
         self,

@@ -289,6 +289,7 @@ def _views(sqlite: bool) -> dict[str, str]:
         FROM event WHERE type = 'CandidateScored'""",
         "v_failure": f"""SELECT run_id, position, round, {named("failure_id question_id stage attempt:int")},
         {named("step:int trajectory reference")}, {read("right", "flag")} AS right_answer,
+        COALESCE({read("against")}, 'response') AS against,
         (SELECT {read("label_true", "flag", "asked.payload")} FROM event asked
             WHERE asked.run_id = event.run_id AND asked.event_id = event.causation_id) AS label_true
         FROM event WHERE type = 'FailureObserved'""",
@@ -311,7 +312,7 @@ def _views(sqlite: bool) -> dict[str, str]:
         LEFT JOIN cause beside ON beside.run_id = c.run_id AND beside.cause_id = c.stitched_cause_id""",
         "v_trajectory": f"""SELECT f.run_id, f.position, f.round, f.failure_id, f.attempt,
         f.question_id, {text("asked")} AS question, {text("failed")} AS trajectory,
-        {text("agreed")} AS reference, c.label, c.truth, f.label_true, f.right_answer,
+        {text("agreed")} AS reference, c.label, c.truth, f.label_true, f.right_answer, f.against,
         counted.via, counted.cause_id, cause.description AS cause
         FROM (SELECT v_failure.*, max(attempt) OVER (PARTITION BY run_id, round, failure_id) AS last
             FROM v_failure) f

@@ -8,7 +8,7 @@ from diagevo.text.numbers import count, number, percent
 
 from ...render.console import visible
 from ...render.layout import ROWS, SCREEN, Line, cut, cut_lines, fits, heading, lay, sub, wrapped
-from .failure import call_texts, failure_texts, how_counted, marked, nearest, told
+from .failure import call_texts, failure_texts, held, how_counted, marked, nearest, told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -219,7 +219,7 @@ def _evidence(
 
 def _words(story: "FailureStory", examples: "Mapping[str, Example]") -> str:
     words = told(examples.get(story.failure_id))
-    return "" if words is None else f" · {words}"
+    return held(story) + ("" if words is None else f" · {words}")
 
 
 def _effect(story: "CauseStory") -> list[Line]:

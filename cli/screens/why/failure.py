@@ -41,7 +41,7 @@ def failure_screen(
     seen = f"{story.stage}, attempt {story.attempt}, step {story.step}"
     if story.votes_are == "rewards":
         drawn = "its trainer's prompt" + ("" if story.target is None else f", aimed at {story.target}")
-        seen = f"step {story.step} of its trainer"
+        seen = f"step {story.step} of its trainer{held(story)}"
     lines = [
         Line("question", f"{story.question_id}, {drawn}, {label}", at("CandidateScored")),
         Line("observed", seen, at("FailureObserved")),
@@ -80,6 +80,11 @@ def marked(story: "FailureStory") -> str:
     if story.right:
         return f" · RIGHT: it gives the true answer{'' if story.truth is None else f' {story.truth}'}"
     return f" · the label {story.label} is false{truth}" if story.label_true is False else ""
+
+
+def held(story: "FailureStory") -> str:
+    """That no response passed, where the known answer is all that a failure is held against."""
+    return ", no response passed: held against the known answer" if story.against == "answer" else ""
 
 
 def how_counted(story: "FailureStory") -> str:
@@ -124,16 +129,18 @@ def failure_texts(story: "FailureStory", columns: int | None) -> str:
     out = [f"\n{story.failure_id}  ({label})\n"]
     for name, text in (
         ("question", texts.question),
-        (
-            "reference, which passed"
-            if story.votes_are == "rewards"
-            else "reference, agreeing with the label",
-            texts.reference,
-        ),
+        (_reference(story), texts.reference),
         ("trajectory, right but against the label" if story.right else "failed trajectory", texts.trajectory),
     ):
         out.append(f" {name}\n{wrapped(text if text is not None else '(not kept)', '   ', columns)}")
     return "".join(out) + "".join(call_texts(call, columns) for call in texts.calls)
+
+
+def _reference(story: "FailureStory") -> str:
+    if story.against == "answer":
+        return "known answer; no response passed"
+    rewards = story.votes_are == "rewards"
+    return "reference, which passed" if rewards else "reference, agreeing with the label"
 
 
 def call_texts(call: "ModelExchange", columns: int | None) -> str:

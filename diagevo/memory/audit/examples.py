@@ -22,7 +22,7 @@ class Example:
     question: str | None
     said: str | None
     should: str | None
-    """In a response that agrees with the label, or that passed."""
+    """In a response that agrees with the label, or that passed; where none did, the known answer."""
     truth: str | None
     label_true: bool | None
     right: bool | None
@@ -53,7 +53,10 @@ def _example(failure: FailureObserved, scored: CandidateScored | None, texts: Ma
     passed, failed = texts.get(failure.reference), texts.get(failure.trajectory)
     said = should = None
     if passed is not None and failed is not None:
-        _, should, said = parted(passed[:COMPARED], failed[:COMPARED])
+        if failure.against == "answer":  # no step of it can be compared: how the response ends
+            should, said = passed, (failed[-COMPARED:].strip().splitlines() or [""])[-1]
+        else:
+            _, should, said = parted(passed[:COMPARED], failed[:COMPARED])
     return Example(
         failure_id=failure.failure_id,
         question=question,

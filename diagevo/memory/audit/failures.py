@@ -1,5 +1,6 @@
 """What became of one failure: observed, diagnosed, judged, assigned, and the cause it was counted under."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,6 +65,8 @@ class FailureStory:
     label_true: bool | None
     """Whether the label is the true answer, where the truth is known."""
     truth: str | None
+    against: str
+    """What it is held against: a response, or, where none passed, the known answer."""
     right: bool | None
     """Whether the failed trajectory gives the true answer; None where that was not recorded."""
     question_verdict: CandidateVerdict | None
@@ -133,6 +136,19 @@ def failure_story(history: History, failure: Reference, as_of: AsOf, *, full: bo
     return _story(history, found, full)
 
 
+def held_against_answers(history: History, as_of: AsOf) -> tuple[int, int]:
+    """Of the rounds that count: failures of questions that no response passed, and all failures."""
+    counted = set(history.state(as_of).counted(range(1, as_of.round + 2)))
+    found = Counter(
+        failure.against
+        for payload in history.log.payloads(history.run_id, ["FailureObserved"])
+        if payload.round in counted
+        and payload.position <= as_of.position
+        and isinstance(failure := payload.event, FailureObserved)
+    )
+    return found["answer"], found.total()
+
+
 def story_of(history: History, consequence: Recorded, *, full: bool = False) -> FailureStory:
     """The story behind a CauseMatched or CauseCreated: a walk along its causation to where it began."""
     return stories_of(history, [consequence], full=full)[0]
@@ -195,6 +211,7 @@ def _story(history: History, found: dict[str, Recorded], full: bool) -> FailureS
         label=scored.label if scored else None,
         label_true=scored.label_true if scored else None,
         truth=scored.truth if scored else None,
+        against=observed.against,
         right=observed.right,
         question_verdict=scored.verdict if scored else None,
         stage=observed.stage,

@@ -215,7 +215,8 @@ class RunFrames:
 
         Returns:
             A row a failure: ids, `question`, `trajectory` (the response that failed), `reference` (one that
-            agreed or passed), `label`, `truth`, `cause_id` and `cause`; observations that were voided too.
+            agreed or passed, or the known answer: `against`), `label`, `truth`, `cause_id` and `cause`;
+            observations that were voided too.
 
         Raises:
             NotFoundError: No such cause.
@@ -232,6 +233,7 @@ class RunFrames:
             "truth": "str",
             "label_true": "int",
             "right_answer": "int",
+            "against": "str",
             "via": "str",
             "cause_id": "str",
             "cause": "str",

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, zip_longest
 
 from diagevo.memory.events import CandidateScored, FailureObserved, GroupIngested
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.log.log import Log, Payload
 from diagevo.memory.state.model import MemoryState
 
@@ -123,7 +124,13 @@ def strangers(
             name = f"group {group.group} of step {group.step}"
             yield position, f"the {wrong} of {candidate.question_id} is not that of its {name}"
     yield from _other_failures(failures, of_question)
-    if len(failures) != (expected := sum(len(group.failed) for group in groups)):
+    asked = Counter(failure.question_id for _, failure in failures)
+    expected = sum(
+        len(group.failed)
+        for question_id, group in of_question.items()
+        if group.reference is not None or asked[question_id]  # against the answer: all of a group, or none
+    )
+    if len(failures) != expected:
         position = failures[-1][0] if failures else candidates[-1][0]
         yield position, f"round {number} has {len(failures)} failures of {expected} in its ingested groups"
 
@@ -145,11 +152,18 @@ def _other_failures(
     failures: list[tuple[int, FailureObserved]], of_question: dict[str, GroupIngested]
 ) -> Iterator[tuple[int, str]]:
     waiting = {
-        f"{question_id}.a{failed.sample}": (failed.trajectory, group.reference, group.step, "solver")
+        f"{question_id}.a{failed.sample}": (failed.trajectory, *_against(group), group.step, "solver")
         for question_id, group in of_question.items()
         for failed in group.failed
     }
     for position, failure in failures:
-        said = (failure.trajectory, failure.reference, failure.step, failure.stage)
+        said = (failure.trajectory, failure.reference, failure.against, failure.step, failure.stage)
         if waiting.pop(failure.failure_id, None) != said:
             yield position, f"{failure.failure_id} is no failed rollout of its ingested group"
+
+
+def _against(group: GroupIngested) -> tuple[str | None, str]:
+    """What the failures of a group are held against: the response that passed, or the known answer."""
+    if group.reference is None and group.answer is not None:
+        return digest_of(group.answer), "answer"
+    return group.reference, "response"

@@ -69,7 +69,7 @@ class PassRates:
     source: str
     """Where the last rollouts came from."""
     failures: int
-    """In groups with passes too, of all opened rounds."""
+    """Observed ones, of all opened rounds."""
     steps: tuple[StepRate, ...]
     causes: tuple[CauseRate, ...]
     """Most failures first."""

@@ -28,6 +28,8 @@ Digest = Annotated[str, Meta(min_length=64, max_length=64)]
 the texts of an event by its fields of this type (`named_texts.py`, which also checks the digits)."""
 Mode = Literal["free", "targeted", "stitched"]
 Votes = Literal["answers", "rewards"]
+Evidence = Literal["response", "answer"]
+"""What a failure is held against: a response that agrees or passed, or, where none did, the known answer."""
 CauseState = Literal["active", "mastered"]
 CandidateVerdict = Literal["kept", "too_easy", "too_hard", "contested", "no_label", "invalid"]
 DiagnosisVerdict = Literal["recurrence", "new_cause", "slip", "unresolved"]
@@ -346,7 +348,7 @@ class GroupIngested(Event, frozen=True):
     reference: Digest | None
     """The first response that passed, where others did not; None for a group without a contrast."""
     failed: list[FailedRollout]
-    """Where there is a reference: who did not pass."""
+    """Where there is a reference, or all failed and the answer is known: who did not pass."""
     source: str
     """Name of the file."""
     draw: GroupDraw | None = None
@@ -373,9 +375,9 @@ class CausePromoted(Event, frozen=True):
 
 
 class FailureObserved(Event, frozen=True):
-    """A failed response of training, beside a response that agrees with the label."""
+    """A failed response of training, beside a response that agrees with the label, or the known answer."""
 
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     failure_id: str
     question_id: str
     stage: str
@@ -384,10 +386,11 @@ class FailureObserved(Event, frozen=True):
     trajectory: Digest
     """The failed response."""
     reference: Digest
-    """The construction response it is compared with."""
+    """The construction response it is compared with; the known answer where `against` says so."""
     right: bool | None = None
     """Whether it gives the true answer, in worlds that can compute it: then the label that it failed against
     is false. Measurement only, never read by the loop."""
+    against: Evidence = "response"
 
     def key(self) -> str:
         return f"{self.failure_id}.{self.stage}.{self.attempt}"

@@ -18,7 +18,10 @@ def _with(**fields: Any) -> Upcaster:
     return lambda old: {**old, **fields}
 
 
-UPCASTERS: dict[tuple[str, int], Upcaster] = {("FailureObserved", 1): _with(right=None)}
+UPCASTERS: dict[tuple[str, int], Upcaster] = {
+    ("FailureObserved", 1): _with(right=None),
+    ("FailureObserved", 2): _with(against="response"),
+}
 """(type, version) -> the step to version + 1. Add one, and a frozen example of the old version, with each
 change of a payload."""
 

@@ -26,6 +26,7 @@ from diagevo.memory.events import (
     NodesMerged,
 )
 from diagevo.memory.events.decode import Fact
+from diagevo.memory.log.artifacts import digest_of
 from diagevo.memory.state import decide
 from diagevo.memory.state.model import MemoryState, OpenRound
 from diagevo.memory.state.scoring import refuse_unfounded
@@ -84,9 +85,14 @@ def observed(state: MemoryState, now: OpenRound, fact: Fact[FailureObserved]) ->
     event = fact.event
     failure_id, question_id = event.failure_id, event.question_id
     candidate = now.candidates[question_id]
-    if candidate.verdict != "kept":
+    if event.against == "answer":
+        if candidate.votes_are != "rewards" or candidate.first or candidate.label is None:
+            raise InconsistentError(f"{question_id} has a response that passed, or no known answer")
+        if event.reference != digest_of(candidate.label):
+            raise InconsistentError(f"it is held against another answer than that of {question_id}")
+    elif candidate.verdict != "kept":
         raise InconsistentError(f"{question_id} was not kept")
-    if candidate.reference is not None and event.reference != candidate.reference:
+    elif candidate.reference is not None and event.reference != candidate.reference:
         raise InconsistentError(f"it is compared with another response than the reference of {question_id}")
     if failure_id.rpartition(".")[0] != question_id:
         raise InconsistentError(f"{failure_id} is the name of another question's failure")

@@ -23,7 +23,7 @@ def training_rows(history: History, kind: Kind, cause: str | None = None) -> Ite
     """Rows as TRL's trainers take them, in order of the log, without superseded rounds and abandoned steps.
 
     Where the true answer is known, what would teach a false one is left out: an agreeing response of a false
-    label, a failed response that was right.
+    label, a failed response that was right. A question that no response passed is in "prompts" alone.
 
     Args:
         kind: "sft": the question and the response that passed, one row a question (`messages`).
@@ -38,7 +38,7 @@ def training_rows(history: History, kind: Kind, cause: str | None = None) -> Ite
     failures, causes = _failures(history)
     wanted = [pair for pair in failures if cause is None or causes.get(pair[0].failure_id) == cause]
     if kind != "prompts":
-        wanted = [pair for pair in wanted if pair[1].label_true is not False]
+        wanted = [p for p in wanted if p[1].label_true is not False and p[0].against == "response"]
     if kind == "dpo":
         wanted = [pair for pair in wanted if pair[0].right is not True]
     else:

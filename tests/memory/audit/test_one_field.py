@@ -240,6 +240,7 @@ UNKNOWABLE: dict[str, dict[str, str]] = {
         "question": "of a group that waits for its round",
         "answer": "of a group that waits for its round, or has no label to compare",
         "attempt": "of a group that waits for its round, or which later one",
+        "failed": "of a group in which all failed, while nobody asks about it",
         "draw": "what a steered trainer drew the prompt for, as the trainer says",
         "step": "of a group that waits for its round and is alone in its step",
         "rewards": "how far above or below `pass_at`",
