@@ -79,7 +79,7 @@ test-vllm: $(VLLM_READY)
 	  tests/sampling tests/run/test_vllm.py tests/training/test_colocate.py tests/training/test_trainers_vllm.py
 
 # The rollout files that tests/ingest reads, by TRL's trainer and by verl's writers. verl alone, without what it needs.
-# NEMO_RL, PRIME_RL and VERIFIERS are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
+# NEMO_RL, PRIME_RL, VERIFIERS, SLIME, AREAL and SKYRL are checkouts; PRIME_PYTHON runs where the dependencies of verifiers are installed.
 # LM_EVAL and INSPECT are the programs of environments that have transformers.
 PRIME_PYTHON ?= $(BIN)/python
 rollouts:
@@ -89,6 +89,9 @@ rollouts:
 	$(BIN)/python -m tests.ingest.make verl .venv-verl
 	$(if $(NEMO_RL),$(BIN)/python -m tests.ingest.make nemo-rl $(NEMO_RL))
 	$(if $(PRIME_RL),$(PRIME_PYTHON) -m tests.ingest.make prime-rl $(PRIME_RL) $(VERIFIERS))
+	$(if $(SLIME),$(BIN)/python -m tests.ingest.make slime $(SLIME))
+	$(if $(AREAL),$(BIN)/python -m pip install --quiet aiofiles && $(BIN)/python -m tests.ingest.make areal $(AREAL))
+	$(if $(SKYRL),$(BIN)/python -m tests.ingest.make skyrl $(SKYRL))
 	$(if $(LM_EVAL),$(BIN)/python -m tests.ingest.make lm-eval $(LM_EVAL))
 	$(if $(INSPECT),$(BIN)/python -m tests.ingest.make inspect $(INSPECT))
 

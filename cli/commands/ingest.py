@@ -101,9 +101,9 @@ def ingest(
 ) -> Result[Any]:
     """Record another trainer's rollouts in the log.
 
-    Reads rollouts of verl, TRL, NeMo-RL and prime-rl, evaluations of lm-eval and Inspect, and rows of
-    your own (JSON, Parquet). The same files again change nothing. The first ingest of a run records its
-    configuration, and with it who diagnoses and embeds. Then: diagevo diagnose.
+    Reads rollouts of verl, TRL, NeMo-RL, prime-rl, slime and AReaL, evaluations of lm-eval and Inspect,
+    and rows of your own (JSON, Parquet). The same files again change nothing. The first ingest of a run
+    records its configuration, and with it who diagnoses and embeds. Then: diagevo diagnose.
     """
     from diagevo.ingest.recording import IngestSummary
 

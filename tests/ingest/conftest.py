@@ -1,6 +1,6 @@
 """A memory that takes rollouts, and short words for them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from diagevo.arithmetic.diagnostician import by_rules
 from diagevo.config.models import Config, IngestConfig
 from diagevo.diagnosis.embedder import embedder_for
+from diagevo.errors import ConfigError
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.ingest.rounds import Rounds
 from diagevo.memory.events import Embedder, RunConfigured
@@ -54,3 +55,12 @@ def diagnose_by_rules(url: str, run: str) -> None:
         config = Config.model_validate(memory.state.config)
         asked, embedder = by_rules("rules:arithmetic", config.seed), embedder_for(config.roles.embedder)
         Rounds(memory).diagnose(asked, embedder, config.diagnosis, config.memory)
+
+
+def complaint(take: Callable[[], object]) -> str:
+    """What a refusal says, with its next step; "" where all was read."""
+    try:
+        take()
+    except ConfigError as error:
+        return f"{error.message}\n{error.hint}"
+    return ""

@@ -4,6 +4,9 @@
     python -m tests.ingest.make verl INSTALLED
     python -m tests.ingest.make nemo-rl CHECKOUT
     python -m tests.ingest.make prime-rl CHECKOUT VERIFIERS
+    python -m tests.ingest.make slime CHECKOUT
+    python -m tests.ingest.make areal CHECKOUT
+    python -m tests.ingest.make skyrl CHECKOUT
     python -m tests.ingest.make lm-eval PROGRAM
     python -m tests.ingest.make inspect PROGRAM
     python -m tests.ingest.make hostile
@@ -13,7 +16,8 @@ with an evaluation every other step, once with `logging_steps=3`. `verl` hands t
 writers of verl's two trainers, and made-up sessions of several outputs to the newer one. Their modules want
 ray and a GPU stack when they are imported, so the writers' code is taken out of the installed files and run
 as it stands. NeMo-RL (made with commit 7ea279a) and prime-rl (559b447, with verifiers a60a606) are checkouts
-of their repositories; prime-rl wants an environment with the dependencies of verifiers. lm-eval 0.4.13 and
+of their repositories, as are slime (624b824a8), AReaL (4aef98d8d, with aiofiles) and SkyRL (a95645725);
+prime-rl wants an environment with the dependencies of verifiers. lm-eval 0.4.13 and
 Inspect 0.3.285 let the shipped model answer the questions four times; PROGRAM is theirs, from an environment
 that has transformers too.
 """
@@ -151,6 +155,19 @@ def main(trainer: str, *paths: str) -> None:
             from tests.ingest.writers import prime_rl
 
             prime_rl.main(given[0], given[1], fresh("prime_rl"), "prime-rl 559b447, verifiers a60a606")
+        case "slime":
+            from tests.ingest.writers import slime
+
+            sys.path.insert(0, str(given[0]))
+            slime.main(fresh("slime"), "624b824a8")
+        case "areal":
+            from tests.ingest.writers import areal
+
+            areal.main(given[0], fresh("areal"), "4aef98d8d")
+        case "skyrl":
+            from tests.ingest.writers import skyrl
+
+            skyrl.main(given[0], fresh("skyrl"), "a95645725")
         case "lm-eval":
             evaluated(given[0], fresh("lm_eval"), "samples_*.jsonl", LM_EVAL)
         case "inspect":

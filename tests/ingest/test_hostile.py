@@ -5,9 +5,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pytest
+import torch
 from pyarrow import parquet
 
 from diagevo.errors import ConfigError
@@ -15,13 +17,15 @@ from diagevo.ingest.formats import Format, messages, read
 from diagevo.ingest.formats.table_rows import FACTOR, LEAST
 from diagevo.ingest.rollouts import IngestedRollout, grouped
 from tests.cli.program import STARTED, clean_environment, invoke
-from tests.ingest.conftest import DATA
+from tests.ingest.conftest import DATA, complaint
 
 NAMES: dict[Format, str] = {
     "verl": "1.jsonl",
     "nemo-rl": "train_data_step1.jsonl",
     "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
     "trl": "completions_00001.parquet",
+    "slime": "rollout_1.pt",
+    "areal": "rollout/3/7.jsonl",
     "lm-eval": "samples_sums_2026.jsonl",
     "jsonl": "rollouts.jsonl",
 }
@@ -160,6 +164,82 @@ def test_a_short_file_may_hold_sixteen_mib(tmp_path: Path, rows: int, whole: boo
         assert [len(r.prompt) for r in step.rollouts] == [2**20] * rows
     else:
         assert "bytes of text" in refused("trl", tmp_path)
+
+
+class Runs:
+    """As a pickle: a call of `os.mkdir`, as hostile ones call `os.system`."""
+
+    def __init__(self, made: Path) -> None:
+        self.made = made
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (str(self.made),)
+
+
+def slime_file(folder: Path, **more: object) -> Path:
+    sample = {"prompt": "a", "response": "b", "reward": 1.0, "label": "7", "group_index": 0}
+    torch.save({"rollout_id": 1, "samples": [sample, sample | more]}, folder / "rollout_1.pt")
+    return folder / "rollout_1.pt"
+
+
+def test_a_pickle_that_wants_something_done_is_read_and_nothing_is_done(tmp_path: Path) -> None:
+    """torch's own reader, as slime reads its files, does it."""
+    made = tmp_path / "made"
+    file = slime_file(tmp_path, metadata=Runs(made), tokens=torch.tensor([1]))
+    [step] = read("slime", tmp_path, on_cut=pytest.fail)
+    assert [rollout.reward for rollout in step.rollouts] == [1.0, 1.0]
+    assert not made.exists()
+    torch.load(file, weights_only=False)
+    assert made.exists()
+
+
+def test_a_tensor_or_an_object_where_a_text_or_number_is_expected_is_told_with_its_row(
+    tmp_path: Path,
+) -> None:
+    slime_file(tmp_path, reward=torch.tensor(1.0))
+    assert "row 2: a torch object where a text or number is expected" in refused("slime", tmp_path)
+    slime_file(tmp_path, response=Runs(tmp_path / "made"))
+    assert "row 2: a posix object where a text or number is expected" in refused("slime", tmp_path)
+    assert not (tmp_path / "made").exists()
+
+
+def doubled(times: int) -> list[Any]:
+    value: list[Any] = ["a" * 1000]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+@pytest.mark.slow
+def test_a_pickle_of_kilobytes_that_means_gigabytes_is_refused(tmp_path: Path) -> None:
+    slime_file(tmp_path, label=doubled(30))
+    assert "rollout_1.pt" in refused("slime", tmp_path)
+
+
+@pytest.mark.parametrize("place", [0, 40, 200, 400, -30, -10])
+def test_a_damaged_file_of_torch_is_read_or_refused(tmp_path: Path, place: int) -> None:
+    file = slime_file(tmp_path)
+    data = bytearray(file.read_bytes())
+    data[place] ^= 0xFF
+    file.write_bytes(data)
+    said = complaint(lambda: list(read("slime", tmp_path, on_cut=lambda _: None)))
+    assert not said or ("rollout_1.pt" in said and not said.endswith("None"))
+
+
+def test_a_file_of_torch_that_is_still_written_is_left(tmp_path: Path) -> None:
+    file = slime_file(tmp_path)
+    file.write_bytes(file.read_bytes()[:-20])
+    cut: list[str] = []
+    assert list(read("slime", tmp_path, on_cut=cut.append)) == []
+    assert cut == ["rollout_1.pt"]
+
+
+def test_what_is_no_file_of_samples_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "rollout_1.pt"
+    torch.save({"weights": torch.zeros(2)}, file)
+    assert "it has no list of samples" in refused("slime", tmp_path)
+    torch.save([1], file, _use_new_zipfile_serialization=False)
+    assert "no file that torch saved as it does today" in refused("slime", tmp_path)
 
 
 def test_calls_and_results_of_tools_are_shown_and_none_passes_for_a_message() -> None:

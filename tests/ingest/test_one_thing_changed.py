@@ -3,28 +3,31 @@
 import copy
 import datetime
 import json
-from collections.abc import Callable
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import polars
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import Result
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import Format, plain, prime_rl, read, trl
+from diagevo.ingest.formats import Format, plain, prime_rl, read, slime, trl
 from diagevo.ingest.formats.rows import step_of
 from diagevo.ingest.formats.tables import TableReader
 from diagevo.ingest.rollouts import RolloutStep, grouped
 from tests.cli.program import invoke
+from tests.ingest.conftest import complaint
 
 PLACES: dict[Format, str] = {
     "verl": "1.jsonl",
     "nemo-rl": "train_data_step1.jsonl",
     "prime-rl": "rollouts/step_1/train/effective/traces.jsonl",
+    "areal": "rollout/3/7.jsonl",
     "lm-eval": "samples_sums_2026.jsonl",
     "jsonl": "rollouts.jsonl",
 }
@@ -56,6 +59,7 @@ ROWS: dict[Format, dict[str, Any]] = {
             }
         ],
     },
+    "areal": {"task_id": 7, "sample_idx": 0, "prompt": "a\n", "completion": "b", "reward": 1.0},
     "lm-eval": {
         "doc_id": 0,
         "target": "4",
@@ -115,15 +119,6 @@ def held(step: RolloutStep) -> None:
     for group in grouped(step.rollouts):
         "".join([group.prompt, group.answer or "", group.name or "", *group.responses]).encode()
         assert all(abs(reward) < float("inf") for reward in group.rewards)
-
-
-def complaint(take: Callable[[], object]) -> str:
-    """What a refusal says, with its next step; "" where all was read."""
-    try:
-        take()
-    except ConfigError as error:
-        return f"{error.message}\n{error.hint}"
-    return ""
 
 
 @pytest.mark.parametrize("format", PLACES)
@@ -212,6 +207,36 @@ def test_a_damaged_table_is_read_or_refused(tmp_path: Path, name: str, place: in
     file.write_bytes(data)
     said = complaint(lambda: [held(step) for step in read(format, file, on_cut=pytest.fail)])
     assert not said or str(file) in said
+
+
+SAMPLE: dict[str, Any] = {
+    "group_index": 0,
+    "rollout_id": 1,
+    "prompt": [USER],
+    "response": "b",
+    "label": "7",
+    "reward": {"acc": 1.0, "form": None},
+}
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_sample_of_slime_with_one_thing_changed_is_read_or_refused_by_its_row(
+    tmp_path: Path, samples: slime.SampleReader, data: st.DataObject
+) -> None:
+    path = data.draw(st.sampled_from(places(SAMPLE)[1:]))
+    other = changed(SAMPLE, path, data.draw(VALUES), gone=data.draw(st.booleans()))
+    file = tmp_path / "rollout_1.pt"
+    torch.save({"rollout_id": 1, "samples": [SAMPLE | {"rollout_id": 2}, other]}, file)
+    said = complaint(lambda: held(samples.load(file, 1)))
+    assert not said or (f"{file}, row 2" in said or f"{file} cannot be read" in said)
+
+
+@pytest.fixture(scope="module")
+def samples() -> Iterator[slime.SampleReader]:
+    with slime.SampleReader("acc+0.1*form") as reader:
+        yield reader
 
 
 def test_a_parent_that_comes_later_is_no_conversation(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def diagnose(memory: Memory, said: dict[str, str]) -> Scripted:
     return asked
 
 
-def test_each_group_is_counted_by_its_outcome_and_only_a_contrast_keeps_texts(memory: Memory) -> None:
+def test_each_group_is_counted_by_its_outcome_and_keeps_what_can_be_asked_about(memory: Memory) -> None:
     report = record(memory, step(1, a="+-+-", b="----", c="++++"))
     assert report.groups == {"contrast": 1, "all_failed": 1, "all_passed": 1}
     assert (report.rollouts, report.failures) == (12, 2)
@@ -62,7 +62,8 @@ def test_each_group_is_counted_by_its_outcome_and_only_a_contrast_keeps_texts(me
         (1, "a 1 1 -"),
         (3, "a 1 3 -"),
     ]
-    assert (b.reference, b.failed, b.passes, b.rewards) == (None, [], 0, [0.0] * 4)
+    assert (b.reference, len(b.failed), b.passes, b.rewards, b.answer) == (None, 4, 0, [0.0] * 4, "7")
+    assert memory.artifacts.get(b.failed[3].trajectory) == "b 1 3 -"
     assert (c.reference, c.failed, c.passes) == (None, [], 4)
 
 

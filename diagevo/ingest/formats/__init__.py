@@ -1,5 +1,5 @@
-"""The rollout files of verl, TRL, NeMo-RL and prime-rl, the logs of lm-eval and Inspect, and JSON of one's
-own: `read` gives steps, in order.
+"""The rollout files of trainers, the logs of evaluations, and rows of one's own: `read` gives steps, in
+order.
 
 One step is in memory at a time. A step whose file is still written is left for later: with `wait` until a
 later step has begun, else where its file ends inside a line. Each format has one type for its rows, and what
@@ -13,16 +13,26 @@ from pathlib import Path
 from typing import Literal
 
 from diagevo.errors import ConfigError
-from diagevo.ingest.formats import inspect_log, lm_eval, nemo_rl, plain, prime_rl, trl, verl
+from diagevo.ingest.formats import (
+    areal,
+    inspect_log,
+    lm_eval,
+    nemo_rl,
+    plain,
+    prime_rl,
+    slime,
+    trl,
+    verl,
+)
 from diagevo.ingest.formats.messages import messages
 from diagevo.ingest.formats.rows import step_number
-from diagevo.ingest.lines import CutLine, Wait, regular
+from diagevo.ingest.lines import CutLine, Wait
 from diagevo.ingest.rollouts import RolloutStep
 from diagevo.text.numbers import count
 
 __all__ = ["Format", "messages", "read"]
 
-Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "lm-eval", "inspect", "jsonl"]
+Format = Literal["verl", "trl", "nemo-rl", "prime-rl", "slime", "areal", "lm-eval", "inspect", "jsonl"]
 Told = Callable[[str], None]
 
 
@@ -57,6 +67,16 @@ def read(
         case "verl":
             load = partial(verl.load, reward=reward)
             yield from _steps(path, ["*.jsonl"], r"(\d+)\.jsonl", load, wait, on_cut)
+        case "areal":
+            if wait is not None:
+                hint = "ingest it once it has ended, without --follow"
+                raise ConfigError("AReaL still writes to a version when the next has begun", hint=hint)
+            load = partial(areal.load, reward=reward)
+            yield from _steps(path, ["[0-9]*", "rollout/[0-9]*"], r".*/(\d+)", load, wait, on_cut)
+        case "slime":
+            name = r"(?!.*eval_\d+\.pt).*?(\d+)\.pt"
+            with slime.SampleReader(reward) as samples:
+                yield from _steps(path, ["*.pt", "rollout_data/*.pt"], name, samples.load, wait, on_cut)
         case "nemo-rl":
             load = partial(nemo_rl.load, reward=reward)
             globs = ["train_data_step*.jsonl"]
@@ -127,6 +147,5 @@ def _by_step(path: Path, globs: Sequence[str], name: str) -> dict[int, Path]:
     for file in files:
         match = re.fullmatch(name, file.absolute().as_posix() if "/" in name else file.name)
         if match is not None:
-            regular(file)
             found.setdefault(step_number(file, match[1]), file)
     return found

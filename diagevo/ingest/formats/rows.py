@@ -12,7 +12,9 @@ from diagevo.errors import ConfigError
 from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
 from diagevo.text.escaping import json_text
 
-ANOTHER = "name the format that wrote it: verl, trl, nemo-rl, prime-rl, lm-eval, inspect or jsonl"
+ANOTHER = (
+    "name the format that wrote it: verl, trl, nemo-rl, prime-rl, slime, areal, lm-eval, inspect or jsonl"
+)
 _One = Annotated[list[float | bool | None], msgspec.Meta(min_length=1, max_length=1)]
 Reward = float | bool | None | _One
 """A number, perhaps in a list of its own."""

@@ -1,5 +1,5 @@
-"""Parquet and Arrow files, read in a program of its own: a few bytes may mean gigabytes, or end the program
-that reads.
+"""Parquet, Arrow and torch's files, read in a program of its own: a few bytes may mean gigabytes, or end the
+program that reads.
 
     python -m diagevo.ingest.formats.table_rows
 
@@ -9,10 +9,14 @@ take so much more memory than it had when it began, and a file so many bytes of 
 """
 
 import json
+import pickle
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from datetime import date, time, timedelta
 from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 MEMORY = 768 * 2**20
@@ -21,32 +25,21 @@ ROWS = 64
 """Rows in memory at once."""
 LEAST, FACTOR = 16 * 2**20, 100
 """A file's text may have so many bytes, and so many for each byte of the file."""
-WHOLE = 4
-"""An Arrow stream is read whole, and may take so many bytes more for each of its own."""
+WHOLE = {".arrow": 4, ".pt": 16}
+"""These are read whole, and may take so many bytes more for each of their own."""
 
 
 def answer(name: str, asked: Sequence[str]) -> Iterator[Any]:
     """The lines for a file."""
-    import polars
-
     with open(name, "rb") as file:
         size = file.seek(0, 2)
-    if name.endswith(".arrow"):
-        _limit(MEMORY + WHOLE * size)
-        frame = polars.read_ipc_stream(name).lazy()
-    else:
-        _limit(MEMORY)
-        frame = polars.scan_parquet(name)
-    schema = frame.collect_schema()
-    numbers = [column for column, kind in schema.items() if kind.is_numeric()]
-    yield {"columns": list(schema), "numbers": numbers}
-    wanted = [column for column in schema if column in asked or column in numbers]
+    _limit(MEMORY + WHOLE.get(Path(name).suffix, 0) * size)
+    columns, numbers, rows = _pickled(name, size, asked) if name.endswith(".pt") else _table(name, asked)
+    yield {"columns": columns, "numbers": numbers}
     total = 0
-    batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()
-    rows = (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1))
     for number, row in enumerate(rows, start=1):
         try:
-            text = json.dumps(row, default=_text)
+            text = json.dumps(row, default=_text, ensure_ascii=False).encode()  # half a pair is no text
         except (TypeError, ValueError, RecursionError) as error:
             yield [f"row {number}: {error}"]
             return
@@ -58,10 +51,66 @@ def answer(name: str, asked: Sequence[str]) -> Iterator[Any]:
     yield None
 
 
+_Rows = tuple[list[str], list[str], Iterator[dict[str, Any]]]
+"""All columns, those that are numbers, and the rows."""
+
+
+def _table(name: str, asked: Sequence[str]) -> _Rows:
+    import polars
+
+    frame = polars.read_ipc_stream(name).lazy() if name.endswith(".arrow") else polars.scan_parquet(name)
+    schema = frame.collect_schema()
+    numbers = [column for column, kind in schema.items() if kind.is_numeric()]
+    wanted = [column for column in schema if column in asked or column in numbers]
+    batches = frame.select(wanted).collect_batches(chunk_size=ROWS, maintain_order=True) if wanted else ()
+    rows = (row for batch in batches for row in batch.iter_rows(named=True, buffer_size=1))
+    return list(schema), numbers, rows
+
+
+def _pickled(name: str, size: int, asked: Sequence[str]) -> _Rows:
+    """The dictionaries in `samples` of what `torch.save` wrote, without torch, tensors and classes."""
+    with zipfile.ZipFile(name) as packed:
+        [entry] = [each for each in packed.infolist() if each.filename.rpartition("/")[2] == "data.pkl"]
+        if entry.file_size > LEAST + FACTOR * size:
+            raise ValueError(f"its {size:,} bytes hold a pickle of {entry.file_size:,}")
+        saved = Unpickler(BytesIO(packed.read(entry))).load()
+    samples = saved.get("samples") if isinstance(saved, dict) else None
+    if not isinstance(samples, list) or not all(isinstance(sample, dict) for sample in samples):
+        raise ValueError("it has no list of samples")
+    columns = [str(key) for key in samples[0]] if samples else []
+    return columns, [], ({key: sample[key] for key in asked if key in sample} for sample in samples)
+
+
+class Inert:
+    """In the place of every object that a pickle asks for: it does nothing, whatever is done to it."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def __setstate__(self, _: Any) -> None: ...
+
+    def __setitem__(self, _: Any, __: Any) -> None: ...
+
+    def append(self, _: Any) -> None: ...
+
+    def __call__(self, *_: Any) -> "Inert":
+        return self
+
+
+class Unpickler(pickle.Unpickler):
+    """Reads plain values. A pickle may name any function and have it called: here each is `Inert`."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        return type(module_name.partition(".")[0], (Inert,), {})
+
+    def persistent_load(self, pid: Any) -> Any:
+        return Inert()  # a tensor's numbers
+
+
 def _text(value: Any) -> str:
     if isinstance(value, date | time | timedelta | Decimal):
         return str(value)
-    raise TypeError(f"a {type(value).__name__} where a text or number is expected")
+    what = f"{type(value).__name__} object" if isinstance(value, Inert) else type(value).__name__
+    raise TypeError(f"a {what} where a text or number is expected")
 
 
 _BEGAN: list[int] = []
@@ -72,7 +121,6 @@ def _limit(more: int) -> None:
     """Not on every system; where there is none, a reader that ends is still only a reader that ended."""
     try:
         import resource
-        from pathlib import Path
 
         if not _BEGAN:
             _BEGAN.append(int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize())
@@ -90,13 +138,16 @@ def main() -> None:
     for line in sys.stdin:
         try:
             for said in answer(*json.loads(line)):
-                sys.stdout.write((said if isinstance(said, str) else json.dumps(said)) + "\n")
+                _say(said)
         except MemoryError:
-            said = f"reading it takes more than {MEMORY >> 20} MiB; write it as smaller files"
-            sys.stdout.write(json.dumps([said]) + "\n")
+            _say([f"reading it takes more than {MEMORY >> 20} MiB; write it as smaller files"])
         except Exception as error:  # polars raises of many kinds, and the parent waits for an answer
-            sys.stdout.write(json.dumps([str(error).strip() or type(error).__name__]) + "\n")
+            _say([str(error).strip() or type(error).__name__])
         sys.stdout.flush()
+
+
+def _say(line: Any) -> None:
+    sys.stdout.buffer.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Tables: Parquet files and the Arrow files of a data set, a row at a time."""
+"""Tables: Parquet files, the Arrow files of a data set, and what torch saved, a row at a time."""
 
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import msgspec
 from diagevo.errors import ConfigError
 from diagevo.ingest.formats.rows import ANOTHER
 from diagevo.ingest.lines import CutLine, regular
+
+KINDS = {".parquet": "Parquet", ".arrow": "Arrow", ".pt": "torch's file"}
 
 
 class Columns(msgspec.Struct):
@@ -64,7 +67,7 @@ class TableReader:
             if line.startswith(b"["):
                 self._reading = False
                 [said] = msgspec.json.decode(line)
-                kind = "Arrow" if file.suffix == ".arrow" else "Parquet"
+                kind = KINDS[file.suffix]
                 raise ConfigError(f"{file} cannot be read as {kind}: {said}", hint=ANOTHER)
             yield line
         self.end()
@@ -108,10 +111,17 @@ def decoded(file: Path, row: int, text: bytes, decoder: msgspec.json.Decoder[Any
 
 
 def _whole(file: Path) -> None:
-    """Raises CutLine where a Parquet file has no end yet, and ConfigError for what is none."""
+    """Raises CutLine where a file has no end yet, and ConfigError for what is none."""
     regular(file)
     if file.suffix == ".arrow":
         return  # how long it is stands in no place
+    if file.suffix == ".pt":
+        with file.open("rb") as stream:
+            if not b"PK\3\4".startswith(stream.read(4)):
+                raise ConfigError(f"{file} is no file that torch saved as it does today", hint=ANOTHER)
+        if not zipfile.is_zipfile(file):
+            raise CutLine
+        return
     with file.open("rb") as stream:
         begins = stream.read(4)
         size = stream.seek(0, 2)

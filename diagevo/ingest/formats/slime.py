@@ -1,0 +1,85 @@
+"""slime's `--save-debug-rollout-data` and `--dump-details`: a file a rollout step, which torch saved."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from diagevo.errors import ConfigError
+from diagevo.ingest.formats.messages import ChatMessage, written
+from diagevo.ingest.formats.rows import Reward, answer, number, step_of, terms, total
+from diagevo.ingest.formats.tables import TableReader, decoded
+from diagevo.ingest.rollouts import IngestedRollout, RolloutStep
+
+
+class SlimeSample(msgspec.Struct):
+    """A sample: a rollout, or with others of its `rollout_id` a part of one."""
+
+    prompt: str | list[ChatMessage]
+    response: str
+    label: Any = None
+    reward: Reward | dict[str, Any] = None
+    group_index: int | None = None
+    rollout_id: int | None = None
+
+
+class RewardPart(msgspec.Struct):
+    """A reward of several."""
+
+    reward: Reward
+
+
+class SampleReader:
+    """Reads a run's files."""
+
+    def __init__(self, reward: str | None) -> None:
+        self.reward = reward
+        self._tables = TableReader()
+        self._decoder = msgspec.json.Decoder(SlimeSample)
+
+    def __enter__(self) -> "SampleReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tables.end()
+
+    def load(self, file: Path, step: int) -> RolloutStep:
+        """The rollouts of a file. Raises CutLine where it is not whole, and ConfigError."""
+        _, lines = self._tables.read(file, SlimeSample.__struct_fields__)
+        parts: dict[tuple[int | None, int], list[tuple[str, SlimeSample]]] = {}
+        for row, text in enumerate(lines, start=1):
+            sample = decoded(file, row, text, self._decoder)
+            alone = -row if sample.rollout_id is None else sample.rollout_id
+            parts.setdefault((sample.group_index, alone), []).append((f"{file}, row {row}", sample))
+        return step_of(step, file.name, [self._rollout(found) for found in parts.values()])
+
+    def _rollout(self, parts: list[tuple[str, SlimeSample]]) -> IngestedRollout | None:
+        """One execution, which may have left several samples: the last one's reward counts."""
+        (_, first), (place, last) = parts[0], parts[-1]
+        value = self._value(place, last.reward)
+        if value is None:
+            return None
+        prompt = first.prompt if isinstance(first.prompt, str) else written(first.prompt)
+        response = "\n\n".join(sample.response for _, sample in parts if sample.response)
+        group = None if first.group_index is None else str(first.group_index)
+        return IngestedRollout(prompt, response, value, answer(place, first.label), group)
+
+    def _value(self, place: str, reward: Reward | dict[str, Any]) -> float | None:
+        if not isinstance(reward, dict):
+            if self.reward is not None and reward is not None:
+                hint = "leave --reward out"
+                raise ConfigError(f"{place}: its reward is one number, and has no {self.reward}", hint=hint)
+            return number(reward)
+        hint = f"as in slime's --reward-key: --reward KEY, of {', '.join(reward)}"
+        if self.reward is None:
+            raise ConfigError(f"{place} has several rewards", hint=hint)
+        values: list[tuple[float, float | None]] = []
+        for weight, name in terms(self.reward):
+            if name not in reward:
+                raise ConfigError(f"{place} has no reward {name}", hint=hint)
+            try:
+                part = msgspec.convert({"reward": reward[name]}, RewardPart).reward
+            except (msgspec.ValidationError, RecursionError) as error:
+                raise ConfigError(f"{place}: its reward {name} is no number", hint=hint) from error
+            values.append((weight, number(part)))
+        return total(values)
