@@ -60,13 +60,13 @@ def cost(memory: Memory, config: Config, *, all_failed: bool) -> Cost:
     asked = role.engine == "openai"
     each = TEMPLATE + characters // CHARACTERS_A_TOKEN
     return Cost(
-        rounds + len(waiting),
-        failures,
-        failures * (1 + FURTHER) + settling * FURTHER if asked else 0,
-        failures * each if asked else 0,
-        against_answers,
-        role.engine,
-        role.model if asked else "",
+        rounds=rounds + len(waiting),
+        failures=failures,
+        calls=failures * (1 + FURTHER) + settling * FURTHER if asked else 0,
+        input_tokens=failures * each if asked else 0,
+        against_answers=against_answers,
+        diagnostician=role.engine,
+        model=role.model if asked else "",
     )
 
 
