@@ -49,7 +49,7 @@ class PlainRow(msgspec.Struct, kw_only=True):
     group: str | int | None = None
 
 
-class RewardPart(msgspec.Struct):
+class SummedReward(msgspec.Struct):
     """A reward that is added to others."""
 
     reward: Reward | str
@@ -138,7 +138,7 @@ class RowReader:
         return one
 
     def _reward(self, place: str, value: Any) -> float | None:
-        reward = self._typed(place, {"reward": value}, RewardPart).reward
+        reward = self._typed(place, {"reward": value}, SummedReward).reward
         return number(_said(place, reward) if isinstance(reward, str) else reward)
 
     def _typed(self, place: str, values: Mapping[str, Any], type_: type[T]) -> T:

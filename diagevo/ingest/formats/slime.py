@@ -23,7 +23,7 @@ class SlimeSample(msgspec.Struct):
     rollout_id: int | None = None
 
 
-class RewardPart(msgspec.Struct):
+class KeyedReward(msgspec.Struct):
     """A reward of several."""
 
     reward: Reward
@@ -78,7 +78,7 @@ class SampleReader:
             if name not in reward:
                 raise ConfigError(f"{place} has no reward {name}", hint=hint)
             try:
-                part = msgspec.convert({"reward": reward[name]}, RewardPart).reward
+                part = msgspec.convert({"reward": reward[name]}, KeyedReward).reward
             except (msgspec.ValidationError, RecursionError) as error:
                 raise ConfigError(f"{place}: its reward {name} is no number", hint=hint) from error
             values.append((weight, number(part)))
