@@ -17,7 +17,7 @@ STYLES = 8
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A series; a value of None leaves a gap."""
+    """A series; the line passes over a value of None."""
 
     name: str
     values: Sequence[float | None]
@@ -114,8 +114,7 @@ def chart(
             path: list[str] = []
             for place, value in enumerate(line.values):
                 if value is not None:
-                    pen_up = place == 0 or line.values[place - 1] is None
-                    path.append(f"{'M' if pen_up else 'L'}{x(place)} {y(value)}")
+                    path.append(f"{'L' if path else 'M'}{x(place)} {y(value)}")
                     marks.append(
                         Mark(x(place), y(value), f"{over} {rounds[place]}: {line.name} {said(value)}")
                     )

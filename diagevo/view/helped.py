@@ -97,10 +97,9 @@ def helped(history: History, facts: Facts, story: RunStory) -> Iterator[Sentence
     if facts.cause_of:
         failed = Counter(facts.failures[name][0] for name in facts.cause_of)
         kept = Counter(number for number, scored in facts.questions.values() if scored.verdict == "kept")
-        listed = ", ".join(
-            f"{failed[number]:,} in round {number} on {kept[number]:,}" for number in facts.rounds[-SHOWN:]
-        )
-        text = f"Failures with a cause, and the kept questions they are on: {listed}."
+        shown = facts.rounds[-SHOWN:]
+        listed = ", ".join(f"{failed[number]:,} on {kept[number]:,} in round {number}" for number in shown)
+        text = f"Failures with a cause, on so many kept questions: {listed}."
         yield Sentence("counts", text, f"{run}/causes.html")
     if text := _passed(story):
         yield Sentence("passed", text)

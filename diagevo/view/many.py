@@ -55,10 +55,10 @@ class Many:
     chosen: frozenset[str]
     """Runs whose curves are shown at first."""
 
-    def style(self, run: str) -> int:
-        """Of a run's curve, as the style sheet numbers it."""
+    def style(self, run: str) -> int | None:
+        """Of a run's curve, as the style sheet numbers it; None where the run has none."""
         named = (style for one in self.charts for name, style in one.names if name == run)
-        return next(named, 1)
+        return next(named, None)
 
 
 def many(histories: Sequence[tuple[History, RunLine]]) -> Many:

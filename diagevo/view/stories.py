@@ -190,7 +190,7 @@ def _cause_sentences(
         for number, own in sorted(shares.items())
     )
     total = sum(map(len, shares.values()))
-    text = f"{count(total, 'question was', 'questions were')} aimed at it; their mean {called}: {means}."
+    text = f"{count(total, 'question was', 'questions were')} aimed at it, with a mean {called} of {means}."
     yield Sentence("aimed", text)
 
 

@@ -243,8 +243,8 @@ def helped(sql: Sql) -> dict[str, list[str]]:
         " (SELECT count(*) FROM q WHERE q.round = o.round AND verdict = 'kept')"
         " FROM e o WHERE type = 'RoundOpened' ORDER BY o.round"
     )
-    listed = ", ".join(f"{n} in round {number} on {kept}" for number, n, kept in counts)
-    found["counts"] = [f"Failures with a cause, and the kept questions they are on: {listed}."]
+    listed = ", ".join(f"{n} on {kept} in round {number}" for number, n, kept in counts)
+    found["counts"] = [f"Failures with a cause, on so many kept questions: {listed}."]
     if steps := sql.rows("SELECT step, 1.0 * passes / rollouts, groups FROM step ORDER BY step"):
         ends = (
             within(rate, groups, "prompt") + f" in step {step}"
@@ -379,3 +379,26 @@ def test_a_fork_knows_what_was_measured_of_the_round_that_it_begins_with(home: P
         fork(history, 4, "again", root=copy)
     with closing(open_history(str(copy / "diagevo.db"), "again", root=copy)) as history:
         assert [line.mean_at_k for line in run_story(history).rounds] == [None, None, None, 0.7]
+
+
+def test_sql_alone_says_the_sentences_of_a_cause(home: Path, kind: str, sql: Sql) -> None:
+    database = Database(f"sqlite:///{home / 'diagevo.db'}")
+    view = View(Site(database, home, live=True))
+    for [cause] in sql.rows("SELECT DISTINCT cause FROM m"):
+        told = said(view.render(f"{kind}/causes/{cause}.html"))
+        counts = sql.rows(
+            "SELECT round, count(*) FROM m WHERE cause = ? GROUP BY round ORDER BY round", cause
+        )
+        questions = sql.one(
+            "SELECT count(DISTINCT f.question) FROM m JOIN f USING (id) WHERE cause = ?", cause
+        )
+        total = plural(sum(n for _, n in counts), "failure")
+        listed = ", ".join(f"{n} in round {number}" for number, n in counts)
+        assert told["failures"] == [f"{total} on {plural(questions, 'question')}: {listed}."]
+        means = sql.rows("SELECT round, mean, n FROM a WHERE cause = ? ORDER BY round", cause)
+        called = "pass rate" if kind == "ingested" else "agreement p₁"
+        asked = plural(sum(n for *_, n in means), "question was", "questions were")
+        listed = ", ".join(f"{within(mean, n)} in round {number}" for number, mean, n in means)
+        aimed = f"{asked} aimed at it, with a mean {called} of {listed}."
+        assert told["aimed"] == [aimed if means else "No question has been aimed at it."]
+    database.close()

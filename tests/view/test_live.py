@@ -135,7 +135,8 @@ def test_a_run_of_another_process_appears_and_goes_on_without_a_reload(
     # Round 4 brings c3 back; its run has not told anything.
     assert "round 4, as committed: " in text
     assert page.locator("h2:has-text('reactivations') + ul a[href*='causes/']").first.inner_text() == "c3"
-    assert "no progress is reported yet" in page.locator("#where").inner_text()
+    assert "Round 4 is committed, and none is open." in page.locator("#where").inner_text()
+    assert page.locator("h1").inner_text() == "At rest"
     with subprocess.Popen(
         [sys.executable, "-c", TELLS, str(file)], stdin=subprocess.PIPE, text=True
     ) as teller:

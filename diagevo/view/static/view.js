@@ -279,6 +279,7 @@ if (where) {
     return svg;
   };
   const show = (now) => {
+    document.querySelector("h1").textContent = now.ended ? "At rest" : "Under way";
     where.textContent = !now.rounds
       ? "The base model is being measured, before round 1."
       : now.ended
