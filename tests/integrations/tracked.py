@@ -54,16 +54,15 @@ def kept(to: Tracker) -> tuple[Any, Any]:
             config = next(record["run"]["config"]["update"] for record in records if record["type"] == "run")
             return config, [told["columns"], told["data"]]
         case "mlflow":
-            from mlflow import MlflowClient
+            import mlflow
 
-            client = MlflowClient()
-            experiment = client.get_experiment_by_name("math")
-            assert experiment is not None
-            [run] = client.search_runs([experiment.experiment_id])
-            where = client.download_artifacts(run.info.run_id, "")
-            told = json.loads((Path(where) / "causes.json").read_text())
-            config = json.loads((Path(where) / "configuration.json").read_text())
-            return {**config, "params": run.data.params}, [told["columns"], told["data"]]
+            mlflow.set_experiment("math")
+            runs: Any = mlflow.search_runs(output_format="list")
+            [run] = runs
+            config = mlflow.artifacts.load_dict(f"runs:/{run.info.run_id}/configuration.json")
+            table: Any = mlflow.load_table("causes.json")
+            rows = json.loads(table.to_json(orient="values"))
+            return {**config, "params": run.data.params}, [list(table.columns), rows]
 
 
 def stored(to: Tracker) -> list[dict[str, Any]]:
