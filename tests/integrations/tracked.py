@@ -55,6 +55,7 @@ def kept(to: Tracker) -> tuple[Any, Any]:
             return config, [told["columns"], told["data"]]
         case "mlflow":
             import mlflow
+            import mlflow.artifacts
 
             mlflow.set_experiment("math")
             runs: Any = mlflow.search_runs(output_format="list")
