@@ -24,7 +24,7 @@ from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenize
 from diagevo.sampling.ray_sampler import RaySampler
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.trainers_vllm import TrainersVLLM
-from diagevo.training.footprint import CARDS, loads, shapes_of
+from diagevo.training.footprint import CARDS, card_for, loads, shapes_of
 from diagevo.training.phase import Phase, Reward, RewardSpec, Rollout, TrainingRow
 from diagevo.training.shapes import BUILTIN, config_file
 
@@ -162,10 +162,11 @@ def _at_once(config: Config) -> Iterator[Check]:
     if config.hardware.device != "cuda" or shapes is None:
         return
     found = loads(config, *shapes)
-    card = next((size for size in CARDS.values() if all(load.fits(size) for load in found)), None)
-    if card is None:
+    here, sold = _card(), card_for(found)
+    if here is None and sold is None:
         yield Check("rehearsal: at once", "missing", "the run fits no card", "see: diagevo train --plan")
         return
+    card = here or CARDS[sold or 0]
     engines = [(load.stage, engine) for load in found for engine in load.engines]
     few = [(stage, said) for stage, engine in engines if (said := engine.more(card)) is not None]
     for stage, said in few[:1]:
@@ -173,7 +174,16 @@ def _at_once(config: Config) -> Iterator[Check]:
         yield Check("rehearsal: at once", "missing", f"{stage}: {found_}", fix)
     if engines and not few:
         least = min(engine.answers(card) for _, engine in engines)
-        yield Check("rehearsal: at once", "ok", f"each engine has room for {least} answers or more")
+        where = "" if here else f", on a GPU of {sold} GB"
+        yield Check("rehearsal: at once", "ok", f"each engine has room for {least} answers or more{where}")
+
+
+def _card() -> float | None:
+    """Bytes of the smallest GPU of this machine; None where it has none, as the head of a cluster."""
+    import torch
+
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
+    return min((torch.cuda.get_device_properties(gpu).total_memory for gpu in gpus), default=None)
 
 
 def _train(config: Config, folder: Path) -> str:

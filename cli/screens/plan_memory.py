@@ -20,7 +20,7 @@ COLUMNS = (
 def memory_of(config: "Config") -> dict[str, Any] | None:
     """As data: stages with the bytes of their parts; by card whether it fits."""
     from diagevo.config.serving import mean_tokens
-    from diagevo.training.footprint import CARDS, host, loads, shapes_of
+    from diagevo.training.footprint import CARDS, card_for, host, loads, shapes_of
 
     if config.hardware.device != "cuda":
         return None
@@ -29,12 +29,13 @@ def memory_of(config: "Config") -> dict[str, Any] | None:
         return {"card": None, "stages": [], "fits": {}}
     found = loads(config, *shapes)
     fits = {card: all(load.fits(size) for load in found) for card, size in CARDS.items()}
-    card = next((card for card, fit in fits.items() if fit), 80)
+    card = card_for(found) or 80
     return {
         "card": card,
         "mean": mean_tokens(config.sampling),
         "stages": [_stage(load, CARDS[card]) for load in found],
         "fits": {str(card): fit for card, fit in fits.items()},
+        "few_at_once": {str(card): few for card, fit in fits.items() if fit and (few := _few(found, card))},
         "host_bytes": host(config, *shapes[:2]),
     }
 
@@ -65,10 +66,23 @@ def memory_lines(memory: dict[str, Any]) -> list[str]:
     no = [card for card, fit in memory["fits"].items() if not fit]
     said = f"GPUs of {', '.join(yes)} GB" if yes else "no card listed here"
     without = f"; not of {', '.join(no)}" if yes and no else ""
-    few = [f"few at once   {stage['stage']}: {stage['few']}" for stage in memory["stages"] if stage["few"]]
+    few = [f"few at once   of {card} GB: {said}" for card, said in memory["few_at_once"].items()]
     rank = f"{gigabytes(memory['host_bytes'])} of the machine's memory for each training process of it"
     fits = [f"fits          {said}{without}", *([f"to fit less   {LESS}"] if no else []), *few]
     return [*fits, f"host          {rank}"]
+
+
+def _few(found: "Sequence[Load]", card: int) -> str | None:
+    """The first stage in which an engine on such a card decodes few answers at once."""
+    from diagevo.training.footprint import CARDS
+
+    told = (
+        f"{load.stage}: {said}"
+        for load in found
+        for engine in load.engines
+        if (said := engine.more(CARDS[card])) is not None
+    )
+    return next(told, None)
 
 
 def _stage(load: "Load", card: float) -> dict[str, Any]:
@@ -89,7 +103,6 @@ def _stage(load: "Load", card: float) -> dict[str, Any]:
         "peak_bytes": load.peak(card),
         "parts": parts,
         "engines": engines,
-        "few": next(filter(None, (engine.more(card) for engine in load.engines)), None),
     }
 
 

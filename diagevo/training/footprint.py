@@ -6,7 +6,7 @@ Gradient checkpointing keeps each layer's input and computes one layer again; th
 alone. Tests compare an update with what is allocated, at the real sizes by tensors that hold no numbers.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -105,6 +105,18 @@ def shapes_of(config: Config) -> tuple[Shape, Shape, Shape | None] | None:
     if challenger is None or solver is None:
         return None
     return challenger, solver, find_shape(roles.diagnostician.model)
+
+
+def card_for(found: Sequence[Load]) -> int | None:
+    """The smallest card that is sold, in GB, on which all of it fits and no engine decodes few at once; else
+    the smallest on which it fits, if there is one."""
+    fitting = [card for card, size in CARDS.items() if all(load.fits(size) for load in found)]
+    roomy = (
+        card
+        for card in fitting
+        if not any(engine.more(CARDS[card]) for load in found for engine in load.engines)
+    )
+    return next(roomy, next(iter(fitting), None))
 
 
 def apart(config: Config) -> str | None:

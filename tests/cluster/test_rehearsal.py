@@ -12,7 +12,8 @@ from diagevo.config.models import Config, HardwareConfig
 from diagevo.config.placement import Bundle, ClusterNode, engine_bundles
 from diagevo.config.shipped import PROFILES
 from diagevo.doctor import Check
-from diagevo.rehearsal import rehearse
+from diagevo.rehearsal import _at_once, rehearse
+from diagevo.training.footprint import CARDS
 from diagevo.training.shapes import KNOWN
 from tests.cluster import forked_rank
 from tests.cluster.nodes import cluster
@@ -101,7 +102,8 @@ def test_a_template_that_lets_a_model_think_fails_it(tmp_path: Path, monkeypatch
 
 
 def test_few_answers_at_once_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one GPU of 24 GB had them beside a server of its own."""
+    """As one GPU of 24 GB had them beside a server of its own. A larger one has room for more."""
+    monkeypatch.setattr("diagevo.rehearsal._card", lambda: CARDS[24])
     monkeypatch.setattr("diagevo.rehearsal.shapes_of", lambda _: (KNOWN["Qwen/Qwen3-0.6B-Base"],) * 2)
     one = ["cluster=local", "processes=1", "device=cuda", "colocate_vllm=true", "serve=vllm"]
     of_24 = ["vllm_memory=0.3", "rows_at_once=256"]
@@ -111,9 +113,24 @@ def test_few_answers_at_once_fail_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for key in ("batch_questions=64", "micro_batch=2")
     ]
     asked = [*(f"hardware.{setting}" for setting in (*one, *of_24)), *small]
-    found = told(tmp_path, monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
+    found = told(tmp_path / "here", monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
     assert (found.state, found.fix) == ("missing", "raise hardware.vllm_memory")
     assert "41 answers of 768 tokens at once, fewer than 64" in found.found
+    monkeypatch.setattr("diagevo.rehearsal._card", lambda: None)
+    found = told(tmp_path / "elsewhere", monkeypatch, CHAT_TEMPLATE, *asked)["at once"]
+    assert found.state == "ok"
+    assert found.found.endswith(", on a GPU of 40 GB")
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("embedded", "smollm2-135m")])
+def test_on_the_card_that_it_is_for_a_profile_decodes_enough_at_once(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = CARDS[24] if "24gb" in profile else CARDS[80]
+    monkeypatch.setattr("diagevo.rehearsal._card", lambda: card)
+    config = resolve(profile=profile, environ={"XDG_CONFIG_HOME": "/nowhere"}).config
+    [check] = _at_once(config)
+    assert check.state == "ok", check
 
 
 def test_engines_that_wait_for_gpus_beside_the_ranks_fail_it(
