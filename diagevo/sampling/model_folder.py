@@ -31,6 +31,8 @@ WITHOUT_SYSTEM = (
     "{%- endif -%}"
 )
 NOTHING: Mapping[str, Any] = {}
+ADAPTER = "adapter"
+"""Folder of a policy that was trained with LoRA, beside its merged weights: what was trained."""
 
 _CONVERT = (
     'python -c "from transformers import AutoModelForCausalLM as M;'
@@ -60,6 +62,21 @@ def check_model_folder(folder: Path) -> Path:
             hint=f"If you trust it, convert it, and copy its tokenizer: {_CONVERT}",
         )
     raise MissingDependencyError(f"{folder} is not a model folder: it holds no weights.", hint=hint)
+
+
+def adapter_of(folder: Path) -> tuple[Path, Path] | None:
+    """The weights that a policy's adapter belongs to, and the adapter. None where there is none, or where
+    those weights are gone: the merged ones are there.
+
+    In bfloat16 most of what a phase has learned is lost once it is merged: it is below their rounding.
+    """
+    adapter = folder / ADAPTER
+    try:
+        said = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+        base = Path(said["base_model_name_or_path"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return (base, adapter) if (base / "config.json").is_file() else None
 
 
 def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from diagevo.errors import RefusedError, ServiceError
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import NOTHING, check_model_folder, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import NOTHING, adapter_of, check_model_folder, end_ids, load_tokenizer
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
@@ -20,6 +20,7 @@ from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy,
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM takes for the largest of its adapters
 _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
 
 
@@ -137,9 +138,7 @@ class VLLMServer:
     def _start(self) -> None:
         argv = [
             *self._command,
-            str(self._linked()),
-            "--served-model-name",
-            SERVED_NAME,
+            *self._weights(),
             "--host",
             self._host,
             "--port",
@@ -159,14 +158,31 @@ class VLLMServer:
         [server] = self.servers
         self._sampler = sampler_of(server, timeout=self._request_timeout, stop=self._stop)
 
-    def _linked(self) -> Path:
+    def _weights(self) -> list[str]:
+        """The model under the name that is asked for; of one with an adapter the adapter, unmerged."""
+        if (adapted := adapter_of(self._folder)) is None:
+            return [self._linked(self._folder), "--served-model-name", SERVED_NAME]
+        base, adapter = adapted
+        rank = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"]
+        return [
+            self._linked(base),
+            "--served-model-name",
+            f"{SERVED_NAME}-base",
+            "--enable-lora",
+            "--lora-modules",
+            f"{SERVED_NAME}={adapter.resolve()}",
+            "--max-lora-rank",
+            str(next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)),
+        ]
+
+    def _linked(self, folder: Path) -> str:
         """The folder by a path that is the same for every policy that writes to this log: vLLM keeps what it
         compiled under the path of the model, and each stage would compile the same graph again."""
         link = self._log.with_name(f"{self._log.stem}-policy")
         private_folder(link.parent)
         link.unlink(missing_ok=True)
-        link.symlink_to(self._folder.resolve(), target_is_directory=True)
-        return link.absolute()
+        link.symlink_to(folder.resolve(), target_is_directory=True)
+        return str(link.absolute())
 
     def _prompting(self) -> list[str]:
         """The chat template as we read it: a model without one gets the plain one, which vLLM has not. And a

@@ -10,7 +10,7 @@ from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
 from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, extra
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import ADAPTER, check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.training import checkpoints
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
@@ -100,7 +100,7 @@ def play_phase(
         processes.wait_for_everyone()  # where one rank ends, others are ended: the checkpoint counts by now
         raise
     with checkpoints.writing("the weights of the phase", phase.output.parent):
-        _write_output(trainer, phase.output, notes)
+        _write_output(trainer, phase, notes)
     log = tuple(entry for entry in trainer.state.log_history if "loss" in entry)
     return TrainingSummary(
         steps=plan.steps, final=phase.output, resumed_from=resumed_from, measures=check(list(log)), log=log
@@ -310,10 +310,11 @@ def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
     return checkpoint.step
 
 
-def _write_output(trainer: Any, output: Path, notes: dict[str, Any]) -> None:
-    """The whole weights, with adapters merged into them: what every sampler loads."""
+def _write_output(trainer: Any, phase: Phase, notes: dict[str, Any]) -> None:
+    """The whole weights, with adapters merged into them, and the adapters beside them (`adapter_of`)."""
     from accelerate.utils import is_peft_model
 
+    output = phase.output
     staging = checkpoints.staging_folder(output)
     if trainer.accelerator.is_main_process:
         shutil.rmtree(staging, ignore_errors=True)
@@ -322,6 +323,9 @@ def _write_output(trainer: Any, output: Path, notes: dict[str, Any]) -> None:
     if not is_peft_model(trainer.model):
         trainer.save_model(str(staging))
     elif trainer.accelerator.is_main_process:
+        trainer.model.peft_config["default"].base_model_name_or_path = str(phase.start.resolve())
+        trainer.model.save_pretrained(str(staging / ADAPTER))
+        (staging / ADAPTER / "README.md").unlink(missing_ok=True)
         merged = trainer.model.merge_and_unload()
         merged.save_pretrained(str(staging))
         trainer.processing_class.save_pretrained(str(staging))
