@@ -142,12 +142,13 @@ def test_a_policy_served_with_its_adapter_is_the_one_that_was_trained(twelve: tu
         "adapter_config.json",
         "adapter_model.safetensors",
     ]
+    models: tuple[Any, ...] = (
+        TransformersSampler(final, dtype="bfloat16")._model,
+        AutoModelForCausalLM.from_pretrained(str(final), dtype="bfloat16", use_safetensors=True),
+    )
     served, merged = (
         kl(log_probabilities(model.float()), trained)  # the weights' rounding, without that of the arithmetic
-        for model in (
-            TransformersSampler(final, dtype="bfloat16")._model,
-            AutoModelForCausalLM.from_pretrained(str(final), dtype="bfloat16", use_safetensors=True),
-        )
+        for model in models
     )
     learned = kl(base, trained)
     assert served < 1e-4
