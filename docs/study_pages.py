@@ -20,7 +20,7 @@ BUNDLES = Path(__file__).parents[1] / "studies" / "bundles"
 RUNS = ("study.free-only.s3", "study.full.s3")
 FOLDER = "study-runs"
 PAGES = 40
-"""The first pages of both, a cause each and their comparison are among them."""
+"""Both overviews, causes of the method and the comparison are among them."""
 
 
 def make(to: Path) -> int:
