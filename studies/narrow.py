@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from diagevo.arithmetic.corpus import documents
+from diagevo.arithmetic.corpus import WARM_SHARE, documents
 from diagevo.arithmetic.families import family
 from diagevo.sampling.sampler import Message
 
@@ -27,7 +27,7 @@ def narrow_documents(seed: int) -> Iterator[list[Message]]:
 
 
 def _turns(seed: int, scale: float) -> Iterator[list[Message]]:
-    for prompt, completion in documents(seed, scale):
+    for prompt, completion in documents(seed, scale, share=WARM_SHARE):
         yield [*prompt, {"role": "assistant", "content": completion}]
 
 

@@ -45,6 +45,8 @@ PROMPTS = Path(__file__).parent / "prompts"
 WARM = 0.4
 """How often the solver of a warm start's documents is wrong, of its full chances: so that majorities of the
 model that learns from them are mostly right, and its answers are not."""
+WARM_SHARE = 0.5
+"""Of those documents the challenger's: a question counts only where the grammar knows it, word for word."""
 
 
 def _sentence(rng: Random, part: Part) -> str:
@@ -117,18 +119,19 @@ def documents(
     scale: float,
     weights: Mapping[str, float] = ALIKE,
     free: Mapping[str, float] = FREE_WEIGHTS,
+    share: float = CHALLENGER_SHARE,
 ) -> Iterator[tuple[Prompt, str]]:
     """Endless prompts with completions; the solver's mistakes come at `scale` times their chances.
 
     `weights` gives families a larger or smaller part in the solver's documents of one question, `free` in the
-    challenger's of free exploration.
+    challenger's of free exploration. `share` of the documents are the challenger's.
     """
     rng = Random(seed)
     shares = [weights[name] for name in _NAMES]
     templates = PromptTemplates.load(PROMPTS)
     index = 0
     while True:
-        if rng.random() < CHALLENGER_SHARE:
+        if rng.random() < share:
             draw, question = challenger_draw(rng, index, free)
             yield templates.challenger(draw), f"<question> {question} </question>"
         else:
@@ -144,5 +147,5 @@ def documents(
 def chat_turns(seed: int, count: int) -> Iterator[list[Message]]:
     """So many documents for a warm start of any chat model: the prompt's turns, and the completion as the
     assistant's."""
-    for prompt, completion in islice(documents(seed, WARM), count):
+    for prompt, completion in islice(documents(seed, WARM, share=WARM_SHARE), count):
         yield [*prompt, {"role": "assistant", "content": completion}]
