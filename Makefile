@@ -26,7 +26,7 @@ train: $(READY)
 	  $(BIN)/diagevo train --run first --rounds 3; \
 	fi
 
-# A round of a language model that people know, made from the package that ships it: 
+# A round of a language model that people know, made from the package that ships it: docs/howto/small-model.md
 LM := .lm/models
 LM_ARGUMENTS ?=
 
