@@ -13,8 +13,8 @@ from diagevo.config.workload import rollouts
 from diagevo.training.shapes import Shape
 
 PROCESS = 3_000_000_000
-"""Of Python, torch and TRL, with what they keep of earlier stages: a run of 135 M weights whose other parts come
-to 7.3 GB held 10.2 GB."""
+"""Of Python, torch and TRL, with what they keep of earlier stages: a run of 135 M weights whose other parts
+come to 7.3 GB held 10.2 GB."""
 SHARE = 0.5
 """Of the pace of large products that a whole model keeps: norms, attention and the optimizer are slower."""
 _NUMBER = 4
