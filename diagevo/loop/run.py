@@ -235,7 +235,9 @@ class Run:
             CachedSampler(asked, answers, policy, watched.answered) as sampler,
         ):
             if number == 0:
-                self._look(asked)
+                with playing(f"{self.memory.run_id}, round 0: first look"):
+                    self._look(asked)
+                    self.roles.stop.check()
             metrics = validate(
                 sampler,
                 self.roles.templates,

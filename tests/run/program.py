@@ -13,6 +13,7 @@ from typing import Any
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.events import catalogue as events
 from diagevo.memory.history import History, open_history
+from diagevo.progress import VALIDATION
 from tests.forked import Forked
 from tests.run.small import small_config
 from tests.run.test_round import of, placements
@@ -43,7 +44,9 @@ class Told:
         return [n["done"] for n in self.lines if n["event"] == "stage_progress" and n["stage"] == stage]
 
     def stages(self) -> list[str]:
-        return [line["stage"] for line in self.lines if line["event"] == "stage_started"]
+        """Those of rounds that began, in order."""
+        began = [line["stage"] for line in self.lines if line["event"] == "stage_started"]
+        return [stage for stage in began if stage != VALIDATION]
 
     def messages(self) -> str:
         return "\n".join(line["text"] for line in self.lines if line["event"] == "message")

@@ -288,9 +288,9 @@ def test_a_run_is_shown_beside_the_base_model_and_with_what_free_exploration_wro
     assert sum(map(int, row.split()[1:])) == count
     assert PREMISE in rows
     database = str(history.database.file)
-    given = invoke("view", "--export", str(tmp_path / "pages"), "--db", database, "--pages", "3")
+    given = invoke("view", "--export", str(tmp_path / "pages"), "--db", database, "--pages", "12")
     assert given.exit_code == 0, given.output
-    page = (tmp_path / "pages" / history.run_id / "index.html").read_text()
+    page = (tmp_path / "pages" / history.run_id / "diagnostics.html").read_text()
     assert "<td>base model, T = 0.5</td>" in page
     assert f"<td>{most}</td>" in page
     assert PREMISE in page
