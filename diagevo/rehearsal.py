@@ -1,6 +1,6 @@
 """A run's first minutes with tiny models of the same architecture and tokenizer, in the run's own places.
 
-What costs hours to find out on a node is found here: that every rank and engine gets its GPU, that they find
+What would cost hours on a node is found here: that every rank and engine gets its GPU, that they find
 each other, that a prompt has its form and a reply its end, that votes are drawn between rollouts and update.
 """
 
