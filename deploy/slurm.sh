@@ -17,7 +17,7 @@ export DIAGEVO_PROFILE="${DIAGEVO_PROFILE:-qwen3-8b-2x8}"
 export RAY_USAGE_STATS_ENABLED=0
 step=(srun --cpus-per-task="$SLURM_CPUS_PER_TASK") # srun does not take it from sbatch: Ray would see one core
 
-head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | awk 'NR == 1') # reads to the end, as pipefail asks
 address=$(srun --nodes=1 --ntasks=1 --nodelist="$head" hostname --ip-address | awk '{print $1}')
 export RAY_ADDRESS="$address:6379"
 
