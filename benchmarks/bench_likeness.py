@@ -20,9 +20,13 @@ from sklearn.metrics import adjusted_rand_score
 
 from benchmarks.mistakes import MISTAKES, mistakes
 from benchmarks.rows import Row, cpu_seconds
+from diagevo.config.models import EmbedderRole
+from diagevo.diagnosis.embedder import embedder_for
 from diagevo.diagnosis.grouping import APART, FailedResponse, features, group, linkage, parting
 
 SEEDS = (0, 77)
+MINILM = Path(".lm/models/all-MiniLM-L6-v2")
+"""Made by `make lm`; with the extra `local-embedder` it is measured too."""
 ASKED = 0.5
 MANY = 10_000
 
@@ -48,7 +52,16 @@ def _measured(name: str, labelled: Sequence[tuple[FailedResponse, str]]) -> list
     reached = adjusted_rand_score(causes, ours)
     made = f"{len(failures)} failures, {len(set(causes))} causes, {len(set(ours))} groups"
     line = f"Rand index, {name}"
+    found: list[Row] = []
+    if MINILM.exists():
+        embedder = embedder_for(
+            EmbedderRole(engine="sentence-transformers", model=str(MINILM), dimension=384)
+        )
+        near = linkage(features(failures, partings, embedder), range(len(failures)))
+        index = adjusted_rand_score(causes, _labels(near, len(failures)))
+        found.append(_row(f"{line}: ours, with MiniLM", index, "", None))
     return [
+        *found,
         _row(f"{line}: ours", reached, f"≥ {ASKED}", reached >= ASKED, made),
         _row(f"{line}: TF-IDF of the question", adjusted_rand_score(causes, _plain(asked)), "", None),
         _row(f"{line}: and of the differing lines", adjusted_rand_score(causes, _plain(parted)), "", None),

@@ -325,9 +325,12 @@ def _diagnostician(memory: "Memory", config: "Config", max_calls: int | None) ->
     """The configured one; replies are kept, so that nothing is asked twice."""
     engine = config.roles.diagnostician.engine
     if engine == LOCAL:
+        from diagevo.diagnosis.embedder import embedder_for
         from diagevo.ingest.local import LocalDiagnostician
 
-        return LocalDiagnostician.of(memory)
+        role = config.roles.embedder
+        sentences = role.engine == "sentence-transformers"
+        return LocalDiagnostician.of(memory, embedder_for(role) if sentences else None)
     if engine != "openai":
         return diagnostician_of(config, memory.artifacts)
     from diagevo.diagnosis.spending import budget_of, spent

@@ -1,9 +1,9 @@
 """Failures grouped by likeness, without a language model, and each group named by what sets it apart.
 
-Two failures are alike where their questions are (TF-IDF, numbers masked), and where they part alike from the
-response that passed: at a step of the same form, by another result, other numbers or another step. Groups
-come from average linkage over cosines; their names from class-based TF-IDF, as BERTopic has it
-(arXiv:2203.05794).
+Two failures are alike where their questions are (a sentence model, else TF-IDF with numbers masked), and
+where they part alike from the response that passed: at a step of the same form, by another result, other
+numbers or another step. Groups come from average linkage over cosines; their names from class-based TF-IDF,
+as BERTopic has it (arXiv:2203.05794).
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diagevo.diagnosis.embedder import Embedder
 from diagevo.errors import extra
 from diagevo.text.escaping import one_line
 from diagevo.text.steps import END, parted, steps
@@ -67,13 +68,16 @@ class Parting:
     """What can be counted of it."""
 
 
-def group(failures: Sequence[FailedResponse], known: Mapping[int, str]) -> list[tuple[str, str] | None]:
+def group(
+    failures: Sequence[FailedResponse], known: Mapping[int, str], embedder: Embedder | None = None
+) -> list[tuple[str, str] | None]:
     """The group of each failure, by the description of its cause, and the label of its node.
 
     Args:
         failures: All of a run.
         known: Descriptions of those that have a cause, by place. Others join a cause whose failures they are
             near to on average, else make groups of their own.
+        embedder: Of the questions, in place of TF-IDF.
 
     Returns:
         By place; None for a failure that is like no other.
@@ -84,7 +88,7 @@ def group(failures: Sequence[FailedResponse], known: Mapping[int, str]) -> list[
     if not failures:
         return []
     partings = [parting(failure) for failure in failures]
-    rows = features(failures, partings)
+    rows = features(failures, partings, embedder)
     found: list[tuple[str, str] | None] = [None] * len(failures)
     causes: dict[str, list[int]] = defaultdict(list)
     for place, description in known.items():
@@ -128,14 +132,20 @@ def parting(failure: FailedResponse) -> Parting:
     return Parting(kind, right, wrong, (kind, *marks))
 
 
-def features(failures: Sequence[FailedResponse], partings: Sequence[Parting]) -> "csr_matrix":
+def features(
+    failures: Sequence[FailedResponse], partings: Sequence[Parting], embedder: Embedder | None = None
+) -> "csr_matrix":
     """(failures, terms): rows of length 1, so that their products are cosines."""
     with extra("local", "grouping by likeness"):
         from scipy.sparse import csr_matrix, hstack
         from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectors: Any = TfidfVectorizer  # its stubs take no function
-    asked = vectors(analyzer=lambda failure: _form(failure.question) or [""]).fit_transform(failures)
+    if embedder is None:
+        asked = vectors(analyzer=lambda failure: _form(failure.question) or [""]).fit_transform(failures)
+    else:
+        places = {question: place for place, question in enumerate({f.question: None for f in failures})}
+        asked = csr_matrix(embedder.embed(list(places)))[[places[f.question] for f in failures]]
     parted = vectors(analyzer=lambda each: each.marks).fit_transform(partings)
     return csr_matrix(hstack([asked * (1 - PARTING) ** 0.5, parted * PARTING**0.5]))
 

@@ -13,6 +13,7 @@ from diagevo.diagnosis.diagnostician import (
     NodeContents,
     PairJudgement,
 )
+from diagevo.diagnosis.embedder import Embedder
 from diagevo.diagnosis.grouping import FailedResponse, group
 from diagevo.errors import NotFoundError
 from diagevo.ingest.rounds import Rounds
@@ -36,8 +37,8 @@ class LocalDiagnostician:
         self._labels = dict(groups.values())
 
     @classmethod
-    def of(cls, memory: Memory) -> Self:
-        """Group what waits in a run, beside what was diagnosed before.
+    def of(cls, memory: Memory, embedder: Embedder | None = None) -> Self:
+        """Group what waits in a run, beside what was diagnosed before; `embedder`: of questions, else TF-IDF.
 
         Raises:
             MissingDependencyError: The extra `local` is not installed.
@@ -48,7 +49,7 @@ class LocalDiagnostician:
         texts = memory.artifacts.get_many([digest for digests in every for digest in digests])
         failures = [FailedResponse(*(texts[digest] for digest in digests)) for digests in every]
         known = {place: done[digests] for place, digests in enumerate(every) if digests in done}
-        found = group(failures, known)
+        found = group(failures, known, embedder)
         named = zip(failures, found, strict=True)
         if waiting and not any(each is not None for each in found):
             raise NotFoundError(

@@ -10,7 +10,6 @@ from diagevo.arithmetic import PROMPTS, WEIGHTS, held_out
 from diagevo.arithmetic.corpus import documents
 from diagevo.arithmetic.model import UNKNOWN, build_tokenizer
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
-from diagevo.sampling.sampler import Message
 from diagevo.selfplay.questions import PromptTemplates, parse_question
 
 
@@ -62,12 +61,6 @@ def test_any_text_survives_the_tokenizer(tokenizer) -> None:
     decoded = tokenizer.decode(ids, skip_special_tokens=True)
     assert UNKNOWN in decoded
     assert "49" in decoded
-
-
-def test_a_system_message_is_left_out(tokenizer) -> None:
-    user: Message = {"role": "user", "content": "double 9 , add 4 and double again"}
-    system: Message = {"role": "system", "content": "You solve mathematical questions with care."}
-    assert encode_prompts(tokenizer, [[system, user]]) == encode_prompts(tokenizer, [[user]])
 
 
 def test_prompts_and_solutions_are_short(tokenizer) -> None:

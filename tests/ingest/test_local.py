@@ -2,9 +2,11 @@
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("sklearn")
@@ -69,6 +71,26 @@ def test_each_group_is_a_cause_that_says_how_it_was_made(home: Path) -> None:
     assert second[0].startswith("grouped: takes another step (apples, ana, bags), as in: 4 + 7 = 11.")
     assert "grouped: " in run(home, "memory", "why", "c1").stdout
     assert run(home, "memory", "verify", "--deep").exit_code == 0
+
+
+class ByMeaning:
+    """A sentence model that knows two meanings, by a word of each question."""
+
+    name, dimension, revision = "by-meaning", 2, "1"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        adds = [any(word in text for word in ("plus", "more")) for text in texts]
+        return np.array([[1, 0] if each else [0, 1] for each in adds], np.float32)
+
+
+def test_a_sentence_model_joins_what_differs_in_words_alone() -> None:
+    """They part alike, which is .6 of a cosine; the questions have no word in common."""
+    asked = ["four plus twenty-four", "Ana finds more coins", "halve sixty"]
+    failures = [FailedResponse(text, "so 4 + 24 = 28.", "so 4 + 24 = 38.") for text in asked]
+    assert group(failures, {}) == [None, None, None]
+    joined = group(failures, {}, ByMeaning())
+    assert joined[0] is not None
+    assert joined == [joined[0], joined[0], None]
 
 
 def test_later_rounds_join_a_group_and_the_engine_is_remembered(home: Path) -> None:

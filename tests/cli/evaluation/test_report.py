@@ -44,7 +44,7 @@ def parses(command: str) -> bool:
         ),
         key=lambda found: len(found[0]),
     )
-    leaf.make_context(path[-1], words[len(path) :])
+    leaf.make_context(path[-1], words[len(path) :], help_option_names=["-h", "--help"])
     return program == "diagevo"
 
 
