@@ -19,6 +19,8 @@ from diagevo.arithmetic.grammar import FAMILIES, word
 from diagevo.arithmetic.heldout import draw_seen
 from diagevo.config.loading import resolve
 from diagevo.evaluation.study import compare
+from diagevo.memory.events import RoundCommitted
+from diagevo.memory.history import expect
 from examples.trl_steered import correct
 
 STEPS, ROUND, PROMPTS, GROUP = 60, 6, 8, 4
@@ -94,7 +96,7 @@ def train(folder: Path, seed: int, arm: str) -> tuple[float, list[int]]:
         trainer.train()
         after = accuracy(trainer.model, tokenizer)
         commits = memory.log.read(run, types=["RoundCommitted"])
-        return after, [getattr(recorded.event, "failures") for recorded in commits]  # noqa: B009
+        return after, [expect(recorded, RoundCommitted).failures for recorded in commits]
 
 
 def main(folder: str, seeds: str = "5") -> None:

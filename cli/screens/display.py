@@ -6,6 +6,7 @@ All of them are observers of the run (`diagevo.progress`) and read one `Board`: 
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fractions import Fraction
@@ -64,7 +65,7 @@ class _Boarded(Unobserved):
         self.board.end_round(figures)
 
 
-class _Lines(_Boarded):
+class _Lines(_Boarded, ABC):
     """A line for what begins a round, ends a stage or a round, and for each message."""
 
     def round_started(self, round: int, rounds: int, epsilon: Fraction, failures: int | None) -> None:
@@ -84,8 +85,8 @@ class _Lines(_Boarded):
     def message(self, text: str) -> None:
         self._say(text)
 
-    def _say(self, text: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _say(self, text: str) -> None: ...
 
 
 class PlainDisplay(_Lines):

@@ -98,8 +98,8 @@ def _raw(file: Path, wait: Wait | None) -> Iterator[tuple[int, int, bytes]]:
                 line = stream.readline(LONGEST + 1)
             except EOFError as error:
                 raise CutLine from error
-            except Exception as error:
-                if packed and not isinstance(error, OSError | MemoryError):  # zlib's error, or Zstandard's
+            except Exception as error:  # zlib and Zstandard have errors of their own, without a common base
+                if packed and not isinstance(error, OSError | MemoryError):
                     raise OSError(error) from error
                 raise
             if len(line) > LONGEST:
