@@ -141,7 +141,7 @@ def diagnose(
         if memory.played_by_train and (said or again):
             raise ConfigError(
                 f"run {run} is played by diagevo train: its rounds are its own",
-                hint=f"start again from one of its rounds: diagevo runs fork {run} --round N NAME",
+                hint=f"start again from one of its rounds: diagevo runs fork {run} --round N",
             )
         check_rules(config, run, played=memory.played_by_train)
         if all_failed:

@@ -43,6 +43,7 @@ def first_look(
         [texts] = sampler.sample([prompt], n=ASKED, params=context.params, seed=seed)
         read = [parse_question(completion.text) for completion in texts]
         found.append(_look("questions of the challenger", [c.text for c in texts], read))
+    context.stop.check()
     asked = [context.templates.solver(question) for question in questions[:ASKED]]
     groups = sampler.sample(asked, n=1, params=context.params, seed=seed)
     answers = [group[0].text for group in groups]

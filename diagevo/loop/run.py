@@ -237,7 +237,6 @@ class Run:
             if number == 0:
                 with playing(f"{self.memory.run_id}, round 0: first look"):
                     self._look(asked)
-                    self.roles.stop.check()
             metrics = validate(
                 sampler,
                 self.roles.templates,
