@@ -3,10 +3,8 @@
 import asyncio
 import itertools
 import json
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -23,55 +21,31 @@ from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Message, SamplingParams
 from diagevo.sampling.service import Service
 from tests.diagnosis.rounds import DIMENSION, Question, open_memory, play
+from tests.serving import Asked, reply, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("hurried")]
 
 PARAMS = SamplingParams(temperature=1.0, top_p=1.0, max_new_tokens=8)
-Answer = Callable[[BaseHTTPRequestHandler], None]
+Answer = Callable[[Asked], None]
 
 
 def body(content: bytes, status: int = 200, **headers: str) -> Answer:
-    def send(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Type", "application/json")
-        handler.send_header("Content-Length", str(len(content)))
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        handler.wfile.write(content)
-
-    return send
+    return lambda asked: reply(asked, content, status, **headers)
 
 
-def endless(handler: BaseHTTPRequestHandler) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "application/json")
-    handler.end_headers()
+def endless(asked: Asked) -> None:
+    asked.handler.send_response(200)
+    asked.handler.send_header("Content-Type", "application/json")
+    asked.handler.end_headers()
+    asked.handler.close_connection = True
     for _ in itertools.repeat(None, 2000):
-        handler.wfile.write(b" " * 65536)
+        asked.handler.wfile.write(b" " * 65536)
 
 
 @contextmanager
-def serving(answer: Answer) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            answer(self)
-
-        do_GET = do_POST
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the client hangs up on purpose
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+def misbehaving(answer: Answer) -> Iterator[str]:
+    with serving(answer) as server:
+        yield f"{server.url}/v1"
 
 
 BAD = {
@@ -94,7 +68,7 @@ BAD = {
 
 @pytest.mark.parametrize("how", BAD)
 def test_the_sampler_ends_with_a_service_error(how: str) -> None:
-    with serving(BAD[how]) as url:
+    with misbehaving(BAD[how]) as url:
         sampler = OpenAISampler(Service(url, timeout=10, retries=0), "m")
         try:
             with pytest.raises(ServiceError) as error:
@@ -107,7 +81,7 @@ def test_the_sampler_ends_with_a_service_error(how: str) -> None:
 
 @pytest.mark.parametrize("how", BAD)
 def test_the_diagnosticians_service_is_given_up(how: str) -> None:
-    with serving(BAD[how]) as url:
+    with misbehaving(BAD[how]) as url:
         endpoint = Endpoint(Service(url, timeout=10, retries=1), 1)
         try:
             with pytest.raises(ServiceError) as error:
@@ -124,7 +98,7 @@ def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tm
     settings = DiagnosisConfig(workers=2)
     with open_memory(tmp_path) as memory:
         play(memory, 1, [Question(["wrong", "wrong again"]), Question(["wrong too"])])
-        with serving(BAD[how]) as url, closing(_diagnostician(url, memory)) as asked:
+        with misbehaving(BAD[how]) as url, closing(_diagnostician(url, memory)) as asked:
             with pytest.raises(ServiceError) as error:
                 maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
             assert error.value.exit_code == 6
@@ -132,7 +106,7 @@ def test_a_whole_diagnosis_ends_and_goes_on_once_the_server_is_well(how: str, tm
         assert memory.state.causes == {}
         slip = json.dumps({"matched_cause_id": None, "error_cause": None})
         said = json.dumps({"choices": [{"message": {"content": slip}, "finish_reason": "stop"}]})
-        with serving(body(said.encode())) as url, closing(_diagnostician(url, memory)) as asked:
+        with misbehaving(body(said.encode())) as url, closing(_diagnostician(url, memory)) as asked:
             maintain(memory, asked, HashingEmbedder(DIMENSION), settings, MemoryConfig())
         memory.commit()
         assert (memory.state.round, memory.state.causes) == (1, {})
@@ -161,7 +135,7 @@ def test_an_answer_is_read_no_further_than_its_bound(monkeypatch: pytest.MonkeyP
 
 def test_what_neither_database_keeps_is_replaced_in_a_completion() -> None:
     said = json.dumps({"choices": [{"message": {"content": "a\0\ud800\x1b"}, "finish_reason": "stop"}]})
-    with serving(body(said.encode())) as url:
+    with misbehaving(body(said.encode())) as url:
         sampler = OpenAISampler(Service(url, timeout=10, retries=0), "m")
         try:
             asked = Message(role="user", content="half \udfff")

@@ -1,8 +1,6 @@
 """The doctor: what is missing, and the fix."""
 
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +11,7 @@ import pytest
 from diagevo import doctor
 from diagevo.config.models import HardwareConfig
 from tests.cli.program import invoke
-from tests.sampling.hostile_proxy import proxied
+from tests.serving import Asked, proxied, reply, serving
 
 
 def _findings(*arguments: str, code: int) -> dict[str, dict[str, str]]:
@@ -37,21 +35,12 @@ def test_after_init_the_database_is_checked() -> None:
 def endpoint() -> Iterator[str]:
     """A server that asks for a key."""
 
-    class Models(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.headers.get("Authorization") == "Bearer sesame"
-            self.send_response(200 if known and self.path == "/v1/models" else 401)
-            self.end_headers()
+    def models(asked: Asked) -> None:
+        known = asked.authorization == "Bearer sesame" and asked.path == "/v1/models"
+        reply(asked, b"", 200 if known else 401)
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Models)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(models) as server:
+        yield f"{server.url}/v1"
 
 
 def test_training_needs_endpoints_that_answer_and_take_the_key(
@@ -86,7 +75,7 @@ def test_a_service_is_looked_for_on_the_way_that_a_run_takes(
     with proxied(monkeypatch) as asked:
         found = _findings("--for", "train", *settings, code=0)
     assert found["diagnostician"]["found"] == f"{endpoint} answers"
-    assert asked == ["http://service.example/v1/models"]
+    assert [one.path for one in asked] == ["http://service.example/v1/models"]
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+from tests.serving import Asked, reply, serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,42 +43,18 @@ class Server:
 
     def __enter__(self) -> Self:
         self._lock = threading.Lock()
-        owner = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:  # /health
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def do_POST(self) -> None:
-                owner.handle(self)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._http.handle_error = lambda *_: None  # type: ignore[method-assign]  # clients hang up on purpose
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
+        self._serving = serving(self.handle)
+        self.url = f"{self._serving.__enter__().url}/v1"
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        self._serving.__exit__(None, None, None)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/v1"
-
-    def handle(self, handler: BaseHTTPRequestHandler) -> None:
-        raw = handler.rfile.read(int(handler.headers["Content-Length"])).decode()
-        request = json.loads(raw)
-        request["path"] = handler.path
+    def handle(self, asked: Asked) -> None:
+        if asked.method == "GET":  # /health
+            reply(asked, b"")
+            return
+        request = asked.json | {"path": asked.path}
         key = json.dumps([request.get("messages"), request.get("input")])
         with self._lock:
             before = self.seen.get(key, 0)
@@ -86,41 +63,32 @@ class Server:
             self.open += 1
             self.most_open = max(self.most_open, self.open)
         try:
-            self._send(handler, self.behave(request, before), request)
+            self._send(asked, self.behave(request, before), request)
         finally:
             with self._lock:
                 self.open -= 1
 
-    def _send(self, handler: BaseHTTPRequestHandler, answer: Answer, request: dict[str, Any]) -> None:
+    def _send(self, asked: Asked, answer: Answer, request: dict[str, Any]) -> None:
         if answer.stall:
             time.sleep(answer.stall)
-        if answer.manner == "drop":
-            _hang_up(handler)
-            return
+        headers = {name.replace("-", "_"): value for name, value in answer.headers}
+        body: Any = answer.body
         if answer.manner == "html":
-            body, kind = b"<html>Bad gateway</html>", "text/html"
-        elif answer.body is not None:
-            body, kind = json.dumps(answer.body).encode(), "application/json"
-        elif answer.status != 200:
-            error = {"error": {"message": answer.text or "no", "type": "x", "code": None}}
-            body, kind = json.dumps(error).encode(), "application/json"
-        else:
-            body, kind = json.dumps(completion(answer.text, request)).encode(), "application/json"
-        handler.send_response(answer.status)
-        handler.send_header("Content-Type", kind)
-        handler.send_header("Content-Length", str(len(body)))
-        for name, value in answer.headers:
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(body[: len(body) // 2] if answer.manner == "half" else body)
+            body, headers["Content_Type"] = b"<html>Bad gateway</html>", "text/html"
+        elif body is None and answer.status != 200:
+            body = {"error": {"message": answer.text or "no", "type": "x", "code": None}}
+        elif body is None:
+            body = completion(answer.text, request)
         if answer.manner == "half":
-            handler.wfile.flush()
-            _hang_up(handler)
-
-
-def _hang_up(handler: BaseHTTPRequestHandler) -> None:
-    handler.close_connection = True
-    handler.connection.shutdown(socket.SHUT_RDWR)
+            whole = json.dumps(body).encode()
+            headers["Content_Length"] = str(len(whole))
+            body = whole[: len(whole) // 2]
+        if answer.manner != "drop":
+            reply(asked, body, answer.status, **headers)
+        if answer.manner in ("drop", "half"):
+            asked.handler.wfile.flush()
+            asked.handler.close_connection = True
+            asked.handler.connection.shutdown(socket.SHUT_RDWR)
 
 
 def completion(text: str | None, request: dict[str, Any]) -> dict[str, Any]:

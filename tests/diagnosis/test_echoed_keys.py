@@ -1,12 +1,9 @@
 """A server that sends back the key it was given, in every way it can: the key is in no message, and in
 nothing that is kept."""
 
-import json
-import threading
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from diagevo.sampling.sampler import SamplingParams
 from diagevo.sampling.service import Service
 from diagevo.text.redaction import key_from
 from tests.contracts.databases import SQLiteStores
+from tests.serving import reply, serving
 
 KEY = "opensesame-and-more-4711"
 """Of no known shape, under a name that does not say what it is."""
@@ -33,27 +31,8 @@ KEY = "opensesame-and-more-4711"
 def echoing(status: int, body: Callable[[str], Any]) -> Iterator[str]:
     """The URL of a real server that answers every request with what `body` makes of the Authorization."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            content = json.dumps(body(self.headers["Authorization"])).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}/v1"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(lambda asked: reply(asked, body(asked.authorization), status)) as server:
+        yield f"{server.url}/v1"
 
 
 def refusing(sent: str) -> Any:

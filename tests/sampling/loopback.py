@@ -1,13 +1,12 @@
 """A chat-completions server on loopback over any sampler, as real HTTP as a test needs."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from diagevo.sampling.sampler import Sampler, SamplingParams
+from tests.serving import Asked, reply, serving
 
 
 @contextmanager
@@ -15,38 +14,21 @@ def chat_server(sampler: Sampler) -> Iterator[str]:
     """Yields the base URL. The sampler serves one request at a time."""
     one_at_a_time = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with one_at_a_time:
-                status, reply = answer(sampler, body)
-            payload = json.dumps(reply).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            self.wfile.write(payload)
+    def completed(asked: Asked) -> None:
+        with one_at_a_time:
+            said = answer(sampler, asked.json)
+        reply(asked, said)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(completed) as server:
+        yield f"{server.url}/v1"
 
 
-def answer(sampler: Sampler, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def answer(sampler: Sampler, body: dict[str, Any]) -> dict[str, Any]:
     params = SamplingParams(
-        temperature=body["temperature"],
-        top_p=body["top_p"],
-        max_new_tokens=body["max_tokens"],
+        temperature=body["temperature"], top_p=body["top_p"], max_new_tokens=body["max_tokens"]
     )
     [completions] = sampler.sample([body["messages"]], n=body["n"], params=params, seed=body["seed"])
-    return 200, {
+    return {
         "id": "c",
         "object": "chat.completion",
         "created": 0,

