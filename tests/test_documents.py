@@ -169,6 +169,7 @@ def test_the_fidelity_table_names_settings_files_and_functions_that_exist() -> N
                 assert any(re.search(rf"(def|class) {last}\b", file.read_text()) for file in files), where
 
 
+@pytest.mark.slow
 def test_a_file_that_a_docstring_or_comment_names_exists() -> None:
     there = {str(path.relative_to(ROOT)) for path in ROOT.rglob("*.py") if ".venv" not in path.parts}
     sources = sorted({*ROOT.glob("diagevo/**/*.py"), *ROOT.glob("cli/**/*.py")})

@@ -296,6 +296,7 @@ def test_the_plans_with_a_pre_trained_policy_name_known_variants_and_settings() 
             assert config.roles.solver == config.roles.challenger
 
 
+@pytest.mark.slow
 def test_the_runs_of_the_study_that_are_shipped_are_those_of_the_results(tmp_path: Path) -> None:
     """Played anew, they came to the same memory as the runs that the tables are made from."""
     results = {result["run"]: result for result in read()}

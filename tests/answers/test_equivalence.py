@@ -323,6 +323,7 @@ def test_agree_needs_no_checker():
     assert not agree("", "")
 
 
+@pytest.mark.slow
 def test_an_overdue_stop_begins_no_other_comparison_and_loses_no_verdict(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

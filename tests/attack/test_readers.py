@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from diagevo.memory.audit.verify import verify
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -44,6 +46,7 @@ def _look(log: Log) -> dict[str, int]:
     return sequences
 
 
+@pytest.mark.slow
 def test_readers_beside_three_writers_see_no_gap_and_no_half_transaction(store: Store) -> None:
     names = [f"w{i}" for i in range(WRITERS)]
     writers = [

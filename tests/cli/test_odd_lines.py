@@ -139,7 +139,13 @@ def test_there_are_more_than_600() -> None:
     assert len(COMMANDS) * LINES > 600
 
 
-@pytest.mark.parametrize(("path", "leaf"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+@pytest.mark.parametrize(
+    ("path", "leaf"),
+    [
+        pytest.param(path, leaf, id=" ".join(path), marks=[pytest.mark.slow] if path[0] == "report" else [])
+        for path, leaf in COMMANDS
+    ],
+)
 def test_an_odd_line_ends_with_a_code_that_says_what_is_wrong(
     path: tuple[str, ...], leaf: Any, home: Path
 ) -> None:

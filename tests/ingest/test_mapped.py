@@ -245,6 +245,7 @@ def test_nothing_read_is_an_error_and_one_answer_each_is_told(tmp_path: Path) ->
     assert "every question was answered once: nothing to compare" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [gzip, zstd])
 def test_a_compressed_file_that_unpacks_without_end_fills_no_memory(tmp_path: Path, pack: Any) -> None:
     """150 MB of one row, again and again, are 370 kB of gzip: refused after 64 MiB of them."""

@@ -131,7 +131,13 @@ def test_the_causes_of_the_screen_are_those_of_sql(home: Path) -> None:
         assert one["share"] == one["failures"] / counted
 
 
-@pytest.mark.parametrize("command", ["runs show v", "runs diff v..v", "runs list", "view --export SITE"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("runs show v", "runs diff v..v", "runs list"),
+        pytest.param("view --export SITE", marks=pytest.mark.slow),
+    ],
+)
 def test_no_screen_says_of_another_trainers_rollouts_what_holds_for_the_arithmetic_world(
     home: Path, command: str, tmp_path: Path
 ) -> None:
@@ -201,6 +207,7 @@ def test_two_rounds_and_two_runs_are_compared_prompt_by_prompt_with_the_cause(
     assert (found["prompts"], found["less"]) == (len(both), sum(last[p] < after[p] for p in both))
 
 
+@pytest.mark.slow
 def test_the_page_of_the_run_names_the_prompts_that_fell_with_their_cause(home: Path, tmp_path: Path) -> None:
     said(home, "view", "--run", "v", "--export", str(tmp_path / "site"))
     page = unescape((tmp_path / "site" / "v" / "index.html").read_text(encoding="utf-8"))

@@ -149,6 +149,7 @@ def test_every_figure_is_drawn_or_says_what_is_missing_and_who_supplies_it(mater
     assert all(isinstance(draw(entry.name, [nothing]), Missing) for entry in FIGURES)
 
 
+@pytest.mark.slow
 def test_a_figure_that_lacks_nothing_can_be_drawn(material: Material) -> None:
     """So for a run with everything, one without a cause, and one of few questions."""
     configured = material.configuration

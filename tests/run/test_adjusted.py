@@ -64,6 +64,7 @@ def recorded(home: Path, kind: type[Any]) -> list[Any]:
         return [expect(found, kind) for found in history.events(kind)]
 
 
+@pytest.mark.slow
 def test_out_of_memory_halves_the_micro_batch_and_plays_the_step_again(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +87,7 @@ def test_out_of_memory_halves_the_micro_batch_and_plays_the_step_again(
     assert recorded(tmp_path, events.RoundCommitted) == recorded(straight, events.RoundCommitted)
 
 
+@pytest.mark.slow
 def test_a_phase_that_fits_no_more_ends_with_what_may_change_and_goes_on_with_it(
     straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

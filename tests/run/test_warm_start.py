@@ -34,6 +34,7 @@ def play(home: Path, until: Until, *, resume: bool = False, **changes: dict[str,
     return watcher
 
 
+@pytest.mark.slow
 def test_both_roles_and_round_0_start_from_what_it_left_and_the_log_has_its_documents(tmp_path: Path) -> None:
     with pytest.raises(StoppedSafely):
         play(tmp_path, Until(1, "warm-start"), warm_start=WARM)

@@ -54,6 +54,7 @@ def test_sequences_end_in_one_column_and_what_is_found_for_them_is_put_back() ->
     assert found.tolist() == batch["completion_ids"].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("micro_batch", [1, 2, 5])
 def test_no_gradient_depends_on_how_a_step_is_cut(
     micro_batch: int, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

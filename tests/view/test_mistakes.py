@@ -3,6 +3,8 @@
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from diagevo.memory.history import open_history
 from diagevo.view.facts import facts
 from diagevo.view.mistakes import mistakes
@@ -20,6 +22,7 @@ def test_the_causes_of_most_failures_come_first_with_the_last_of_them(folder: Pa
     assert (example.said, example.should) == ("The wrong way of r3.q3.a0, attempt 1", "A reference of r3.q3")
 
 
+@pytest.mark.slow
 def test_the_overview_begins_with_them(exported: Path) -> None:
     page = (exported / "played" / "index.html").read_text(encoding="utf-8")
     said, _, rest = page.partition("What the curriculum did about it")

@@ -375,6 +375,7 @@ def test_an_export_of_one_run_knows_no_other(database: Database, folder: Path, t
     assert "/against/" not in (tmp_path / "one" / "played" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_served_and_exported_pages_are_the_same_but_for_what_is_live(
     database: Database, folder: Path, exported: Path
 ) -> None:
