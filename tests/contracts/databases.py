@@ -88,22 +88,24 @@ class Store:
             for _, sql in triggers:
                 file.execute(sql)
 
-    def rewrite(self, change: Callable[[Recorded], str], *, run: str = "a") -> None:
-        """Change payloads of a run and make every hash again: what somebody with the code and the database
-        can do."""
+    def rewrite(self, change: Callable[[Recorded], str | Recorded], *, run: str = "a") -> None:
+        """Change rows of a run, or their payloads, and make every hash again: what somebody with the code and
+        the database can do."""
         statements, previous = [], GENESIS
         with self.log() as log:
             rows = list(log.read(run))
         for row in rows:
-            payload = change(row)
-            hash_ = structs.replace(row, payload=payload, previous_hash=previous).computed_hash
-            quoted = payload.replace("'", "''").replace("%", "%%")
+            changed = change(row)
+            changed = structs.replace(row, payload=changed) if isinstance(changed, str) else changed
+            hash_ = structs.replace(changed, previous_hash=previous).computed_hash
+            quoted = changed.payload.replace("'", "''").replace("%", "%%")
             statements.append(
-                f"UPDATE event SET payload = '{quoted}', previous_hash = '{previous}', hash = '{hash_}'"
-                f" WHERE position = {row.position}"
+                f"UPDATE event SET position = {changed.position}, payload = '{quoted}',"
+                f" previous_hash = '{previous}', hash = '{hash_}' WHERE position = {-row.position}"
             )
             previous = hash_
-        self.tamper(*statements, f"UPDATE run SET hash = '{previous}' WHERE run_id = '{run}'")
+        away = f"UPDATE event SET position = -position WHERE run_id = '{run}'"
+        self.tamper(away, *statements, f"UPDATE run SET hash = '{previous}' WHERE run_id = '{run}'")
 
 
 class SQLiteStores:

@@ -174,6 +174,8 @@ def test_what_comes_twice_in_one_call_is_recorded_once(store: Store) -> None:
         memory.score([candidate("r1.q0")])
         memory.observe([failure("r1.q0.a0"), failure("r1.q0.a0")])
         assert memory.log.count("a", "FailureObserved") == 1
+        with pytest.raises(ConflictError, match="already observed with other content"):
+            memory.observe([failure("r1.q0.a0", step=2)])
         right = _changed(failure("r1.q0.a1"), right=True)
         assert _refused(memory, lambda m: m.observe([right, _changed(right, right=False)]))
         assert [f.failure_id for f in memory.undiagnosed()] == ["r1.q0.a0"]

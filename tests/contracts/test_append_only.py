@@ -18,6 +18,7 @@ ON_SQLITE = {
         for name, sql in SQLITE.items()
         if sql.startswith("CREATE") and " WHEN " not in sql
     },
+    "a dropped trigger": (["DROP TRIGGER event_no_update"], "event_no_update"),
     "event_no_replace of nothing": (
         [
             "DROP TRIGGER event_no_replace",
@@ -67,6 +68,7 @@ ON_POSTGRES = {
         ],
         "event_no_update",
     ),
+    "a dropped trigger": (["DROP TRIGGER event_no_update ON event"], "event_no_update"),
     "event_no_update of one column": (
         [
             "DROP TRIGGER event_no_update ON event",

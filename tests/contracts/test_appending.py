@@ -21,19 +21,17 @@ def _event(attempt: int, run: str = "a") -> Pending:
     return pending(run, 1, StageStarted(stage="solver", attempt=attempt))
 
 
-def test_a_writer_that_is_ahead_of_the_log_is_refused(store: Store) -> None:
+@pytest.mark.parametrize(
+    ("expected", "known"), [(2, []), (0, []), (0, [1])], ids=["ahead", "stale", "stale, something known"]
+)
+def test_a_writer_that_expects_another_end_of_the_log_is_refused(
+    store: Store, expected: int, known: list[int]
+) -> None:
     with store.log() as log:
         log.append("a", 0, [_event(1)])
-        with pytest.raises(StaleWriterError, match="at sequence 1, this writer expected 2"):
-            log.append("a", 2, [_event(2)])
-
-
-def test_a_stale_writer_with_something_new_among_the_known_is_refused(store: Store) -> None:
-    with store.log() as log:
-        log.append("a", 0, [_event(1)])
-        with pytest.raises(StaleWriterError, match="at sequence 1, this writer expected 0"):
-            log.append("a", 0, [_event(1), _event(2)])
-        assert log.head("a").sequence == 1
+        with pytest.raises(StaleWriterError, match=f"at sequence 1, this writer expected {expected}"):
+            log.append("a", expected, [_event(n) for n in (*known, 2)])
+        assert [r.sequence for r in log.read("a")] == [1]
 
 
 def test_many_known_events_keep_their_positions(store: Store) -> None:
@@ -47,8 +45,8 @@ def test_what_is_known_keeps_its_position_in_the_database_and_its_run_its_head(s
     with store.log() as log:
         log.append("b", 0, [_event(1, "b")])
         log.append("a", 0, [_event(1), _event(2)])
-        assert log.append("a", 2, [_event(2)]).positions == (3,)
-        stale = log.append("a", 0, [_event(1)])
+        again, stale = log.append("a", 2, [_event(2)]), log.append("a", 0, [_event(1)])
+        assert (again.positions, again.fresh, stale.fresh) == ((3,), (False,), (False,))
         assert (stale.positions, stale.sequence, stale.hash) == ((2,), 2, log.head("a").hash)
 
 

@@ -67,6 +67,10 @@ def test_a_number_that_is_not_finite_is_found_wherever_it_stands() -> None:
     completed = StageCompleted(stage="s", attempt=1, artifacts=[], seconds=float("nan"))
     with pytest.raises(ConfigError, match="seconds is nan"):
         pending("a", 1, completed)
+    near = SimilarCause(cause_id="c1", similarity=float("-inf"))
+    judged = DuplicateJudged(failure_id="f", candidates=[], nearest=near, duplicate=False, cause_id=None)
+    with pytest.raises(ConfigError, match=r"nearest\.similarity is -inf"):
+        pending("a", 1, judged)
 
 
 NAN = float("nan")

@@ -13,8 +13,8 @@ from sqlalchemy import QueuePool, text
 from sqlalchemy.event import listens_for
 from sqlalchemy.exc import DatabaseError
 
-from diagevo.errors import ConfigError, ConflictError, StaleWriterError
-from diagevo.memory.events import CheckpointEvaluated, DuplicateJudged, SimilarCause, StageStarted
+from diagevo.errors import ConflictError, StaleWriterError
+from diagevo.memory.events import StageStarted
 from diagevo.memory.events.records import GENESIS, Pending, pending
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.log import Log
@@ -28,24 +28,6 @@ def _event(attempt: int, run: str = "a") -> Pending:
 
 def _positions(log: Log) -> list[int]:
     return [record.position for record in log.read()]
-
-
-def test_an_append_refuses_a_stale_writer(store: Store) -> None:
-    with store.log() as log:
-        log.append("a", 0, [_event(1)])
-        with pytest.raises(StaleWriterError, match="at sequence 1, this writer expected 0"):
-            log.append("a", 0, [_event(2)])
-        assert [r.sequence for r in log.read("a")] == [1]
-
-
-def test_the_same_event_again_returns_its_old_position(store: Store) -> None:
-    with store.log() as log:
-        first = log.append("a", 0, [_event(1), _event(2)])
-        again = log.append("a", 2, [_event(2)])
-        stale = log.append("a", 0, [_event(1)])
-        assert (first.positions, again.positions, stale.positions) == ((1, 2), (2,), (1,))
-        assert again.fresh == stale.fresh == (False,)
-        assert _positions(log) == [1, 2]
 
 
 def test_known_and_new_events_may_come_in_one_batch(store: Store) -> None:
@@ -205,29 +187,6 @@ def test_runs_of_one_database_have_sequences_of_their_own(store: Store) -> None:
         assert log.runs() == ["a", "b"]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_a_number_that_is_not_finite_is_refused(store: Store, value: float) -> None:
-    event = CheckpointEvaluated(
-        role="solver",
-        checkpoint="x",
-        benchmark="b",
-        questions=1,
-        conditions={"deep": [{"temperature": value}]},
-        metrics={},
-    )
-    with store.open() as memory:
-        with pytest.raises(ConfigError, match="must be finite"):
-            memory.evaluated(event, 0)
-        assert list(memory.log.read("a")) == []
-
-
-def test_a_part_of_an_event_that_is_not_finite_is_refused() -> None:
-    near = SimilarCause(cause_id="c1", similarity=float("nan"))
-    judged = DuplicateJudged(failure_id="f", candidates=[], nearest=None, duplicate=False, cause_id=None)
-    with pytest.raises(ConfigError, match=r"nearest\.similarity is nan"):
-        pending("a", 1, structs.replace(judged, nearest=near))
-
-
 def test_payload_bytes_are_kept_as_they_are(store: Store) -> None:
     payload = '{"attempt":1,"stage":"\\u0000 ∂x ≤ 1e-6 \\\\boxed{½} 数 \U0001d53d","x":1e400,"y":1.0}'
     event = Pending("id", 1, "StageStarted", 1, None, payload, None)
@@ -327,14 +286,6 @@ def test_a_view_is_one_moment_for_every_read_and_refuses_a_write(store: Store) -
         with log.database.write(), log.database.view():
             assert log.append("a", 3, [_event(4)]).sequence == 4
         assert _positions(log) == [1, 2, 3, 4]
-
-
-def test_a_database_opened_elsewhere_reads_what_was_written(store: Store) -> None:
-    with store.log() as log:
-        log.append("a", 0, [_event(1)])
-    database = Database(store.url)
-    assert [r.event for r in Log(database).read("a")] == [StageStarted(stage="solver", attempt=1)]
-    database.close()
 
 
 @pytest.mark.parametrize(

@@ -89,15 +89,6 @@ def test_a_text_that_is_not_bytes_is_a_fault_at_the_event_that_names_it(
     assert ("text", 3) in _told(_verified(in_sqlite))
 
 
-def test_a_missing_trigger_is_told(played: Store) -> None:
-    drop = "DROP TRIGGER event_no_update" + (" ON event" if played.dialect == "postgresql" else "")
-    with played.log() as log, log.database.write() as connection:
-        connection.exec_driver_sql(drop)
-    report = _verified(played, deep=False)
-    assert _told(report) == [("triggers", None)]
-    assert report.faults[0].message == "missing, disabled or altered: event_no_update; the log can be changed"
-
-
 def test_a_column_under_another_name_is_told_by_the_deep_check(in_sqlite: Store) -> None:
     """Nothing but the next writer would meet it."""
     with in_sqlite.log() as log, log.database.write() as connection:

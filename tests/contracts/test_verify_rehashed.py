@@ -1,12 +1,10 @@
 """What `verify` says of a log that somebody changed and hashed again, and of rows beside the log."""
 
-from collections.abc import Callable
-
 import pytest
 from msgspec import structs
 
 from diagevo.memory.audit.verify import Fault, verify
-from diagevo.memory.events.records import GENESIS, Recorded
+from diagevo.memory.events.records import Recorded
 from diagevo.memory.log import heads
 from tests.contracts.databases import Store
 from tests.memory.play import candidate, first_round
@@ -24,25 +22,6 @@ def played(store: Store) -> Store:
     return store
 
 
-def _rewritten(store: Store, change: Callable[[Recorded], Recorded]) -> None:
-    """Each row changed, and every hash made again."""
-    with store.log() as log:
-        rows = [change(record) for record in log.read("a")]
-    statements, previous = [], GENESIS
-    for row in rows:
-        linked = structs.replace(row, previous_hash=previous)
-        previous = linked.computed_hash
-        payload = linked.payload.replace("'", "''")
-        statements.append(
-            f"UPDATE event SET position = {linked.position}, payload = '{payload}',"
-            f" previous_hash = '{linked.previous_hash}', hash = '{previous}'"
-            f" WHERE run_id = 'a' AND sequence = {linked.sequence}"
-        )
-    store.tamper(
-        "UPDATE event SET position = position + 1000", *statements, f"UPDATE run SET hash = '{previous}'"
-    )
-
-
 def _faults(store: Store) -> list[Fault]:
     with store.log() as log:
         return verify(log, "a", store.root / "a").faults
@@ -50,14 +29,14 @@ def _faults(store: Store) -> list[Fault]:
 
 def test_positions_that_were_swapped_are_found(played: Store) -> None:
     swap = {5: 6, 6: 5}
-    _rewritten(played, lambda r: structs.replace(r, position=swap.get(r.position, r.position)))
+    played.rewrite(lambda r: structs.replace(r, position=swap.get(r.position, r.position)))
     assert [(f.check, f.message) for f in _faults(played)] == [("chain", "#5 follows #6")]
 
 
 def test_a_last_position_beyond_those_given_is_found(played: Store) -> None:
     with played.log() as log:
         last = log.last_position()
-    _rewritten(played, lambda r: structs.replace(r, position=99) if r.position == last else r)
+    played.rewrite(lambda r: structs.replace(r, position=99) if r.position == last else r)
     [fault] = [f for f in _faults(played) if f.check == "positions"]
     assert f"{last} positions were given, {last} events are there, last at 99" in fault.message
 
@@ -98,7 +77,7 @@ def test_hashed_nonsense_is_a_fault_at_its_event_and_not_our_crash(
         changed.append(record.position)
         return structs.replace(record, payload=record.payload.replace(old, new))
 
-    _rewritten(played, change)
+    played.rewrite(change)
     [fault] = [f for f in _faults(played) if f.check == "replay"]
     assert message in fault.message
     assert fault.position in changed
