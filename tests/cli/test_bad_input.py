@@ -111,15 +111,6 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     assert (tmp_path / "blocked").read_text() == "keep me"
 
 
-def test_no_database_yet(tmp_path: Path) -> None:
-    done = invoke("memory", "show", "--json")
-    said = json.loads(done.stdout)["error"]
-    assert done.exit_code == 5
-    assert said["kind"] == "store"
-    assert "diagevo init" in said["hint"]
-    assert not (tmp_path / "runs").exists()
-
-
 STEP = [
     {"step": 1, "prompt": "2 + 2?", "response": "It is \\boxed{4}.", "reward": 1.0},
     {"step": 1, "prompt": "2 + 2?", "response": "It is \\boxed{5}.", "reward": 0.0},

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 from diagevo.cli.commands.runs_fork import _reconfigured  # pyright: ignore[reportMissingImports]  (cli/, as installed)
@@ -164,21 +163,3 @@ def test_follow_goes_on_with_events_as_they_are_written(home: Path, tmp_path: Pa
     finally:
         process.terminate()
         process.wait(timeout=30)
-
-
-def test_auditing_loads_nothing_heavy(home: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys\nfrom diagevo.cli.main import app\n"
-        "try:\n    app(['memory', 'why', 'c2'])\nexcept SystemExit:\n    pass\n"
-        "heavy = ('torch', 'transformers', 'trl', 'vllm', 'lancedb', 'polars', 'numba')\n"
-        "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=clean_environment(DIAGEVO_HOME=str(home)),
-        cwd=tmp_path,
-        check=True,
-    )
-    assert out.stderr.splitlines()[-1] == "[]"

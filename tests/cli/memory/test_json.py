@@ -5,9 +5,11 @@ import io
 import json
 from pathlib import Path
 
-import polars
+import pytest
+from typer.testing import CliRunner, Result
 
 from tests.cli.memory.conftest import Ask
+from tests.cli.program import load
 
 
 def data(ask: Ask, *arguments: str):
@@ -65,12 +67,6 @@ def test_replay_check_of_a_changed_projection_exits_1(change: Ask, home: Path) -
     assert change("memory", "replay", "--round", "2", "--check").exit_code == 0
 
 
-def test_a_failure_in_json_is_an_object(ask: Ask) -> None:
-    result = ask("memory", "why", "c9", "--json")
-    assert json.loads(result.stdout)["error"]["kind"] == "not_found"
-    assert result.exit_code == 3
-
-
 def test_log_as_json_lines_has_whole_payloads(ask: Ask) -> None:
     lines = ask("memory", "log", "c2", "--format", "jsonl").stdout.splitlines()
     events = [json.loads(line) for line in lines]
@@ -79,27 +75,55 @@ def test_log_as_json_lines_has_whole_payloads(ask: Ask) -> None:
     assert promoted["payload"]["consistency"] == "17/24"
 
 
-def test_rows_come_as_csv_and_parquet_with_exact_fractions(ask: Ask, tmp_path: Path) -> None:
-    rows = list(
-        csv.DictReader(io.StringIO(ask("memory", "schedule", "--round", "3", "--format", "csv").stdout))
-    )
-    first = rows[0]
-    assert (first["cause"], first["probability"], first["probability_exact"]) == ("c2", "0.6", "3/5")
-    ask("memory", "show", "--format", "parquet", "-o", str(tmp_path / "causes.parquet"))
-    assert polars.read_parquet(tmp_path / "causes.parquet")["frequency"].to_list() == [1, 1, 1, 0]
-
-
-def test_a_query_answers_in_every_format(ask: Ask) -> None:
-    sql = "SELECT round, failures FROM v_round WHERE run_id = :run ORDER BY round"
-    assert data(ask, "memory", "query", sql)["data"][1] == {"round": 2, "failures": 5}
-    assert ask("memory", "query", sql, "--format", "csv").stdout.splitlines()[2] == "2,5"
-
-
 def test_what_if_rows_say_their_status(ask: Ask) -> None:
     rows = data(ask, "memory", "what-if", "--k", "0.2", "--round", "3")["data"]
-    [row] = rows
-    assert (row["status"], row["epsilon_next"]["exact"], row["was_epsilon_next"]["exact"]) == (
-        "exact",
-        "4/29",
-        "2/7",
+    found = [(row["status"], row["epsilon_next"]["exact"], row["was_epsilon_next"]["exact"]) for row in rows]
+    assert found == [("exact", "4/29", "2/7")]
+
+
+def test_a_person_a_spreadsheet_and_a_program_are_shown_the_same_causes_the_most_frequent_first(
+    ask: Ask,
+) -> None:
+    shown = ("memory", "show", "--round", "3")
+    named = ["c2", "c1", "c4", "c3"]  # f = 3, 1, 1, 0
+    assert [cause["id"] for cause in json.loads(ask(*shown, "--json").stdout)["data"]["causes"]] == named
+    rows = csv.DictReader(io.StringIO(ask(*shown, "--format", "csv").stdout))
+    assert [row["id"] for row in rows] == named
+    assert [line.split()[0] for line in ask(*shown).stdout.splitlines()[1:]] == named
+
+
+SQL = "SELECT round, failures FROM v_round WHERE run_id = :run ORDER BY round LIMIT 1"
+
+
+def _piped(home: Path, statement: bytes) -> Result:
+    return CliRunner().invoke(
+        load(), ["memory", "query", "-"], input=statement, env={"DIAGEVO_HOME": str(home)}
     )
+
+
+def test_a_statement_comes_from_stdin(ask: Ask, played_home: Path) -> None:
+    typed = ask("memory", "query", SQL)
+    assert typed.stdout.splitlines()[1].split() == ["1", "4"]
+    statement = f"\ufeff-- of ö\n{SQL};\n".encode()
+    assert _piped(played_home, statement).stdout == typed.stdout
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (b"SELECT '\xe9'", "stdin is not UTF-8 text"),
+        (bytes(2**20 + 1), "stdin is too long for a statement"),
+        (b"", "the database refuses it"),
+    ],
+)
+def test_what_is_no_statement_is_refused(played_home: Path, statement: bytes, says: str) -> None:
+    refused = _piped(played_home, statement)
+    assert refused.exit_code == 2, refused.output
+    assert says in refused.stderr
+
+
+@pytest.mark.parametrize("arguments", [("-", "--views"), ()])
+def test_a_statement_or_views_is_needed_and_not_both(ask: Ask, arguments: tuple[str, ...]) -> None:
+    refused = ask("memory", "query", *arguments)
+    assert refused.exit_code == 2
+    assert "give a statement or --views" in refused.stderr

@@ -91,3 +91,28 @@ def test_what_a_run_has_in_its_log_is_not_shown_for_what_other_options_ask() -> 
     refused = invoke("config", "show", "--run", "nobody", "--set", "seed=3")
     assert refused.exit_code == 2
     assert "--run shows what a run has in its log, and --set changes nothing in it" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("runs show played", "played"),
+        ("runs fork played --round 1", "played"),
+        ("runs export played --to trackio", "played"),
+        ("runs diff played@1..played@2", "played"),
+        ("report build --only table-main --runs played", "played"),
+    ],
+)
+def test_two_names_are_refused_and_none_of_them_is_taken_silently(ask: Ask, words: str, named: str) -> None:
+    result = ask(*words.split(), "--run", "other")
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = f"error: {named} and --run other were given\nhint: name the run only once\n"
+    assert result.stderr == said
+
+
+def test_the_same_name_twice_and_a_variable_beside_an_argument_are_no_contradiction(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask("runs", "show", "played", "--run", "played").exit_code == 0
+    monkeypatch.setenv("DIAGEVO_RUN", "other")
+    assert ask("runs", "show", "played").exit_code == 0

@@ -186,13 +186,6 @@ def test_what_if_names_the_questions_that_it_drops_and_the_runs_own_tau(ask: Ask
     assert lines[9] == "r4.q0 dropped 5 and 3 of 12 1 yes –"
 
 
-def test_no_ansi_and_no_carriage_return_in_a_pipe(ask: Ask) -> None:
-    for arguments in (["runs", "list"], ["memory", "show"], ["memory", "why", "c2"], ["memory", "verify"]):
-        out = ask(*arguments).stdout
-        assert "\x1b" not in out
-        assert "\r" not in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
