@@ -20,33 +20,24 @@ def test_votes_are_counted_in_order_of_first_appearance():
     assert votes.agreeing == (1, 3, 5)
 
 
-def test_a_response_without_a_box_stays_in_the_denominator():
-    votes = count(["4", None, None, None], exactly)
-    assert (votes.responses, votes.members.count(None), votes.p1) == (4, 3, Fraction(1, 4))
-
-
-def test_no_box_at_all_leaves_no_label():
-    votes = count([None, None], exactly)
-    assert (votes.label, votes.first, votes.second, votes.p1, votes.agreeing) == (None, 0, 0, 0, ())
-
-
-def test_a_tie_goes_to_the_answer_that_appeared_first():
-    assert count(["b", "a", "a", "b"], exactly).label == "b"
-    assert count(["c", "b", "a", "a", "b"], exactly).label == "b"
-
-
-def test_one_answer_only_has_no_second():
-    votes = count(["1"] * 12, exactly)
-    assert (votes.p1, votes.p2, votes.second) == (1, 0, 0)
-
-
-def test_all_different_answers_have_one_vote_each():
-    votes = count(["1", "2", "3"], exactly)
-    assert (votes.label, votes.first, votes.second) == ("1", 1, 1)
-
-
-def test_a_single_response_is_its_own_majority():
-    assert count(["9"], exactly).p1 == 1
+@pytest.mark.parametrize(
+    ("answers", "label", "first", "second", "responses"),
+    [
+        (["4", None, None, None], "4", 1, 0, 4),  # without a box: in the denominator
+        ([None, None], None, 0, 0, 2),
+        (["b", "a", "a", "b"], "b", 2, 2, 4),  # a tie goes to the one that appeared first
+        (["c", "b", "a", "a", "b"], "b", 2, 2, 5),
+        (["1"] * 12, "1", 12, 0, 12),
+        (["1", "2", "3"], "1", 1, 1, 3),
+    ],
+)
+def test_the_label_is_the_answer_with_most_votes_of_all_responses(
+    answers: list[str | None], label: str | None, first: int, second: int, responses: int
+):
+    votes = count(answers, exactly)
+    assert (votes.label, votes.first, votes.second, votes.responses) == (label, first, second, responses)
+    assert (votes.p1, votes.p2) == (Fraction(first, responses), Fraction(second, responses))
+    assert len(votes.agreeing) == first
 
 
 def test_a_vote_of_nobody_is_refused():

@@ -22,32 +22,15 @@ def votes(*sizes: int, responses: int = 12) -> Votes:
     return Votes(responses, tuple((str(i), size) for i, size in enumerate(sizes)), tuple(members))
 
 
-@pytest.mark.parametrize("sizes", [(5, 3), (6, 3), (7, 4), (8, 4), (3, 1), (9, 3)])
-def test_twelve_votes_with_a_clear_lead_are_kept(sizes):
-    assert verdict(votes(*sizes), PAPER) == "kept"
-
-
-@pytest.mark.parametrize("sizes", [(4, 3), (5, 4), (3, 2), (6, 6), (3, 3, 3, 3)])
-def test_twelve_votes_with_two_close_leaders_are_contested(sizes):
-    assert verdict(votes(*sizes), PAPER) == "contested"
-
-
 @pytest.mark.parametrize("first", range(1, 13))
 @pytest.mark.parametrize("second", range(7))
 def test_the_filter_at_twelve_is_the_integer_rule(first, second):
-    """N = 12 keeps 3 <= c1 <= 9 with 5·c1 >= 8·c2."""
+    """N = 12 keeps 3 <= c1 <= 9, both included, with 5·c1 >= 8·c2; what is too hard is not contested."""
     if second > first or first + second > 12:
         return
-    sizes = (first, second) if second else (first,)
-    kept = 3 <= first <= 9 and 5 * first >= 8 * second
-    assert (verdict(votes(*sizes), PAPER) == "kept") is kept
-
-
-def test_both_bounds_are_part_of_the_range():
-    assert verdict(votes(3), PAPER) == "kept"  # 1/4
-    assert verdict(votes(9), PAPER) == "kept"  # 3/4
-    assert verdict(votes(2), PAPER) == "too_hard"
-    assert verdict(votes(10), PAPER) == "too_easy"
+    by_range = "too_hard" if first < 3 else "too_easy" if first > 9 else None
+    expected = by_range or ("kept" if 5 * first >= 8 * second else "contested")
+    assert verdict(votes(*((first, second) if second else (first,))), PAPER) == expected
 
 
 def test_a_ratio_that_is_met_exactly_is_kept():
@@ -60,10 +43,6 @@ def test_a_threshold_that_floats_would_miss():
     assert verdict(votes(7, responses=10), third) == "kept"  # 0.1 + 0.6 < 0.7 in floating point
     tenths = FilterConfig(p_low=Fraction("0.3"), p_high=Fraction("0.3"))
     assert verdict(votes(3, responses=10), tenths) == "kept"
-
-
-def test_too_hard_is_told_before_contested():
-    assert verdict(votes(2, 2, 2, 2), PAPER) == "too_hard"
 
 
 def test_nobody_answered():
@@ -80,8 +59,3 @@ def test_the_absolute_variant_leaves_out_the_second_constraint():
 def test_without_a_filter_everything_with_a_label_is_kept():
     unfiltered = FilterConfig(variant="none")
     assert {verdict(votes(*sizes), unfiltered) for sizes in [(1,), (12,), (6, 6)]} == {"kept"}
-
-
-def test_with_tau_above_one_a_tie_never_passes():
-    for size in range(3, 7):
-        assert verdict(votes(size, size), PAPER) == "contested"

@@ -85,6 +85,8 @@ def write(path: Path, rows: Sequence[Row]) -> Path:
     match path.suffix:
         case ".jsonl":
             path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        case ".json":
+            path.write_text(json.dumps(rows), encoding="utf-8")
         case ".parquet":
             polars.DataFrame(list(rows)).write_parquet(path)
         case ".csv":

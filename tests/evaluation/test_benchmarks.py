@@ -1,15 +1,12 @@
 import json
-import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import polars
 import pytest
 
-from diagevo.errors import ConfigError, MissingDependencyError, NotFoundError
+from diagevo.errors import MissingDependencyError
 from diagevo.evaluation.benchmarks import BENCHMARKS, benchmark
-from diagevo.evaluation.columns import shuffled_gpqa
 from diagevo.evaluation.loading import load, spread
 from diagevo.evaluation.rows import Hub
 
@@ -36,45 +33,6 @@ def test_gsm8k_keeps_what_stands_behind_the_hashes(tmp_path: Path) -> None:
     assert load(benchmark("gsm8k"), [file]).questions[0].reference == "70,000"
 
 
-def test_a_choice_shows_its_letters_and_keeps_the_right_one(tmp_path: Path) -> None:
-    row = {"question": "Which?", "options": ["x", "y", "z"], "answer": "C", "category": "law"}
-    question = load(benchmark("mmlu_pro"), [write_rows(tmp_path / "a.jsonl", [row])]).questions[0]
-    assert "(A) x\n(B) y\n(C) z" in question.text
-    assert (question.reference, question.options, question.category) == ("C", 3, "law")
-
-
-def test_gpqa_shuffles_its_options_with_the_seed_and_follows_the_right_one() -> None:
-    row = {"Correct Answer": "right", **{f"Incorrect Answer {i}": f"wrong {i}" for i in (1, 2, 3)}}
-    places = set()
-    for seed in range(20):
-        options, right = shuffled_gpqa(row, random.Random(seed))
-        assert options[right] == "right"
-        assert sorted(options) == ["right", "wrong 1", "wrong 2", "wrong 3"]
-        assert (options, right) == shuffled_gpqa(row, random.Random(seed))
-        places.add(right)
-    assert places == {0, 1, 2, 3}
-
-
-@pytest.mark.parametrize("suffix", ["jsonl", "json", "csv", "parquet"])
-def test_the_same_rows_in_any_format_are_the_same_questions(tmp_path: Path, suffix: str) -> None:
-    rows = [{"question": "a?", "choices": ["1", "2"], "answer": 1, "subject": "algebra"}]
-    rows.append({"question": "b?", "choices": ["3", "4"], "answer": 0, "subject": "law"})
-    entry = replace(benchmark("validation"), parts=(benchmark("validation").parts[1],))
-    expected = load(entry, [write_rows(tmp_path / "expected.jsonl", rows)])
-    file = tmp_path / f"rows.{suffix}"
-    match suffix:
-        case "jsonl":
-            write_rows(file, rows)
-        case "json":
-            file.write_text(json.dumps(rows), encoding="utf-8")
-        case "csv":
-            polars.DataFrame([row | {"choices": json.dumps(row["choices"])} for row in rows]).write_csv(file)
-        case "parquet":
-            polars.DataFrame(rows).write_parquet(file)
-    assert load(entry, [file]).questions == expected.questions
-    assert load(entry, [file]).digest == expected.digest
-
-
 def test_the_hub_path_reads_a_data_set_that_datasets_can_read(tmp_path: Path) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
@@ -89,19 +47,6 @@ def test_a_set_that_cannot_be_had_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     nowhere = replace(entry, parts=(replace(entry.parts[0], hub=Hub(str(tmp_path / "nothing"), "test")),))
     with pytest.raises(MissingDependencyError, match="--data"):
         load(nowhere)
-
-
-def test_bad_rows_name_their_place(tmp_path: Path) -> None:
-    file = write_rows(
-        tmp_path / "a.jsonl", [{"problem": "1?", "answer": "1", "subject": "s"}, {"problem": "2?"}]
-    )
-    with pytest.raises(ConfigError, match="math500, row 2"):
-        load(benchmark("math500"), [file])
-    (tmp_path / "b.jsonl").write_text('{"problem": \n', encoding="utf-8")
-    with pytest.raises(ConfigError, match="line 1"):
-        load(benchmark("math500"), [tmp_path / "b.jsonl"])
-    with pytest.raises(NotFoundError, match="math500"):
-        benchmark("math5000")
 
 
 def test_a_spread_takes_the_same_number_of_each_category_and_fills_up_from_the_large_ones() -> None:

@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from diagevo.answers.equivalence import AnswerChecker
-from diagevo.errors import ConfigError, ServiceError, StoppedSafely
+from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.evaluation.benchmarks import benchmark
 from diagevo.evaluation.evaluate import Procedure, Subject, evaluate
-from diagevo.evaluation.judge import Case, Judge
 from diagevo.evaluation.loading import load
 from diagevo.evaluation.questions import Benchmark, Loaded, Question
 from diagevo.evaluation.scoring import compare, different_conditions
 from diagevo.evaluation.store import EvaluationStore
-from diagevo.memory.log.artifacts import Artifacts
 from diagevo.memory.log.database import Database
 from diagevo.memory.log.migrate import prepare
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
@@ -68,27 +66,6 @@ def test_every_question_is_kept_with_its_prompt_response_extraction_and_verdict(
     assert (third.reference, third.correct, third.judge) == ("6", [False], None)
     assert done.conditions["temperature"] == 0.0
     assert done.conditions["data"] == sums().digest
-
-
-def test_a_stopped_evaluation_goes_on_without_asking_twice(store, checker) -> None:
-    sampler = ScriptedSampler(adds)
-    with pytest.raises(StoppedSafely, match="2 of 5 questions are answered"):
-        evaluate(
-            store,
-            sampler,
-            sums(),
-            TEMPLATES,
-            checker,
-            subject=subject(),
-            procedure=GREEDY,
-            should_stop=lambda: len(sampler.asked) >= 2,
-        )
-    assert len(sampler.asked) == 2
-    done = evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
-    assert sorted(sampler.asked) == [f"{i} + {i}?" for i in range(5)]
-    assert done.metrics is not None
-    evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY)
-    assert len(sampler.asked) == 5
 
 
 @pytest.mark.parametrize("served", [False, True])
@@ -158,70 +135,8 @@ def test_mean_at_k_and_the_majority_come_from_samples_that_were_drawn(store, che
     assert done.metrics["majority"] == pytest.approx(2 / 3)
 
 
-class Grader:
-    """A judge's model: says yes where the answer is a word for the reference. Counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.seen: list[str] = []
-        self.down = False
-
-    def sample(
-        self, prompts: Sequence[Prompt], *, n: int, params: SamplingParams, seed: int
-    ) -> list[list[Completion]]:
-        if self.down:
-            raise ServiceError("the judge does not answer")
-        self.seen.extend(prompt[-1]["content"] for prompt in prompts)
-        return [[Completion("Yes." if "grade: two" in p[-1]["content"] else "No", 1, False)] for p in prompts]
-
-    def close(self) -> None:
-        pass
-
-
 def words(message: str, sample: int, params: SamplingParams) -> str:
     return [r"\boxed{0}", r"\boxed{two}", r"\boxed{seven}", "none", r"\boxed{8}"][int(message[0])]
-
-
-def test_the_judge_decides_only_what_the_rule_refused_and_its_share_is_reported(store, checker) -> None:
-    grader = Grader()
-    judge = Judge(grader, "grader-1", Artifacts(store.database))
-    done = evaluate(
-        store,
-        ScriptedSampler(words),
-        sums(),
-        TEMPLATES,
-        checker,
-        subject=subject(),
-        procedure=GREEDY,
-        judge=judge,
-    )
-    assert done.metrics is not None
-    assert len(grader.seen) == 2  # "two" for 2 and "seven" for 4; the rest is right or has no answer
-    assert "Reference answer: 2\nAnswer to grade: two" in grader.seen[0]
-    assert (done.metrics["by_rule"], done.metrics["score"]) == (0.4, 0.6)
-    assert done.metrics["judge_changed"] == 0.2
-    assert done.conditions["judge"]["model"] == "grader-1"
-    results = store.results(done.evaluation_id)
-    assert [result.judged for result in results] == [[None], [True], [False], [None], [None]]
-    assert {result.judge for result in results} == {"grader-1"}
-
-
-def test_a_failing_judge_loses_no_answer_and_is_not_asked_again(store, checker) -> None:
-    sampler, grader = ScriptedSampler(words), Grader()
-    judge = Judge(grader, "grader-1", Artifacts(store.database))
-    grader.down = True
-    with pytest.raises(ServiceError):
-        evaluate(store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY, judge=judge)
-    assert len(sampler.asked) == 5
-    grader.down = False
-    done = evaluate(
-        store, sampler, sums(), TEMPLATES, checker, subject=subject(), procedure=GREEDY, judge=judge
-    )
-    assert len(sampler.asked) == 5
-    assert done.metrics is not None
-    assert done.metrics["score"] == 0.6
-    again = Judge(grader, "grader-1", Artifacts(store.database))
-    assert again.same([Case("1 + 1?", "2", "two")]) == [True]
-    assert again.asked == 0
 
 
 def test_a_comparison_is_paired_and_names_the_conditions_that_differ(store, checker) -> None:

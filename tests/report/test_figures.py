@@ -18,7 +18,6 @@ from diagevo.report.files import svg
 from diagevo.report.material import Candidate, Material, spent_on
 from diagevo.report.selection import retention, time_by_stage
 from diagevo.report.style import CHANGES, MODES, SERIES, STATES, VERDICTS, lightness, themed
-from diagevo.report.wording import distinct_pairs
 
 
 def drawn(name: str, material: Material) -> Figure:
@@ -125,11 +124,6 @@ def test_each_round_is_judged_by_the_filter_it_was_played_with(material: Materia
     assert "τ = 2 in round 2" in drawn("filter", forked).caption
 
 
-def test_pairs_of_words_are_counted_once_when_they_repeat() -> None:
-    assert distinct_pairs(["a b a b", "a b"]) == 50.0  # ab ba ab ab: two of four
-    assert distinct_pairs(["one"]) == 0.0
-
-
 def test_the_shares_of_the_filter_add_up(material: Material) -> None:
     rows = drawn("filter", material).rows
     for number in (1, 2, 3, 4):
@@ -200,15 +194,6 @@ def test_a_state_has_the_same_colour_in_every_figure(material: Material) -> None
         text = str(themed(drawn(name, material).chart()))
         assert STATES["Active"] in text
         assert STATES["Mastered"] in text
-
-
-def test_exact_fractions_reach_the_material(material: Material) -> None:
-    assert [facts.z for facts in material.rounds] == [
-        Fraction(1),
-        Fraction(5, 4),
-        Fraction(5, 4),
-        Fraction(3, 4),
-    ]
 
 
 def test_labels_without_answers_name_the_step_that_comes_next(material: Material) -> None:
