@@ -13,6 +13,7 @@ from diagevo.errors import ConfigError
 ADJUSTABLE = (
     "hardware.",
     *(f"{role}_grpo.{name}" for role in ("challenger", "solver") for name in ("micro_batch", "save_steps")),
+    "warm_start.save_steps",
     *(f"training.{bound}" for bound in ("first_kl", "sampling_gap")),
     "round.keep_checkpoints",
     *(f"diagnosis.{name}" for name in ("workers", "max_calls", "max_tokens")),

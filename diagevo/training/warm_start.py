@@ -14,6 +14,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import check_model_folder, load_tokenizer
 from diagevo.sampling.sampler import Message
 from diagevo.training import checkpoints
+from diagevo.training.attention import attention_for
 from diagevo.training.grpo import computes_in, keep_reports, resumable, uses_cpu
 
 ROLES = ("system", "user", "assistant")
@@ -76,7 +77,7 @@ def play_warm_start(warm: WarmStart, on_step: Callable[[int, float], None], stop
     notes = {
         "documents": checkpoints.digest_of(warm.documents, stop),
         "seed": warm.seed,
-        "settings": settings.model_dump(mode="json"),
+        "settings": settings.model_dump(mode="json", exclude={"save_steps"}),
     }
     resumed = resumable(warm.work, notes, stop)
     private_folder(warm.work)
@@ -167,7 +168,11 @@ def _trainer(
         report_to=list(hardware.report_to) or "none",
         dataloader_pin_memory=False,
         gradient_checkpointing=not uses_cpu(hardware),
-        model_init_kwargs={"dtype": "float32", "use_safetensors": True},
+        model_init_kwargs={
+            "dtype": "float32",
+            "use_safetensors": True,
+            "attn_implementation": attention_for(hardware.attention, on_gpu=not uses_cpu(hardware)),
+        },
         **computes_in(hardware),
     )
     rows = [{"prompt": list(turns[:-1]), "completion": [turns[-1]]} for turns in documents]
