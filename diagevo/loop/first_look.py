@@ -13,7 +13,7 @@ from diagevo.sampling.sampler import Sampler
 from diagevo.selfplay.questions import parse_question
 from diagevo.text.escaping import one_line
 
-ASKED = 8
+ASKED = 4
 SHOWN = 200  # characters of a completion
 
 
@@ -35,19 +35,20 @@ class FirstLook:
 def first_look(
     context: PlayContext, sampler: Sampler, questions: Sequence[str], *, challenger: bool
 ) -> list[FirstLook]:
-    """A few questions by the challenger, where it is the solver's model, and a few answers."""
-    seed = context.seed("first look")
-    found: list[FirstLook] = []
+    """A few questions by the challenger, where it is the solver's model, and a few answers, drawn together."""
+    prompts = [context.templates.solver(question) for question in questions[:ASKED]]
+    answered = len(prompts)
     if challenger:
-        prompt = context.templates.challenger(Draw(0, "free"))
-        [texts] = sampler.sample([prompt], n=ASKED, params=context.params, seed=seed)
-        read = [parse_question(completion.text) for completion in texts]
-        found.append(_look("questions of the challenger", [c.text for c in texts], read))
+        prompts += [context.templates.challenger(Draw(0, "free"))] * ASKED
+    groups = sampler.sample(prompts, n=1, params=context.params, seed=context.seed("first look"))
     context.stop.check()
-    asked = [context.templates.solver(question) for question in questions[:ASKED]]
-    groups = sampler.sample(asked, n=1, params=context.params, seed=seed)
-    answers = [group[0].text for group in groups]
-    found.append(_look("answers of the solver", answers, [extract_boxed(answer) for answer in answers]))
+    texts = [group[0].text for group in groups]
+    answers, written = texts[:answered], texts[answered:]
+    found = [_look("answers of the solver", answers, [extract_boxed(answer) for answer in answers])]
+    if challenger:
+        found.append(
+            _look("questions of the challenger", written, [parse_question(text) for text in written])
+        )
     return found
 
 

@@ -68,8 +68,8 @@ def test_a_model_of_which_nothing_can_be_read_is_shown_with_the_step_that_helps(
             until=Until(1, "challenger"),
         )
     first, second, third = watcher.lines[:3]
-    assert first.startswith("round 0: none of 8 questions of the challenger could be read; one of them: ")
-    assert second.startswith("round 0: none of 8 answers of the solver could be read; one of them: ")
+    assert first.startswith("round 0: none of 4 answers of the solver could be read; one of them: ")
+    assert second.startswith("round 0: none of 4 questions of the challenger could be read; one of them: ")
     assert "--set warm_start.documents=builtin:arithmetic" in third
 
 
