@@ -1,4 +1,4 @@
-"""A start whose solver errs in two families alone: `python -m studies.narrow 1120 DOCUMENTS QUESTIONS`.
+"""A start whose solver errs in two families alone: `python -m studies.narrow 1600 DOCUMENTS QUESTIONS`.
 
 Elsewhere it is taught what is right, and the challenger to write all families alike. So a cause that is true
 points to few families, and one that is drawn at random mostly elsewhere: what causes say can matter here
@@ -19,9 +19,9 @@ from diagevo.arithmetic.heldout import held_out
 from diagevo.sampling.sampler import Message
 
 NARROW = ("quotient", "doubling")
-SHARE = 0.3
+SHARE = 0.25
 """The challenger's part of the documents."""
-QUESTIONS, ELSEWHERE = 36, 3
+QUESTIONS, ELSEWHERE = 30, 2
 """Of each of the two families, and of each family of head and tail."""
 SEED = 11
 

@@ -13,13 +13,13 @@ import pytest
 
 from diagevo.answers.extraction import extract_boxed
 from diagevo.arithmetic import answer
-from diagevo.arithmetic.families import GROUPS, family
+from diagevo.arithmetic.families import family, group
 from diagevo.config.loading import resolve
 from diagevo.evaluation.ablation import VARIANTS, Plan, variant
 from diagevo.evaluation.study import VariantDifference
 from diagevo.memory.transfer.bundle import check_bundle
 from studies.comparison import CLAIMS, against_full, against_paper, scores, verdict
-from studies.narrow import NARROW, narrow_documents
+from studies.narrow import NARROW, QUESTIONS, narrow_documents, narrow_questions
 from studies.page import (
     MARKS,
     PAGE,
@@ -274,26 +274,27 @@ def test_what_the_page_says_of_the_long_run_in_words_is_so() -> None:
             assert run["course"]["10"]["F"] > 4 * run["course"]["1"]["F"]
 
 
-def test_the_narrow_start_errs_in_its_three_families_alone() -> None:
+def test_the_narrow_start_errs_in_its_two_families_alone() -> None:
     wrong: Counter[str] = Counter()
     for turns in islice(narrow_documents(11), 300):
         question, reply = turns[-2]["content"], turns[-1]["content"]
         if (truth := answer(question)) is not None and extract_boxed(reply) != truth:
             wrong[str(family(question))] += 1
     assert set(wrong) == set(NARROW)
-    assert set(NARROW) <= set(GROUPS["tail"])
+    asked = Counter(family(question) for question, _ in narrow_questions() if group(question) == "middle")
+    assert asked == dict.fromkeys(NARROW, QUESTIONS)
+    assert all(answer(question) == truth for question, truth in narrow_questions())
 
 
-def test_the_plans_with_a_pre_trained_policy_name_known_variants_and_settings() -> None:
-    for name, runs in (("study-lm", 9), ("study-lm-128", 3), ("study-lm-narrow", 10)):
-        plan = msgspec.json.decode((HERE / f"{name}.json").read_bytes(), type=Plan)
-        assert (plan.name, plan.rounds, len(plan.runs)) == (name, 3, runs)
-        given = [argument.removeprefix("--set=") for argument in plan.arguments if "--set=" in argument]
-        for arm in {planned.variant for planned in plan.runs}:
-            settings = [*given, *(f"{key}={value}" for key, value in variant(arm).settings.items())]
-            config = resolve(profile="smollm2-135m", settings=settings).config
-            assert config.warm_start.documents is None
-            assert config.roles.solver == config.roles.challenger
+def test_the_plan_with_a_pre_trained_policy_names_known_variants_and_settings() -> None:
+    plan = msgspec.json.decode((HERE / "study-lm.json").read_bytes(), type=Plan)
+    assert (plan.name, plan.rounds, len(plan.runs)) == ("study-lm", 3, 13)
+    given = [argument.removeprefix("--set=") for argument in plan.arguments if "--set=" in argument]
+    for arm in {planned.variant for planned in plan.runs}:
+        settings = [*given, *(f"{key}={value}" for key, value in variant(arm).settings.items())]
+        config = resolve(profile="smollm2-135m", settings=settings).config
+        assert config.warm_start.documents is None
+        assert config.roles.solver == config.roles.challenger
 
 
 @pytest.mark.slow

@@ -1,6 +1,10 @@
 """Supervised steps before the first round: what is learned from, and that a stop changes nothing."""
 
 import json
+import multiprocessing
+import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,7 @@ from diagevo.config.models import HardwareConfig, WarmStartConfig
 from diagevo.errors import ConfigError, StoppedSafely
 from diagevo.progress import StopFlag
 from diagevo.sampling.model_folder import encode_prompts, load_tokenizer
+from diagevo.training.checkpoints import find
 from diagevo.training.warm_start import WarmStart, play_warm_start, read_documents
 
 TURNS = [("1+1?", "It is 2."), ("2+2?", "It is 4, as we know."), ("3*3?", "9"), ("What of 7-2?", "5 is left")]
@@ -79,6 +84,38 @@ def test_a_stop_costs_nothing_and_ends_with_the_same_weights(tiny_model: Path, t
     assert all(torch.equal(straight[name], stopped[name]) for name in straight)
     start = load_file(tiny_model / "model.safetensors")
     assert any(not torch.equal(start[name], straight[name]) for name in start)
+
+
+def die(warm: WarmStart, after: int, seconds: float) -> None:
+    """Play until a step, and so many seconds on: a kill that nothing hears."""
+
+    def stepped(step: int, loss: float) -> None:
+        if step == after:
+            threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    play_warm_start(warm, stepped, StopFlag())
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_loses_only_what_was_not_saved(tiny_model: Path, tmp_path: Path) -> None:
+    """At every second step: in the midst of a step, of a checkpoint, of its publication, of the last."""
+    settings = {"steps": 8, "save_steps": 2}
+    play_warm_start(warm(tiny_model, tmp_path / "straight", **settings), lambda step, loss: None, StopFlag())
+    killed = warm(tiny_model, tmp_path / "killed", **settings)
+    for after, seconds in ((1, 0.0), (3, 0.01), (4, 0.02), (5, 0.04), (6, 0.1)):
+        process = multiprocessing.get_context("spawn").Process(target=die, args=(killed, after, seconds))
+        process.start()
+        process.join()
+        assert process.exitcode in (-signal.SIGKILL, 0)
+        saved = find(killed.work, StopFlag()).step
+        assert saved > after - 4  # the last counts at the latest before the next is written
+    steps: list[int] = []
+    play_warm_start(killed, lambda step, loss: steps.append(step), StopFlag())
+    assert steps == list(range(saved + 1, 9))
+    straight, resumed = (
+        load_file(w / "warm" / "model.safetensors") for w in (tmp_path / "straight", tmp_path / "killed")
+    )
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)
 
 
 def test_other_documents_than_those_it_began_with_are_refused(tiny_model: Path, tmp_path: Path) -> None:
