@@ -35,7 +35,7 @@ class FirstLook:
 def first_look(
     context: PlayContext, sampler: Sampler, questions: Sequence[str], *, challenger: bool
 ) -> list[FirstLook]:
-    """A few questions by the challenger, where it is the solver's model, and a few answers, drawn together."""
+    """A few answers and, where the challenger is the same model, a few questions, drawn together."""
     prompts = [context.templates.solver(question) for question in questions[:ASKED]]
     answered = len(prompts)
     if challenger:

@@ -101,7 +101,7 @@ def seconds(config: Config, shape: Shape, pace: float) -> tuple[float, float]:
 
 
 def pace() -> float:
-    """Operations a second of float32 products on this machine: the best of many, whatever runs beside them."""
+    """Operations a second of float32 products on this machine: the best of many, whatever runs beside."""
     import numpy as np
 
     left, right = np.ones((1024, 768), np.float32), np.ones((768, 2048), np.float32)
