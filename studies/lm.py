@@ -52,15 +52,16 @@ def told(url: str, run: str) -> dict[str, Any]:
     from diagevo.memory.history import expect, open_history
 
     history = open_history(url, run)
-    cpu: Counter[str] = Counter()
+    cpu: dict[str, float] = {}
     for recorded in history.events(StageCompleted):
         stage = expect(recorded, StageCompleted)
-        cpu[stage.stage] += stage.parts.get("cpu", 0.0)
+        cpu[stage.stage] = cpu.get(stage.stage, 0.0) + stage.parts.get("cpu", 0.0)
     rounds: dict[str, Counter[str]] = {}
     for recorded in history.events(CandidateScored):
         scored = expect(recorded, CandidateScored)
         of = rounds.setdefault(str(recorded.round), Counter())
-        there = scored.question is not None and family(history.text(scored.question)) in NARROW
+        text = None if scored.question is None else history.text(scored.question)
+        there = text is not None and family(text) in NARROW
         kept = scored.verdict == "kept"
         of.update(
             {"asked": 1, "asked_there": there, "kept": kept, "kept_there": kept and there}
