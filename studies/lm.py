@@ -138,7 +138,7 @@ def page(runs: list[dict[str, Any]]) -> Iterator[str]:
     yield "\nL2 and L3 are lines of `diagevo ablate compare study-lm --metric mean_at_k/middle`.\n"
     yield "![The two families by round](../pictures/study-lm.svg)\n"
     yield from arm_rows(done)
-    yield "\nMeans of the runs that were played to the end. *There*: mean@3 in the two families after each"
+    yield "\nMeans of the runs that were played to the end. *There*: mean@2 in the two families after each"
     yield "round, from 0. *Elsewhere*: mean of head and tail. *Asked*, *kept*: questions of the two families"
     yield "among all candidates and among those practised, in rounds 2 and 3. *True*: its labels."
     yield "*CPU*: seconds of all stages of a run; validation is none of them.\n"
@@ -201,7 +201,7 @@ def draw(runs: list[dict[str, Any]]) -> str:
     middle = [{"arm": arm, "round": n, "score": sum(of) / len(of)} for (arm, n), of in means.items()]
     base = {
         "x": alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, format="d")),
-        "y": alt.Y("score:Q", title="mean@3, the two families", scale=alt.Scale(zero=False)),
+        "y": alt.Y("score:Q", title="mean@2, the two families", scale=alt.Scale(zero=False)),
         "color": alt.Color("arm:N", sort=list(ARMS), title=None),
     }
     thin = alt.Chart(data(rows)).mark_line(strokeWidth=1, opacity=0.35).encode(**base, detail="run:N")
