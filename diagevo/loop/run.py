@@ -30,7 +30,7 @@ from diagevo.memory.memory import Memory
 from diagevo.memory.opening import open_memory
 from diagevo.progress import STAGES, VALIDATION, WARM_START, Observer, StageProgress, StopFlag, playing
 from diagevo.sampling.kept import CachedSampler
-from diagevo.sampling.model_folder import adapter_of, check_model_folder
+from diagevo.sampling.model_folder import check_model_folder
 from diagevo.sampling.sampler import Sampler
 
 
@@ -316,7 +316,6 @@ class Run:
         if keep is None:
             return
         needed = {self.policy("challenger"), self.policy("solver")}
-        needed |= {adapted[0] for policy in needed if (adapted := adapter_of(policy.resolve())) is not None}
         if (best := self.best()) is not None:
             needed.add(round_folder(self.folder, best) / "solver")
         for number in range(1, self.memory.state.round - keep + 1):

@@ -31,8 +31,7 @@ WITHOUT_SYSTEM = (
     "{%- endif -%}"
 )
 NOTHING: Mapping[str, Any] = {}
-ADAPTER = "adapter"
-"""Folder of a policy that was trained with LoRA, beside its merged weights: what was trained."""
+_ADAPTER = "adapter_config.json"
 
 _CONVERT = (
     'python -c "from transformers import AutoModelForCausalLM as M;'
@@ -41,10 +40,14 @@ _CONVERT = (
 
 
 def check_model_folder(folder: Path) -> Path:
-    """Return `folder` where it holds a model in safetensors; MissingDependencyError otherwise."""
+    """Return `folder` where it holds a model in safetensors, or an adapter to one; MissingDependencyError
+    otherwise."""
     hint = "Name a folder written by save_pretrained (config.json, weights and tokenizer files)."
     if not folder.is_dir():
         raise MissingDependencyError(f"{folder} is not a model folder: there is no such folder.", hint=hint)
+    if (base := base_of(folder)) is not None:
+        _check_adapter(folder, base)
+        return folder
     try:
         json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -64,19 +67,41 @@ def check_model_folder(folder: Path) -> Path:
     raise MissingDependencyError(f"{folder} is not a model folder: it holds no weights.", hint=hint)
 
 
-def adapter_of(folder: Path) -> tuple[Path, Path] | None:
-    """The weights that a policy's adapter belongs to, and the adapter. None where there is none, or where
-    those weights are gone: the merged ones are there.
+def base_of(folder: Path) -> Path | None:
+    """Of a policy that is an adapter, as PEFT writes one, the folder of the weights that it belongs to. None
+    where a folder holds weights itself.
 
-    In bfloat16 most of what a phase has learned is lost once it is merged: it is below their rounding.
+    It is never merged: in bfloat16 most of what a phase has learned is below the rounding of the weights.
     """
-    adapter = folder / ADAPTER
     try:
-        said = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-        base = Path(said["base_model_name_or_path"])
-    except (OSError, ValueError, KeyError, TypeError):
+        said = json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))
+        return folder / said["base_model_name_or_path"]
+    except FileNotFoundError:
         return None
-    return (base, adapter) if (base / "config.json").is_file() else None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MissingDependencyError(
+            f"{folder} is not a model folder: {_ADAPTER} cannot be read ({error}).",
+            hint="Put the folder back from a backup.",
+        ) from error
+
+
+def adapter_rank(folder: Path) -> int:
+    """Of a folder that has a base."""
+    return json.loads((folder / _ADAPTER).read_text(encoding="utf-8"))["r"]
+
+
+def _check_adapter(folder: Path, base: Path) -> None:
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise MissingDependencyError(
+            f"{folder} is not a model folder: it holds no weights of its adapter.",
+            hint="Put the folder back from a backup.",
+        )
+    if not base.is_dir():
+        raise MissingDependencyError(
+            f"{folder} is an adapter to the model in {base}, and there is no such folder.",
+            hint="Put the model back, or a link to where it is now.",
+        )
+    check_model_folder(base)
 
 
 def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -> Any:
@@ -88,6 +113,7 @@ def load_tokenizer(folder: Path, template_kwargs: Mapping[str, Any] = NOTHING) -
     from transformers.utils import logging
 
     check_model_folder(folder)
+    folder = base_of(folder) or folder  # training never changes it
     logging.disable_progress_bar()  # Loading is shown by diagevo's own display, or not at all.
     try:
         tokenizer = AutoTokenizer.from_pretrained(str(folder), padding_side="left", truncation_side="left")
@@ -137,7 +163,7 @@ def end_ids(folder: Path, tokenizer: Any) -> tuple[int, ...]:
     """Every id that ends a response: the tokenizer's end mark, those that the folder's generation config
     declares, and what ends a turn in the chat template. A base model declares the end of a text alone, and
     would go on to write the next turns itself."""
-    ends = [tokenizer.eos_token_id, *_declared(folder / "generation_config.json")]
+    ends = [tokenizer.eos_token_id, *_declared((base_of(folder) or folder) / "generation_config.json")]
     if (turn := _turn_end(tokenizer)) is not None:
         ends.append(turn)
     return tuple(dict.fromkeys(ends))

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, row_key
 from diagevo.sampling.model_folder import (
     NOTHING,
-    adapter_of,
+    base_of,
     check_model_folder,
     encode_prompts,
     end_ids,
@@ -56,16 +55,15 @@ class TransformersSampler:
         self._stop = StopFlag() if stop is None else stop
         self._threads = 1 if device != "cpu" else threads or torch.get_num_threads()
         self._tokenizer = load_tokenizer(folder, template_kwargs)
-        # In float32 nothing of an adapter is lost where it is merged.
-        adapted = None if dtype == "float32" or find_spec("peft") is None else adapter_of(folder)
+        base = base_of(folder)
         try:
             model: Any = AutoModelForCausalLM.from_pretrained(
-                str(folder if adapted is None else adapted[0]), dtype=dtype, use_safetensors=True
+                str(base or folder), dtype=dtype, use_safetensors=True
             )
-            if adapted is not None:
+            if base is not None:
                 from peft import PeftModel
 
-                model = PeftModel.from_pretrained(model, str(adapted[1]))
+                model = PeftModel.from_pretrained(model, str(folder))
         except Exception as error:  # a damaged folder raises whatever its parser does
             raise MissingDependencyError(
                 f"The model in {folder} cannot be loaded ({error}).",

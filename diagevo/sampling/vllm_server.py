@@ -12,15 +12,21 @@ from typing import Any
 from diagevo.errors import RefusedError, ServiceError
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import NOTHING, adapter_of, check_model_folder, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import (
+    NOTHING,
+    adapter_rank,
+    base_of,
+    check_model_folder,
+    end_ids,
+    load_tokenizer,
+)
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
-from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy, sampler_of
+from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy, lora_slots, sampler_of
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
-_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM takes for the largest of its adapters
 _DYING = 30.0  # seconds that a server whose engine is dead gets to end by itself
 
 
@@ -160,19 +166,17 @@ class VLLMServer:
 
     def _weights(self) -> list[str]:
         """The model under the name that is asked for; of one with an adapter the adapter, unmerged."""
-        if (adapted := adapter_of(self._folder)) is None:
+        if (base := base_of(self._folder)) is None:
             return [self._linked(self._folder), "--served-model-name", SERVED_NAME]
-        base, adapter = adapted
-        rank = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))["r"]
         return [
             self._linked(base),
             "--served-model-name",
             f"{SERVED_NAME}-base",
             "--enable-lora",
             "--lora-modules",
-            f"{SERVED_NAME}={adapter.resolve()}",
+            f"{SERVED_NAME}={self._folder.resolve()}",
             "--max-lora-rank",
-            str(next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)),
+            str(lora_slots(adapter_rank(self._folder))),
         ]
 
     def _linked(self, folder: Path) -> str:

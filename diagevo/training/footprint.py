@@ -1,9 +1,10 @@
 """What each GPU holds at its fullest, stage by stage, from the configuration and the models' shapes.
 
-Weights, gradients and AdamW's moments are float32, arithmetic is bfloat16. Under FSDP (or ZeRO-3) every rank
-holds its part of them, a layer at a time is gathered, and gradients are shared out after every micro-batch.
-Gradient checkpointing keeps each layer's input and computes one layer again; the head's logits exist in tiles
-alone. Tests compare an update with what is allocated, at the real sizes by tensors that hold no numbers.
+Weights that train, gradients and AdamW's moments are float32; arithmetic and the base of adapters bfloat16.
+Under FSDP (or ZeRO-3) every rank holds its part of them, a layer at a time is gathered, and gradients are
+shared out after every micro-batch. Gradient checkpointing keeps each layer's input and computes one layer
+again; the head's logits exist in tiles alone. Tests compare an update with what is allocated, at the real
+sizes by tensors that hold no numbers.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -180,7 +181,7 @@ def update(
     `number`: bytes of one in the arithmetic.
     """
     trained = shape.weights if lora is None else shape.adapters(lora)
-    parts = resident(shape, ranks=ranks, sharded=sharded, lora=lora, reference=reference)
+    parts = resident(shape, ranks=ranks, sharded=sharded, lora=lora, reference=reference, number=number)
     split = ranks if sharded else 1
     parts["gradients"] = 4 * trained // split
     head, whole = shape.vocabulary * shape.hidden, lora is None
@@ -189,7 +190,8 @@ def update(
         parts["gathered"] = number * (head + 3 * shape.layer)
     elif ranks > 1:
         parts["buckets"] = 4 * trained
-    tokens, between = rows * (prompt + new), number if sharded else 4
+    # Between layers: in the arithmetic's numbers where weights are held in them.
+    tokens, between = rows * (prompt + new), 4 if whole and not sharded else number
     kept = tokens * shape.hidden * (shape.layers * between + 8 + between)
     mask = tokens * (prompt + new) * (1 + number)  # of padding, for torch's own attention
     tile = number * min(tokens, _TILE[0]) * min(shape.vocabulary, _TILE[1])
@@ -208,27 +210,35 @@ def update(
 
 
 def resident(
-    shape: Shape, *, ranks: int = 1, sharded: bool = False, lora: int | None = None, reference: bool = True
+    shape: Shape,
+    *,
+    ranks: int = 1,
+    sharded: bool = False,
+    lora: int | None = None,
+    reference: bool = True,
+    number: int = 2,
 ) -> dict[str, int]:
-    """Bytes that a rank holds through a whole phase."""
+    """Bytes that a rank holds through a whole phase. The reference of an adapter is another one."""
     split = ranks if sharded else 1
-    adapters = 0 if lora is None else shape.adapters(lora)
-    trained = adapters or shape.weights
+    trained = shape.weights if lora is None else shape.adapters(lora)
     return {
-        "weights": 4 * (shape.weights + adapters) // split,
+        "base": 0 if lora is None else number * shape.weights,
+        "weights": 4 * trained // split,
         "Adam": 8 * trained // split,
-        "reference": 4 * shape.weights // split if reference and lora is None else 0,
+        "reference": 4 * trained // split if reference else 0,
     }
 
 
 def host(config: Config, challenger: Shape, solver: Shape) -> int:
     """Bytes of the host's memory that one rank takes at its fullest: every rank reads the policy and its
-    reference whole, in float32, before its part of them is on the GPU."""
-    lora = config.training.lora
+    reference whole, in float32, before its part of them is on the GPU. The base of adapters is read in
+    bfloat16, and again by a vLLM, which keeps it there while it sleeps."""
     found = 0
     for settings, shape in ((config.challenger_grpo, challenger), (config.solver_grpo, solver)):
-        models = 2 if settings.beta > 0 and lora is None else 1
-        found = max(found, models * 4 * shape.weights)
+        size = 4 * shape.weights * (2 if settings.beta > 0 else 1)
+        if config.training.lora is not None:
+            size = 2 * shape.weights * (2 if config.hardware.colocate_vllm else 1)
+        found = max(found, size)
     return found + _HOST
 
 

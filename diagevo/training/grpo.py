@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from diagevo.config.models import GRPOConfig, HardwareConfig, SamplingConfig
-from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely, extra
+from diagevo.errors import ConfigError, MissingDependencyError, StoppedSafely
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
-from diagevo.sampling.model_folder import ADAPTER, check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import check_model_folder, encode_prompts, end_ids, load_tokenizer
 from diagevo.training import checkpoints
+from diagevo.training.adapters import adapted, check_adapter
 from diagevo.training.attention import attention_for, told
 from diagevo.training.measures import PhaseMeasures, measured, stop_where_wrong
 from diagevo.training.phase import Borrower, OnStep, Phase, Reward, TrainingRow, TrainingSummary
@@ -37,6 +38,7 @@ def play_phase(
     """
     settings, training, hardware, work = phase.settings, phase.training, phase.hardware, phase.work
     check_model_folder(phase.start)
+    check_adapter(phase.start, training.lora)
     _check_rows(phase.rows, settings)
     _refuse_wrong_sharding(settings)
     from accelerate import PartialState
@@ -128,15 +130,21 @@ def uses_cpu(hardware: HardwareConfig) -> bool:
     return hardware.device == "cpu" or not torch.cuda.is_available()
 
 
-def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
-    """In transformers' terms: device and numbers of the arithmetic. The weights stay float32."""
+def numbers_of(hardware: HardwareConfig) -> str:
+    """The numbers of the arithmetic. Weights that train stay float32."""
     on_cpu = uses_cpu(hardware)
     numbers = hardware.precision
     if numbers == "auto":
         numbers = "float32" if on_cpu else "bfloat16"
     if on_cpu and numbers == "float16":
         raise ConfigError("hardware.precision float16 needs a GPU.", hint="Set it to auto.")
-    return {"use_cpu": on_cpu, "bf16": numbers == "bfloat16", "fp16": numbers == "float16"}
+    return numbers
+
+
+def computes_in(hardware: HardwareConfig) -> dict[str, Any]:
+    """In transformers' terms: device and numbers of the arithmetic."""
+    numbers = numbers_of(hardware)
+    return {"use_cpu": uses_cpu(hardware), "bf16": numbers == "bfloat16", "fp16": numbers == "float16"}
 
 
 def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
@@ -197,14 +205,17 @@ def trl_settings(plan: PhasePlan, phase: Phase) -> Any:
         run_name=str(phase.work),
         dataloader_pin_memory=False,
         remove_unused_columns=False,
-        model_init_kwargs={
-            "dtype": "float32",
-            "use_safetensors": True,  # the other format runs code
-            "attn_implementation": attention_for(hardware.attention, on_gpu=not on_cpu),
-            "device_map": None,  # TRL's "auto" would spread the reference over the GPUs that FSDP shards on
-        },
+        model_init_kwargs=None if phase.training.lora else {"dtype": "float32", **_loading(hardware)},
         **device,
     )
+
+
+def _loading(hardware: HardwareConfig) -> dict[str, Any]:
+    return {
+        "use_safetensors": True,  # the other format runs code
+        "attn_implementation": attention_for(hardware.attention, on_gpu=not uses_cpu(hardware)),
+        "device_map": None,  # TRL's "auto" would spread the reference over the GPUs that FSDP shards on
+    }
 
 
 def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
@@ -218,13 +229,15 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     tokenizer = load_tokenizer(phase.start, phase.sampling.chat_template_kwargs)
     played = [row for batch in plan.batches for row in batch]
     _refuse_long_prompts(tokenizer, played, phase.sampling)
-    set_seed(phase.seed % 2**32)  # TRL adds the adapters before the trainer sets it
+    set_seed(phase.seed % 2**32)  # a new adapter is drawn
+    rank = phase.training.lora
     trainer = PhaseTrainer(
         phase=phase,
         plan=plan,
         **ours,
-        peft_config=None if phase.training.lora is None else _adapters(phase.training.lora),
-        model=str(phase.start),
+        model=str(phase.start)
+        if rank is None
+        else adapted(phase.start, rank, phase.output, numbers_of(phase.hardware), **_loading(phase.hardware)),
         args=trl_settings(plan, phase),
         # TRL wants a data set to be named; the rows are read from the plan.
         train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
@@ -232,14 +245,6 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _adapters(rank: int) -> Any:
-    """LoRA on every linear layer but the head. With the adapter off the model is the phase's start: its
-    reference costs no memory."""
-    with extra("train", "training.lora"):
-        from peft import LoraConfig
-    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
 
 
 def _check_rows(rows: Sequence[TrainingRow], settings: GRPOConfig) -> None:
@@ -311,24 +316,14 @@ def resumable(work: Path, notes: dict[str, Any], stop: StopFlag) -> int | None:
 
 
 def _write_output(trainer: Any, phase: Phase, notes: dict[str, Any]) -> None:
-    """The whole weights, with adapters merged into them, and the adapters beside them (`adapter_of`)."""
-    from accelerate.utils import is_peft_model
-
+    """The whole weights; of a policy with an adapter the adapter."""
     output = phase.output
     staging = checkpoints.staging_folder(output)
     if trainer.accelerator.is_main_process:
         shutil.rmtree(staging, ignore_errors=True)
         private_folder(staging)
     trainer.accelerator.wait_for_everyone()
-    if not is_peft_model(trainer.model):
-        trainer.save_model(str(staging))
-    elif trainer.accelerator.is_main_process:
-        trainer.model.peft_config["default"].base_model_name_or_path = str(phase.start.resolve())
-        trainer.model.save_pretrained(str(staging / ADAPTER))
-        (staging / ADAPTER / "README.md").unlink(missing_ok=True)
-        merged = trainer.model.merge_and_unload()
-        merged.save_pretrained(str(staging))
-        trainer.processing_class.save_pretrained(str(staging))
+    trainer.save_model(str(staging))
     trainer.accelerator.wait_for_everyone()
     if trainer.accelerator.is_main_process:
         (staging / "training_args.bin").unlink(missing_ok=True)

@@ -5,7 +5,8 @@ What is overridden, and why:
 - `training_step`: the rollouts of a step, whose micro-batches hold as many rows as their lengths allow
   (micro_batches.py), which changes no term of the loss;
 - `compute_loss`: the loss of loss.py, whose step is divided by exactly its own tokens or completions;
-- `save_model`: without the second copy of the weights that FSDP and DeepSpeed would leave in a checkpoint;
+- `save_model`: the adapter that trains alone, and without the second copy of the weights that FSDP and
+  DeepSpeed would leave in a checkpoint;
 - `ref_model`: under FSDP the reference is sharded a layer at a time (sharding.py).
 
 Private in TRL 1.16 and transformers, so that another release may change them (tests/training/test_hooks.py):
@@ -24,10 +25,11 @@ Long, but one file: it is one class of hooks that share a step, and this list is
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils import broadcast_object_list, gather_object, set_seed
+from accelerate.utils import broadcast_object_list, gather_object, is_peft_model, set_seed
 from torch.utils.data import DataLoader
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.grpo_trainer import GRPOTrainer
@@ -37,6 +39,7 @@ from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import Decoding, draw, heard_in_steps
 from diagevo.sampling.device_memory import in_memory
 from diagevo.sampling.model_folder import end_ids
+from diagevo.training.adapters import save_adapter
 from diagevo.training.loss import clipped, grpo_loss, kl_to, ratios, token_weights, truncated
 from diagevo.training.measures import TENSORS_APART, PhaseMeasures
 from diagevo.training.metrics import StepMetrics
@@ -103,7 +106,7 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
 
     @property
     def ref_model(self) -> Any:
-        """TRL's KL reference; None where there is none, or where it is the policy without its adapter."""
+        """TRL's KL reference; None where there is none, or where it is an adapter too."""
         return self._reference
 
     @ref_model.setter
@@ -402,6 +405,10 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
     # Checkpoints
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """As transformers', but for the checkpoints of FSDP and DeepSpeed, which hold the weights already."""
-        if self.staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+        """As transformers', but for adapters, and for the checkpoints of FSDP and DeepSpeed, which hold the
+        weights already."""
+        if is_peft_model(self.model):
+            if self.args.should_save:
+                save_adapter(self.model, Path(output_dir or self.args.output_dir))
+        elif self.staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             super().save_model(output_dir, _internal_call)

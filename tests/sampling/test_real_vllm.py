@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from diagevo.errors import ServiceError
-from diagevo.sampling.model_folder import ADAPTER, load_tokenizer
+from diagevo.sampling.model_folder import load_tokenizer
 from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer
@@ -57,11 +57,10 @@ def test_a_server_serves_the_weights_of_its_folder_also_after_its_engine_was_kil
 
 
 def test_a_policy_with_an_adapter_is_served_with_it_and_not_merged(tmp_path: Path) -> None:
-    """Beside its adapter lie weights that it was not merged into: they are not what is served."""
     from peft import LoraConfig, get_peft_model
     from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-    base, policy = make_wide_model(tmp_path / "base"), make_wide_model(tmp_path / "policy")
+    base, policy = make_wide_model(tmp_path / "base"), tmp_path / "policy"
     model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32")
     adapted: Any = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
     torch.manual_seed(0)
@@ -70,7 +69,7 @@ def test_a_policy_with_an_adapter_is_served_with_it_and_not_merged(tmp_path: Pat
             if "lora_B" in name:
                 weight.normal_(0, 0.2)
     adapted.peft_config["default"].base_model_name_or_path = str(base)
-    adapted.save_pretrained(str(policy / ADAPTER))
+    adapted.save_pretrained(str(policy))
     adapted.merge_and_unload().save_pretrained(str(tmp_path / "merged"))
     load_tokenizer(base).save_pretrained(str(tmp_path / "merged"))
     merged = greedy(TransformersSampler(tmp_path / "merged"))

@@ -114,8 +114,9 @@ def adapted(model: Any, rank: int) -> Any:
     from peft import LoraConfig, get_peft_model
 
     adapters = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-    model.requires_grad_(False)
-    found: Any = get_peft_model(model, adapters, autocast_adapter_dtype=False)
+    model.bfloat16().requires_grad_(False)
+    found: Any = get_peft_model(model, adapters)
+    assert {weight.dtype for weight in found.parameters() if weight.requires_grad} == {torch.float32}
     found.enable_input_require_grads()
     return found
 
