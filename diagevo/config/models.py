@@ -258,7 +258,7 @@ class HardwareConfig(Section):
         default="auto",
         description="Numbers of the arithmetic; weights that train stay float32. auto: bfloat16 on a GPU, "
         "float32 on a CPU, where bfloat16 is faster only with AMX or AVX512-BF16. float16, on a GPU alone, "
-        "sees smaller updates and scales the loss; vLLM keeps its own precision.",
+        "sees smaller updates and scales the loss. The vLLM inside the trainer computes in them too.",
     )
     threads: int | None = Field(
         default=None, ge=1, description="CPU threads per process; None: torch decides."
@@ -445,6 +445,16 @@ class Config(Section):
         if self.training.lora is not None and self.hardware.accelerate_config is not None:
             raise ValueError(
                 "training.lora keeps a whole model on each GPU: leave out hardware.accelerate_config"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_base(self) -> "Config":
+        inside = self.hardware.colocate_vllm and self.round.train_challenger
+        if self.training.lora is not None and inside and self.roles.challenger != self.roles.solver:
+            raise ValueError(
+                "training.lora with hardware.colocate_vllm needs roles.challenger and roles.solver to be one "
+                "model: the vLLM in the challenger's trainer votes as the solver, from the same base"
             )
         return self
 

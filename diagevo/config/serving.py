@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from diagevo.config.models import HardwareConfig, SamplingConfig
 
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
 
 @dataclass(frozen=True, slots=True)
 class Serving:
@@ -89,3 +91,8 @@ def on_this_machine(url: str | None) -> bool:
 def _size(given: dict[str, str], kind: str) -> int:
     size = given.get(f"--{kind}-parallel-size", "1")
     return max(1, int(size)) if size.isdecimal() else 1
+
+
+def lora_slots(rank: int) -> int:
+    """What vLLM takes as the largest rank of its adapters, where ours have `rank`."""
+    return next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)

@@ -7,16 +7,35 @@ from typing import Any
 
 from diagevo.progress import StopFlag
 from diagevo.sampling.decoding import heard_in_steps
-from diagevo.sampling.model_folder import NOTHING, check_model_folder, encode_prompts, end_ids, load_tokenizer
+from diagevo.sampling.model_folder import (
+    NOTHING,
+    base_of,
+    check_model_folder,
+    encode_prompts,
+    end_ids,
+    load_tokenizer,
+)
 from diagevo.sampling.openai_sampler import request_seed
 from diagevo.sampling.sampler import Completion, Prompt, SamplingParams
+
+POLICY, FROZEN = 1, 2
+"""Numbers of adapters in such an engine: of the policy that trains, and of the one that is frozen."""
+
+
+def lora_request(number: int, folder: Path, *, again: bool = False) -> Any:
+    """In vLLM's terms: an adapter by its number, `again` read from its folder."""
+    from vllm.lora.request import LoRARequest  # pyright: ignore[reportMissingImports]
+
+    return LoRARequest(f"adapter-{number}", number, str(folder.resolve()), load_inplace=again)
 
 
 class TrainersVLLM:
     """Implements `Sampler`, once it has the engine of its trainer.
 
     Each call loads the frozen weights into the engine. The trainer sends its own before its next draw, as it
-    does after every step, so the engine holds one model at a time. Both have one architecture.
+    does after every step, so the engine holds one model at a time. Both have one architecture. Where the
+    trainer trains an adapter, both have one base, which stays, and the frozen policy's adapter lies beside
+    the trainer's.
     """
 
     def __init__(
@@ -41,6 +60,7 @@ class TrainersVLLM:
 
         ids: Any = [{"prompt_token_ids": each} for each in encode_prompts(self._tokenizer, prompts)]
         ends = end_ids(self._folder, self._tokenizer)
+        adapters = {"lora_request": self._adapter()} if self._adapters else {}
         with self._awake():
             found = self.engine.generate(
                 ids,
@@ -56,6 +76,7 @@ class TrainersVLLM:
                     for place in range(len(ids))
                 ],
                 use_tqdm=False,
+                **adapters,
             )
         return [
             [
@@ -64,6 +85,14 @@ class TrainersVLLM:
             ]
             for answered in found
         ]
+
+    @property
+    def _adapters(self) -> bool:
+        return self.engine.llm_engine.vllm_config.lora_config is not None
+
+    def _adapter(self) -> Any:
+        """None: the base alone, before the first phase."""
+        return None if base_of(self._folder) is None else lora_request(FROZEN, self._folder)
 
     def close(self) -> None:
         """The engine is the trainer's."""
@@ -75,7 +104,8 @@ class TrainersVLLM:
         sleeps = core.vllm_config.model_config.enable_sleep_mode
         if sleeps:
             self.engine.wake_up()
-        self.engine.apply_model(self._load)
+        if not self._adapters:
+            self.engine.apply_model(self._load)
         self.engine.reset_prefix_cache()
         try:
             with heard_in_steps(core, self._stop):

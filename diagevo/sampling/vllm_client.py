@@ -13,7 +13,6 @@ from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, Sampl
 from diagevo.sampling.service import Service
 
 SERVED_NAME = "policy"
-_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _METRICS = 4_000_000  # bytes of them that are read
 
 
@@ -58,11 +57,6 @@ def sampler_of(server: Address, *, timeout: float, stop: StopFlag | None = None)
     url, key, capacity = server
     service = Service(f"{url}/v1", key=key, timeout=timeout, retries=1, own=True)
     return OpenAISampler(service, SERVED_NAME, capacity=capacity, stop=stop)
-
-
-def lora_slots(rank: int) -> int:
-    """What vLLM takes as the largest rank of its adapters, where ours have `rank`."""
-    return next((allowed for allowed in _LORA_RANKS if allowed >= rank), rank)
 
 
 class VLLMClient:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from diagevo.config.serving import lora_slots
 from diagevo.errors import RefusedError, ServiceError
 from diagevo.private import private_folder
 from diagevo.progress import StopFlag
@@ -23,7 +24,7 @@ from diagevo.sampling.model_folder import (
 from diagevo.sampling.openai_sampler import OpenAISampler
 from diagevo.sampling.sampler import Address, Answers, Completion, Prompt, SamplingParams
 from diagevo.sampling.supervised import SupervisedProcess, ending, free_port
-from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy, lora_slots, sampler_of
+from diagevo.sampling.vllm_client import SERVED_NAME, cached_tokens, is_healthy, sampler_of
 
 # `vllm serve`, of this Python: it has an API process for each copy of the model.
 VLLM = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")

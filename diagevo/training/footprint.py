@@ -15,6 +15,7 @@ from diagevo.config.models import Config, GRPOConfig, SamplingConfig
 from diagevo.config.serving import (
     engine,
     engine_gpus,
+    lora_slots,
     mean_tokens,
     on_this_machine,
     serving,
@@ -263,7 +264,16 @@ def _phase(
     others = {"process": _PROCESS} | dict(beside)
     rollouts = others | resident(shape, **how)
     if hardware.colocate_vllm:
-        own = _engine("vLLM", hardware.vllm_memory, shape, share, sampling, setting="hardware.vllm_memory")
+        beside_base = 0 if lora is None else 2 * shape.adapters(lora_slots(lora))
+        own = _engine(
+            "vLLM",
+            hardware.vllm_memory,
+            shape,
+            share,
+            sampling,
+            adapters=beside_base,
+            setting="hardware.vllm_memory",
+        )
         votes = ", votes" if role == "challenger" else ""
         yield Load(f"{role}: rollouts{votes}", gpus, rollouts, (own,), placed)
     else:
@@ -285,8 +295,16 @@ def _server(config: Config, shape: Shape) -> Load:
     on_cluster = hardware.cluster == "ray"
     served = engine(hardware, config.sampling) if on_cluster else serving(hardware, config.sampling)
     rows, split = served.capacity // served.copies, engine_gpus(hardware)
+    lora = config.training.lora
     one = _engine(
-        "server", served.memory, shape, rows, config.sampling, split=split, setting="hardware.serve_memory"
+        "server",
+        served.memory,
+        shape,
+        rows,
+        config.sampling,
+        split=split,
+        adapters=0 if lora is None else shape.adapters(lora_slots(lora)),
+        setting="hardware.serve_memory",
     )
     engines = (one,)
     if on_cluster:
@@ -302,13 +320,15 @@ def _engine(
     sampling: SamplingConfig,
     *,
     split: int = 1,
+    adapters: int = 0,
     setting: str = "",
 ) -> EngineLoad:
+    """`adapters`: numbers of all of them, which it holds beside its weights."""
     work = _ENGINE + 12 * rows * shape.vocabulary + 12 * _CHUNK * shape.intermediate // split
     return EngineLoad(
         name,
         share,
-        2 * shape.weights // split + work,
+        2 * (shape.weights + adapters) // split + work,
         2 * shape.cached // split,
         longest=sampling.max_prompt_tokens + sampling.max_new_tokens,
         mean=mean_tokens(sampling),

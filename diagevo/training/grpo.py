@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -225,24 +226,27 @@ def _build_trainer(phase: Phase, plan: PhasePlan, **ours: Any) -> Any:
     from transformers.trainer_utils import set_seed
 
     from diagevo.training.trainer import PhaseTrainer
+    from diagevo.training.weight_sync import engine_options
 
     tokenizer = load_tokenizer(phase.start, phase.sampling.chat_template_kwargs)
     played = [row for batch in plan.batches for row in batch]
     _refuse_long_prompts(tokenizer, played, phase.sampling)
     set_seed(phase.seed % 2**32)  # a new adapter is drawn
-    rank = phase.training.lora
-    trainer = PhaseTrainer(
-        phase=phase,
-        plan=plan,
-        **ours,
-        model=str(phase.start)
-        if rank is None
-        else adapted(phase.start, rank, phase.output, numbers_of(phase.hardware), **_loading(phase.hardware)),
-        args=trl_settings(plan, phase),
-        # TRL wants a data set to be named; the rows are read from the plan.
-        train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
-        processing_class=tokenizer,
-    )
+    rank, numbers = phase.training.lora, numbers_of(phase.hardware)
+    loading = _loading(phase.hardware)
+    with engine_options(numbers, rank) if phase.hardware.colocate_vllm else nullcontext():
+        trainer = PhaseTrainer(
+            phase=phase,
+            plan=plan,
+            **ours,
+            model=str(phase.start)
+            if rank is None
+            else adapted(phase.start, rank, phase.output, numbers, **loading),
+            args=trl_settings(plan, phase),
+            # TRL wants a data set to be named; the rows are read from the plan.
+            train_dataset=Dataset.from_dict({"row_id": [row.row_id for row in played]}),
+            processing_class=tokenizer,
+        )
     trainer.remove_callback(PrinterCallback)
     return trainer
 

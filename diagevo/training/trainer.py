@@ -48,7 +48,7 @@ from diagevo.training.phase import OnStep, Phase, Reward, Rollout
 from diagevo.training.plan import PhasePlan
 from diagevo.training.saving import SavesAndStops, Saving, WholeCheckpoints
 from diagevo.training.sharding import shard_layers, whole
-from diagevo.training.weight_sync import send_weights
+from diagevo.training.weight_sync import send_adapter, send_weights, serve_adapter
 
 
 class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
@@ -100,6 +100,9 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         """What `on_step` asked for. Training ends after that step, with its checkpoint saved."""
         self._pad_id: int = trl["processing_class"].pad_token_id
         super().__init__(reward_funcs=[self._step_rewards()], **trl)
+        self._served = phase.work / f"served-{self.accelerator.process_index}"
+        if self.use_vllm and is_peft_model(self.model):
+            serve_adapter(self.vllm_generation, self._served)
         self._meter = StepMetrics(self.accelerator, self._metrics["train"])
         self.eos_token_ids = list(end_ids(phase.start, trl["processing_class"]))
         self.add_callback(SavesAndStops(self, check))
@@ -317,7 +320,10 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         has_tool_images: bool = False,
     ) -> tuple[list[list[int]], Any]:
         if self.use_vllm:
-            apart = torch.tensor(float(send_weights(self.vllm_generation)), device=self.accelerator.device)
+            generation = self.vllm_generation
+            adapter = is_peft_model(self.model)
+            count = send_adapter(generation, self._served) if adapter else send_weights(generation)
+            apart = torch.tensor(float(count), device=self.accelerator.device)
             self._metrics["train"][TENSORS_APART].append(self._gathered(apart).sum().item())
             self._last_loaded_step = self.state.global_step
             with self._alone(), heard_in_steps(self.vllm_generation.llm.llm_engine, self._stop):
@@ -409,6 +415,6 @@ class PhaseTrainer(WholeCheckpoints, GRPOTrainer):
         weights already."""
         if is_peft_model(self.model):
             if self.args.should_save:
-                save_adapter(self.model, Path(output_dir or self.args.output_dir))
+                save_adapter(self.model, Path(output_dir or self.work))
         elif self.staging is None or not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
             super().save_model(output_dir, _internal_call)

@@ -1,4 +1,4 @@
-"""The engine inside the trainer gets the policy's weights, and is proven to have them.
+"""The engine inside the trainer gets what the policy has learned, and is proven to have it.
 
 Log-probabilities cannot tell: what a step at a learning rate of 1e-6 changes is below the rounding of
 bfloat16. Checksums can: the bits of a tensor added up as integers, exact in any order, so that a tensor in
@@ -7,11 +7,46 @@ which the engine keeps several has the sum of theirs, and rows of zeros that fil
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from diagevo.config.serving import lora_slots
+from diagevo.sampling.trainers_vllm import POLICY, lora_request
+from diagevo.training.adapters import TRAINED, save_adapter
+
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@contextmanager
+def engine_options(numbers: str, lora: int | None) -> Iterator[None]:
+    """Within the context TRL starts its vLLM with what it has no settings for: the numbers of the trainer's
+    arithmetic, and slots for two adapters, the policy's and that of a frozen one which votes."""
+    vllm_generation: Any = import_module("trl.generation.vllm_generation")
+    start = getattr(vllm_generation, "LLM", None)  # TRL says so where there is none
+    options: dict[str, Any] = {"dtype": numbers}
+    if lora is not None:
+        options |= {"enable_lora": True, "max_loras": 2, "max_lora_rank": lora_slots(lora)}
+    vllm_generation.LLM = start and partial(start, **options)
+    try:
+        yield
+    finally:
+        vllm_generation.LLM = start
+
+
+def serve_adapter(generation: Any, folder: Path) -> None:
+    """From here on TRL's `VLLMGeneration` draws from the base with the adapter that `send_adapter` wrote to
+    `folder`."""
+    engine = generation.llm
+    engine.generate = partial(engine.generate, lora_request=lora_request(POLICY, folder))
+    # Asleep it keeps the base in the host's memory: nobody sends it again. What else vLLM has in the same
+    # pool, as which row has which adapter, would be gone too.
+    sleep = engine.sleep
+    engine.sleep = lambda level: sleep(level=1)
 
 
 def send_weights(generation: Any) -> int:
@@ -19,35 +54,97 @@ def send_weights(generation: Any) -> int:
 
     A collective under FSDP. RuntimeError where no tensor of the engine has the name of one of the trainer.
     """
-    model = generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
-    tensors: dict[str, torch.Tensor] = dict(model.named_parameters())
-    fused: Mapping[str, list[str]] = getattr(model, "packed_modules_mapping", {})
-    place = {f".{part}.": f".{whole}." for whole, parts in fused.items() for part in parts}
-    held: Counter[str] = Counter()
+    held = _Held(generation)
     walk = generation._iter_named_params
 
     def noted() -> Iterator[tuple[str, torch.Tensor]]:
         for sent, tensor in walk():
-            name = sent
-            for part, whole in place.items():
-                name = name.replace(part, whole)
-            if name in tensors:
-                held[name] += checksum(tensor.to(tensors[name].dtype))
+            held.note(sent, tensor)
             yield sent, tensor
 
-    generation._iter_named_params = noted  # adapters merged a second time would round otherwise
+    generation._iter_named_params = noted
     try:
         generation.sync_weights()
-        if not held:  # nothing was sent: compared with what should have been
+        if not held.noted:  # nothing was sent: compared with what should have been
             deque(noted(), maxlen=0)
     finally:
         del generation._iter_named_params
-    if not held:
-        raise RuntimeError(
-            f"{type(model).__name__} of vLLM names its tensors otherwise than the trainer: whether it has "
-            "the trainer's weights cannot be known. Sample without it: hardware.colocate_vllm false."
+    return held.apart()
+
+
+def send_adapter(generation: Any, folder: Path) -> int:
+    """Send it by way of `folder`; of how many tensors, those of the base too, the engine has other values.
+
+    RuntimeError as above.
+    """
+    engine, model = generation.llm, generation.model
+    if generation.enable_sleep_mode:
+        torch.cuda.empty_cache()
+        engine.wake_up(tags=["weights"])
+        generation._llm_weights_sleeping = False
+    save_adapter(model, folder)
+    engine.llm_engine.add_lora(lora_request(POLICY, folder, again=True))
+    engine.reset_prefix_cache()
+    held = _Held(generation)
+    for name, tensor in model.named_parameters():
+        module, _, part = name.removeprefix("base_model.model.").partition(".lora_")
+        if not part:
+            held.note(module, tensor)
+        elif part.split(".")[1] == TRAINED:
+            scaling = (
+                model.get_submodule(name.partition(".lora_")[0]).scaling[TRAINED] if part[0] == "B" else 1
+            )
+            held.note(f"{module}.lora_{part[0]}", tensor, scaling)
+    return held.apart()
+
+
+class _Held:
+    """What the engine should hold, by its own names."""
+
+    def __init__(self, generation: Any) -> None:
+        runner = generation.llm.llm_engine.model_executor.driver_worker.model_runner
+        self._model = runner.model
+        fused: Mapping[str, list[str]] = getattr(self._model, "packed_modules_mapping", {})
+        self._place = {f".{part}.": f".{whole}." for whole, parts in fused.items() for part in parts}
+        self._tensors: dict[str, list[torch.Tensor]] = {
+            name.replace(".base_layer", ""): [tensor] for name, tensor in self._model.named_parameters()
+        }
+        if (manager := getattr(runner, "lora_manager", None)) is not None:
+            self._tensors |= _adapter(manager._adapter_manager)
+        self.noted: Counter[str] = Counter()
+
+    def note(self, name: str, tensor: torch.Tensor, scaling: float = 1) -> None:
+        """What the trainer has under a name; vLLM keeps the second half of an adapter scaled."""
+        name = name.replace(".base_layer", "")
+        for part, whole in self._place.items():
+            name = name.replace(part, whole)
+        if (held := self._tensors.get(name)) is not None:
+            tensor = tensor.detach().to(held[0].dtype)
+            self.noted[name] += checksum(tensor if scaling == 1 else tensor * scaling)
+
+    def apart(self) -> int:
+        if not self.noted:
+            raise RuntimeError(
+                f"{type(self._model).__name__} of vLLM names its tensors otherwise than the trainer: whether "
+                "it has the trainer's weights cannot be known. Sample without it: hardware.colocate_vllm "
+                "false."
+            )
+        return sum(
+            sum(map(checksum, self._tensors[name])) != expected for name, expected in self.noted.items()
         )
-    return sum(checksum(tensors[name]) != value for name, value in held.items())
+
+
+def _adapter(manager: Any) -> dict[str, list[torch.Tensor]]:
+    """The policy's, of which a fused layer has several; where it has none, nothing."""
+    found: dict[str, list[torch.Tensor]] = {}
+    slots = [slot for slot, number in enumerate(manager.lora_index_to_id) if number == POLICY]
+    for name, module in manager.modules.items():
+        for part in "AB":
+            stacks = getattr(module, f"lora_{part.lower()}_stacked")
+            if isinstance(stacks, tuple):  # of a linear layer
+                none = [stacks[0].new_zeros(0)]
+                found[f"{name}.lora_{part}"] = [stack[slot] for stack in stacks for slot in slots] or none
+    return found
 
 
 def checksum(tensor: torch.Tensor) -> int:

@@ -256,3 +256,11 @@ def test_a_secret_in_any_value_is_refused_and_not_repeated(tmp_path: Path, setti
         assert error.message.startswith(where)
         assert error.hint
         assert "Tr0ub4do" not in str(error)
+
+
+def test_adapters_in_one_engine_have_one_base(tmp_path: Path) -> None:
+    """The vLLM in the challenger's trainer votes as the solver; without it each has an engine of its own."""
+    settings = ["training.lora=8", "roles.solver.model=another"]
+    with pytest.raises(ConfigError, match=r"needs roles.challenger and roles.solver to be one"):
+        _resolve(tmp_path, settings=[*settings, "hardware.colocate_vllm=true"])
+    _resolve(tmp_path, settings=settings)

@@ -20,3 +20,22 @@ CPU_OPTIONS = ("--dtype", "float32", "--enforce-eager", "--no-enable-chunked-pre
 def make_wide_model(folder: Path, **changes: Any) -> Path:
     """The tiny model with heads of width 32, the least that vLLM's attention takes on the CPU."""
     return make_tiny_model(folder, width=128, **changes)
+
+
+def make_far_adapter(base: Path, folder: Path, seed: int = 0) -> Any:
+    """A policy of LoRA that answers otherwise than its base; the model that it is."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+    model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32")
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", task_type="CAUSAL_LM")
+    adapted: Any = get_peft_model(model, config)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(0, 0.2)
+    adapted.peft_config["default"].base_model_name_or_path = str(base)
+    adapted.save_pretrained(str(folder))
+    return adapted

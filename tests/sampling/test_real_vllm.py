@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
 
 from diagevo.errors import ServiceError
 from diagevo.sampling.model_folder import load_tokenizer
@@ -16,7 +15,7 @@ from diagevo.sampling.sampler import Prompt, Sampler, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
 from diagevo.sampling.vllm_server import VLLMServer
 from tests.sampling.processes import members, until
-from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM, make_wide_model
+from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM, make_far_adapter, make_wide_model
 
 pytestmark = REAL_VLLM
 PROMPTS: list[Prompt] = [[{"role": "user", "content": text}] for text in ("1+1?", "Why?", "So {x}.")]
@@ -57,20 +56,8 @@ def test_a_server_serves_the_weights_of_its_folder_also_after_its_engine_was_kil
 
 
 def test_a_policy_with_an_adapter_is_served_with_it_and_not_merged(tmp_path: Path) -> None:
-    from peft import LoraConfig, get_peft_model
-    from transformers.models.auto.modeling_auto import AutoModelForCausalLM
-
     base, policy = make_wide_model(tmp_path / "base"), tmp_path / "policy"
-    model: Any = AutoModelForCausalLM.from_pretrained(str(base), dtype="float32")
-    adapted: Any = get_peft_model(model, LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"))
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for name, weight in adapted.named_parameters():
-            if "lora_B" in name:
-                weight.normal_(0, 0.2)
-    adapted.peft_config["default"].base_model_name_or_path = str(base)
-    adapted.save_pretrained(str(policy))
-    adapted.merge_and_unload().save_pretrained(str(tmp_path / "merged"))
+    make_far_adapter(base, policy).merge_and_unload().save_pretrained(str(tmp_path / "merged"))
     load_tokenizer(base).save_pretrained(str(tmp_path / "merged"))
     merged = greedy(TransformersSampler(tmp_path / "merged"))
     assert all(a != b for a, b in zip(merged, greedy(TransformersSampler(base)), strict=True))

@@ -7,6 +7,8 @@ import pytest
 from diagevo.sampling.model_folder import encode_prompts, end_ids, load_tokenizer
 from diagevo.sampling.sampler import Prompt, SamplingParams
 from diagevo.sampling.transformers_sampler import TransformersSampler
+from diagevo.sampling.vllm_server import VLLMServer
+from tests.sampling.real_vllm import CPU_OPTIONS, REAL_VLLM
 
 FOLDER = Path(__file__).parents[2] / ".lm" / "models" / "SmolLM2-135M-Instruct"
 pytestmark = [
@@ -39,3 +41,33 @@ def test_a_chat_turn_ends_by_itself_and_knows_something() -> None:
     assert not alone.truncated
     assert "<|im_end|>" not in alone.text
     assert again.text == alone.text
+
+
+ASKED = (
+    "What is the capital of {}?",
+    "Name three things that {} is known for.",
+    "Write one sentence about the weather in {}.",
+    "Is {} larger than Italy? Answer in a few words.",
+)
+PLACES = ("France", "Japan", "Peru", "Kenya", "Norway", "India", "Canada", "Egypt", "Chile", "Vietnam")
+"""Forty prompts."""
+
+
+@pytest.mark.vllm
+@REAL_VLLM[1]
+def test_vllm_gives_the_same_greedy_answers(tmp_path: Path) -> None:
+    """In float32 on both sides; where two words are nearly as likely, the order of a sum decides."""
+    prompts: list[Prompt] = [
+        [{"role": "user", "content": text.format(place)}] for text in ASKED for place in PLACES
+    ]
+    greedy = SamplingParams(temperature=0.0, top_p=1.0, max_new_tokens=32)
+    sampler = TransformersSampler(FOLDER, threads=1)
+    expected = [group[0] for group in sampler.sample(prompts, n=1, params=greedy, seed=0)]
+    sampler.close()
+    options = (*CPU_OPTIONS, "--max-model-len", "512")
+    with VLLMServer(FOLDER, log=tmp_path / "server.log", options=options) as server:
+        found = [group[0] for group in server.sample(prompts, n=1, params=greedy, seed=0)]
+    same = sum(a == b for a, b in zip(expected, found, strict=True))
+    print(f"{same} of {len(prompts)} greedy answers of 32 tokens are the same")
+    assert len({answer.text for answer in found}) > len(prompts) / 2
+    assert same >= 0.95 * len(prompts)

@@ -14,7 +14,17 @@ from diagevo.config.models import Config, HardwareConfig, SamplingConfig
 from diagevo.config.shipped import PROFILES
 from diagevo.sampling import decoding
 from diagevo.training.disk import disk_bytes
-from diagevo.training.footprint import CARDS, Load, _engine, checkpoint, loads, resident, shapes_of, update
+from diagevo.training.footprint import (
+    CARDS,
+    Load,
+    _engine,
+    checkpoint,
+    host,
+    loads,
+    resident,
+    shapes_of,
+    update,
+)
 from diagevo.training.shapes import KNOWN, find_shape, shape_of
 from tests.training import phase
 
@@ -108,6 +118,18 @@ def test_adapters_train_a_hundredth_on_one_base_in_bfloat16() -> None:
         "Adam": 8 * adapters,
         "reference": 4 * adapters,
     }
+
+
+def test_engines_of_adapters_hold_them_beside_one_base() -> None:
+    """The policy's and the frozen one's in the trainer, one in a server, each in a slot of vLLM's."""
+    config = of("qwen3-8b-lora-80gb", "training.lora=24")
+    [inside] = planned(config)[0].engines
+    [server] = next(load for load in planned(config) if load.stage == "candidates, votes").engines
+    plain = of("qwen3-8b-lora-80gb", "training.lora=null")
+    [without] = planned(plain)[0].engines
+    assert inside.needed - without.needed == 2 * 2 * EIGHT_B.adapters(32)
+    assert server.needed >= 2 * (EIGHT_B.weights + EIGHT_B.adapters(32))
+    assert host(config, EIGHT_B, EIGHT_B) == 2 * 2 * EIGHT_B.weights + 6_000_000_000
 
 
 def test_on_a_cluster_ranks_and_engines_hold_what_they_hold_on_one_machine() -> None:

@@ -212,8 +212,9 @@ def test_in_bfloat16_the_base_is_held_so_and_the_adapter_in_float32(twelve: tupl
 
 def test_a_policy_served_with_its_adapter_is_the_one_that_was_trained(twelve: tuple[Path, Any]) -> None:
     final, seen = twelve
-    served = TransformersSampler(final, dtype="bfloat16")._model
-    merged = TransformersSampler(final, dtype="bfloat16")._model.merge_and_unload()
+    served: Any = TransformersSampler(final, dtype="bfloat16")._model
+    merged: Any = TransformersSampler(final, dtype="bfloat16")._model
+    merged = merged.merge_and_unload()
     apart, lost = (
         kl(log_probabilities(model.float()), seen["trained"])  # without the rounding of the arithmetic
         for model in (served, merged)
