@@ -22,7 +22,7 @@ PAGE, PICTURE = ROOT / "docs/reference/study-lm.md", ROOT / "docs/pictures/study
 RESULTS, PLAN = HERE / "results-lm.jsonl", HERE / "study-lm.json"
 BEGIN, MARKS = "## Results\n", ("<!-- study-lm -->\n", "<!-- end of study-lm -->\n")
 ARMS = ("full", "placebo", "free-only")
-THERE, ELSEWHERE = "mean_at_k/middle", ("mean_at_k/head", "mean_at_k/tail")
+THERE, GREEDY = "mean_at_k", "greedy"
 MARGIN, CPU_APART = 0.05, 0.05
 
 
@@ -135,18 +135,18 @@ def page(runs: list[dict[str, Any]]) -> Iterator[str]:
         gap = "–" if line.difference is None else f"{line.difference:+.3f}"
         said = f"| {name} | `{line.variant}` | {bases[name]} | **{verdict(name, line, runs)}**"
         yield f"{said} | {gap} | {bounds} | {effect} | {line.seeds} | {p} |"
-    yield "\nL2 and L3 are lines of `diagevo ablate compare study-lm --metric mean_at_k/middle`.\n"
+    yield "\nL2 and L3 are lines of `diagevo ablate compare study-lm`.\n"
     yield "![The two families by round](../pictures/study-lm.svg)\n"
     yield from arm_rows(done)
-    yield "\nMeans of the runs that were played to the end. *There*: mean@2 in the two families after each"
-    yield "round, from 0. *Elsewhere*: mean of head and tail. *Asked*, *kept*: questions of the two families"
+    yield "\nMeans of the runs that were played to the end: mean@2 after each round from 0, greedy before"
+    yield "the first and after the last. *Asked there*, *kept there*: questions of the two families"
     yield "among all candidates and among those practised, in rounds 2 and 3. *True*: its labels."
     yield "*CPU*: seconds of all stages of a run; validation is none of them.\n"
     yield "Made by `python -m studies.lm`, or with `--again` from `studies/results-lm.jsonl`."
 
 
 def arm_rows(done: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| arm | runs | there | elsewhere | asked there | kept there | true | CPU |"
+    yield "| arm | runs | mean@2 | greedy | asked there | kept there | true | CPU |"
     yield "|---" * 8 + "|"
     for arm in ARMS:
         of = [run for run in done if run["variant"] == arm]
@@ -154,7 +154,7 @@ def arm_rows(done: list[dict[str, Any]]) -> Iterator[str]:
             continue
         rounds = [str(n) for n in range(of[0]["of"] + 1)]
         there = " → ".join(f"{_mean(of, n, THERE):.3f}" for n in rounds)
-        first, last = (sum(_mean(of, n, m) for m in ELSEWHERE) / 2 for n in (rounds[0], rounds[-1]))
+        first, last = (_mean(of, n, GREEDY) for n in (rounds[0], rounds[-1]))
         total: Counter[str] = Counter()
         for run in of:
             for n in rounds[2:]:
@@ -201,7 +201,7 @@ def draw(runs: list[dict[str, Any]]) -> str:
     middle = [{"arm": arm, "round": n, "score": sum(of) / len(of)} for (arm, n), of in means.items()]
     base = {
         "x": alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, format="d")),
-        "y": alt.Y("score:Q", title="mean@2, the two families", scale=alt.Scale(zero=False)),
+        "y": alt.Y("score:Q", title="mean@2 in the two families", scale=alt.Scale(zero=False)),
         "color": alt.Color("arm:N", sort=list(ARMS), title=None),
     }
     thin = alt.Chart(data(rows)).mark_line(strokeWidth=1, opacity=0.35).encode(**base, detail="run:N")

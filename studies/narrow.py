@@ -1,9 +1,9 @@
-"""A start whose solver errs in two families alone: `python -m studies.narrow 1600 DOCUMENTS QUESTIONS`.
+"""A start whose solver errs in two families alone: `python -m studies.narrow 1440 DOCUMENTS QUESTIONS`.
 
-Elsewhere it is taught what is right, and the challenger to write all families alike. So a cause that is true
-points to few families, and one that is drawn at random mostly elsewhere: what causes say can matter here
-(docs/reference/study-lm.md). Of the questions the two families are the only ones of the middle:
-`mean_at_k/middle` is their score.
+A small model learns few families well in so many documents: six of the fourteen. It is taught what is right
+in four of them, and two with mistakes at their full chances; the challenger writes the six alike. So a cause
+that is true points to two families, and one that is drawn at random mostly elsewhere: what causes say can
+matter here (docs/reference/study-lm.md).
 """
 
 import json
@@ -13,17 +13,20 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from diagevo.arithmetic.corpus import ALIKE, documents
-from diagevo.arithmetic.families import family, group
+from diagevo.arithmetic.corpus import documents
+from diagevo.arithmetic.families import family
+from diagevo.arithmetic.grammar import FAMILIES, parse
 from diagevo.arithmetic.heldout import held_out
 from diagevo.sampling.sampler import Message
 
-NARROW = ("quotient", "doubling")
-SHARE = 0.25
-"""The challenger's part of the documents."""
-QUESTIONS, ELSEWHERE = 30, 2
-"""Of each of the two families, and of each family of head and tail."""
+NARROW = ("minutes", "doubling")
+RIGHT = ("mirror", "fence", "coins", "jumps")
+SHARE = 0.2
+"""The challenger's part of the documents, before those of other families are left out."""
+QUESTIONS = 30
+"""Of each of the two families, which alone are measured."""
 SEED = 11
+_FREE = {name: float(name in NARROW + RIGHT) for name in FAMILIES}
 
 
 def narrow_documents(seed: int) -> Iterator[list[Message]]:
@@ -35,18 +38,20 @@ def narrow_documents(seed: int) -> Iterator[list[Message]]:
 
 def narrow_questions() -> Iterator[tuple[str, str]]:
     """Held-out questions with their answers, the first of each family."""
-    taken: Counter[str] = Counter()
+    taken: Counter[str | None] = Counter()
     for question, answer in held_out():
-        name = str(family(question))
-        if group(question) != "middle" or name in NARROW:
+        if (name := family(question)) in NARROW and taken[name] < QUESTIONS:
             taken[name] += 1
-            if taken[name] <= (QUESTIONS if name in NARROW else ELSEWHERE):
-                yield question, answer
+            yield question, answer
 
 
 def _turns(seed: int, scale: float) -> Iterator[list[Message]]:
-    for prompt, completion in documents(seed, scale, free=ALIKE, share=SHARE):
-        yield [*prompt, {"role": "assistant", "content": completion}]
+    for prompt, completion in documents(seed, scale, free=_FREE, share=SHARE):
+        turns: list[Message] = [*prompt, {"role": "assistant", "content": completion}]
+        written = completion.removeprefix("<question> ").removesuffix(" </question>")
+        parts = parse(turns[-2]["content"]) or parse(written) or ()
+        if all(part.family in NARROW + RIGHT for part in parts):
+            yield turns
 
 
 def _is_narrow(turns: list[Message]) -> bool:
