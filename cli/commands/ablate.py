@@ -1,7 +1,7 @@
 """`diagevo ablate`: plan the paper's ablations, play them, and see what they show."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,48 +14,18 @@ from ..call import Call
 from ..opening import database
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 from ..screens.accuracy import premises
 
 if TYPE_CHECKING:
     from diagevo.evaluation.ablation import Plan
 
-RUNS = (
-    Column("index", align="right"),
-    Column("run"),
-    Column("variant"),
-    Column("seed", align="right"),
-    Column("committed", "rounds", "right"),
-    Column("state"),
+RUNS = columns("index, run, variant, seed, committed: rounds, state")
+
+
+COMPARED = columns(
+    "variant, seeds, score, difference, low: from, high: to, effect: effect d, p: p: 4, p_holm: p (Holm): 4"
 )
-
-
-COMPARED = (
-    Column("variant"),
-    Column("seeds", align="right"),
-    Column("score", align="right"),
-    Column("difference", align="right"),
-    Column("low", "from", "right"),
-    Column("high", "to", "right"),
-    Column("effect", "effect d", "right"),
-    Column("p", align="right", digits=4),
-    Column("p_holm", "p (Holm)", "right", digits=4),
-)
-
-
-@dataclass(frozen=True)
-class PlannedLine:
-    index: int
-    run: str
-    variant: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class StatusLine(PlannedLine):
-    committed: str
-    state: str
-    """waiting, begun or trained."""
 
 
 Name = Annotated[
@@ -121,8 +91,7 @@ def plan(
         resolve(file=call.config, settings=settings, profile=call.profile)
     file = made.save(call.home)
     render.say(call, f"{count(len(made.runs), 'run')} planned in {file}; next: diagevo ablate run {name}")
-    lines = [PlannedLine(i, r.run, r.variant, r.seed) for i, r in enumerate(made.runs)]
-    return Result(lines, RUNS[:4])
+    return Result([{"index": i, **asdict(planned)} for i, planned in enumerate(made.runs)], RUNS[:4])
 
 
 def _measured(arguments: str | None) -> list[str]:
@@ -186,11 +155,11 @@ def _status(call: Call, chosen: "Plan") -> Result[Any]:
     else:
         with database(call) as opened:
             found = states(opened, chosen)
-    lines = [
-        StatusLine(i, s.planned.run, s.planned.variant, s.planned.seed, f"{s.committed}/{s.rounds}", s.state)
+    rows = [
+        {"index": i, **asdict(s.planned), "committed": f"{s.committed}/{s.rounds}", "state": s.state}
         for i, s in enumerate(found)
     ]
-    return Result(lines, RUNS)
+    return Result(rows, RUNS)
 
 
 @options.command(

@@ -1,6 +1,6 @@
 """`diagevo config`: the resolved values, where each came from, and what deviates from the paper."""
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +13,7 @@ from ..call import Call
 from ..opening import opened
 from ..render.console import dump
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.config.loading import Resolved
@@ -26,26 +26,11 @@ def _text(value: Any) -> str:
     return scalar(value)
 
 
-SETTINGS = (Column("key"), Column("value", show=_text), Column("source"))
-DEVIATIONS = (
-    Column("key"),
-    Column("value", show=_text),
-    Column("paper", "paper or decision", show=_text),
-    Column("stated", "stated in"),
-    Column("source"),
+SETTINGS = columns("key, value, source", value=_text)
+DEVIATIONS = columns(
+    "key, value, paper: paper or decision, stated: stated in, source", value=_text, paper=_text
 )
-DIFFERENCES = (Column("key"), Column("a", show=_text), Column("b", show=_text))
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A value of the configuration, as `config show` prints it."""
-
-    key: str
-    value: Any
-    source: str
-    """Where it was written: a file with its line, a variable, an option, a profile, or `default`."""
-    description: str
+DIFFERENCES = columns("key, a, b", a=_text, b=_text)
 
 
 @options.command(
@@ -97,25 +82,14 @@ def show(
     resolved = of(call, call.run) if call.run is not None and not given else call.resolve()
     if paper:
         return _show_paper(call, resolved)
-    shown = [Shown(s.key, s.value, s.source.where, s.description) for s in resolved.settings()]
-    return Result(shown, SETTINGS, run=call.run)
+    rows = [asdict(setting) | {"source": setting.source.where} for setting in resolved.settings()]
+    return Result(rows, SETTINGS, run=call.run)
 
 
 def _show_paper(call: Call, resolved: "Resolved") -> Result[Any]:
     from diagevo.config.paper import deviations
 
-    found = deviations(resolved)
-    rows = [
-        {
-            "key": d.key,
-            "value": d.value,
-            "paper": d.paper,
-            "kind": d.kind,
-            "stated": d.stated,
-            "source": d.source.where,
-        }
-        for d in found
-    ]
+    rows = [asdict(found) | {"source": found.source.where} for found in deviations(resolved)]
     none = f"profile {resolved.config.profile}: nothing deviates from the paper"
     return Result(rows, DEVIATIONS, run=call.run, notes=[] if rows else [none])
 

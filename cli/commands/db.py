@@ -12,12 +12,12 @@ from .. import options
 from ..call import Call
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.log.database import Database
 
-FINDINGS = (Column("check"), Column("ok"), Column("detail", "found"))
+FINDINGS = columns("check, ok, detail: found")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -30,14 +30,8 @@ if TYPE_CHECKING:
     from diagevo.memory.memory import Memory
 
 LOCAL = "local"
-ROUNDS = (
-    Column("round", align="right"),
-    Column("failures", "F", "right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
-    Column("nodes", align="right"),
-    Column("undiagnosed", align="right"),
+ROUNDS = columns(
+    "round, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, undiagnosed"
 )
 
 
@@ -154,7 +148,7 @@ def diagnose(
             )
         if plan:
             found = cost(memory, config, all_failed=every)
-            return Result([asdict(found)], tuple(map(Column, asdict(found))), run=run)
+            return Result([asdict(found)], columns(", ".join(asdict(found))), run=run)
         if said:
             _keep(memory, said)
         engine = config.roles.diagnostician.engine

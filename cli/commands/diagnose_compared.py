@@ -8,17 +8,12 @@ from ..call import Call
 from ..diagnosticians import check_rules, diagnostician_of
 from ..opening import config_of, opened
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.recheck import Recheck
 
-COMPARED = (
-    Column("decision"),
-    Column("subject"),
-    Column("recorded"),
-    Column("answered"),
-)
+COMPARED = columns("decision, subject, recorded, answered")
 """What a person reads of a disagreement; json, jsonl, csv and parquet hold every decision that was asked."""
 
 

@@ -8,18 +8,12 @@ from .. import options
 from ..call import Call
 from ..opening import config_of, opened
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
-CALIBRATIONS = (
-    Column("threshold"),
-    Column("model"),
-    Column("current", align="right", digits=2),
-    Column("proposed", align="right", digits=2),
-    Column("same", "judged same", align="right"),
-    Column("same_kept", "of them above", align="right", digits=2),
-    Column("different", "judged different", align="right"),
-    Column("different_kept", "of them above", align="right", digits=2),
-    Column("unrelated_kept", "unrelated above", align="right", digits=2),
+CALIBRATIONS = columns(
+    "threshold, model, current: current: 2, proposed: proposed: 2, same: judged same, "
+    "same_kept: of them above: 2, different: judged different, different_kept: of them above: 2, "
+    "unrelated_kept: unrelated above: 2"
 )
 
 

@@ -11,9 +11,9 @@ from .. import options
 from ..call import Call
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
-COLUMNS = (Column("state", ""), Column("name", "what"), Column("found"), Column("fix"))
+COLUMNS = columns("state:, name: what, found, fix")
 
 
 @options.command(

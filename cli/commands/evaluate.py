@@ -1,6 +1,5 @@
 """`diagevo eval show, compare`: what can be measured, what was, and how two measurements differ."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,86 +13,36 @@ from ..call import Call
 from ..opening import database
 from ..render import console as render
 from ..render.result import Result
-from ..render.rows import row_of
-from ..render.table import Column
+from ..render.table import columns
 from ..screens.accuracy import premises, worlds_of
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
 
-BENCHMARKS = (
-    Column("name"),
-    Column("title"),
-    Column("group"),
-    Column("questions", align="right"),
-    Column("metric"),
-    Column("kind"),
-    Column("hub"),
-    Column("licence"),
-)
-EVALUATIONS = (
-    Column("evaluation_id", "id"),
-    Column("benchmark"),
-    Column("run"),
-    Column("round", align="right"),
-    Column("model"),
-    Column("answered"),
-    Column("score", align="right"),
-    Column("score_se", "± s.e.", "right"),
-    Column("judge"),
-    Column("finished_at", "finished"),
+BENCHMARKS = columns("name, title, group, questions, metric, kind, hub, licence")
+EVALUATIONS = columns(
+    "evaluation_id: id, benchmark, run, round, model, answered, score, score_se: ± s.e., judge, "
+    "finished_at: finished"
 )
 
 
-@dataclass(frozen=True)
-class BenchmarkLine:
-    """A benchmark as `eval show --benchmarks` prints it."""
-
-    name: str
-    title: str
-    group: str
-    questions: int
-    metric: str
-    kind: str
-    hub: str
-    licence: str
-
-
-@dataclass(frozen=True)
-class EvaluationLine:
+def row_of(found: "Evaluation") -> dict[str, Any]:
     """An evaluation as the commands print it. Scores are shares in [0, 1], null until it is finished."""
-
-    evaluation_id: str
-    benchmark: str
-    run: str | None
-    round: int | None
-    model: str
-    answered: str
-    score: float | None
-    score_se: float | None
-    judge: str
-    finished_at: str | None
-    metrics: dict[str, float] | None
-    conditions: dict[str, Any]
-
-
-def line_of(found: "Evaluation") -> EvaluationLine:
-    metrics = found.metrics or {}
-    judge = found.conditions["judge"]
-    return EvaluationLine(
-        evaluation_id=found.evaluation_id,
-        benchmark=found.benchmark,
-        run=found.run_id,
-        round=found.round,
-        model=found.model,
-        answered=f"{found.answered}/{found.questions}",
-        score=metrics.get("score"),
-        score_se=metrics.get("score_se"),
-        judge="rule" if judge is None else judge["model"],
-        finished_at=found.finished_at,
-        metrics=found.metrics,
-        conditions=found.conditions,
-    )
+    metrics, judge = found.metrics or {}, found.conditions["judge"]
+    return {
+        "evaluation_id": found.evaluation_id,
+        "benchmark": found.benchmark,
+        "run": found.run_id,
+        "round": found.round,
+        "model": found.model,
+        "answered": f"{found.answered}/{found.questions}",
+        "score": metrics.get("score"),
+        "score_se": metrics.get("score_se"),
+        "judge": "rule" if judge is None else judge["model"],
+        "finished_at": found.finished_at,
+        "metrics": found.metrics,
+        "conditions": found.conditions,
+    }
 
 
 @options.command(
@@ -130,16 +79,12 @@ def _show_benchmarks() -> Result[Any]:
     from diagevo.evaluation.benchmarks import BENCHMARKS as ENTRIES
 
     lines = [
-        BenchmarkLine(
-            name=e.name,
-            title=e.title,
-            group=e.group,
-            questions=e.questions,
-            metric=e.metric,
-            kind=", ".join(dict.fromkeys(p.kind for p in e.parts)),
-            hub=", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
-            licence=", ".join(dict.fromkeys(p.licence for p in e.parts)),
-        )
+        {name: getattr(e, name) for name in ("name", "title", "group", "questions", "metric")}
+        | {
+            "kind": ", ".join(dict.fromkeys(p.kind for p in e.parts)),
+            "hub": ", ".join(f"{p.hub.id}@{p.hub.split}" for p in e.parts),
+            "licence": ", ".join(dict.fromkeys(p.licence for p in e.parts)),
+        }
         for e in ENTRIES
     ]
     return Result(lines, BENCHMARKS)
@@ -159,7 +104,7 @@ def _show_all(call: Call) -> Result[Any]:
         of_world = any(line.world == "arithmetic" and run in (None, line.run_id) for line in played)
         questions = "held-out" if of_world else "math500"
         render.say(call, f"no evaluations yet; start one: diagevo eval run {questions} --round best")
-    return Result([line_of(e) for e in found], EVALUATIONS, run=run, notes=premises(worlds))
+    return Result([row_of(e) for e in found], EVALUATIONS, run=run, notes=premises(worlds))
 
 
 def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
@@ -186,7 +131,7 @@ def _show_one(call: Call, evaluation: str, wrong: int) -> Result[Any]:
         answers = ", ".join(answer or "no answer" for answer in result.extracted)
         lines += [f"question {result.question}: {result.prompt[-1]['content']}"]
         lines += [f"  reference {result.reference}; answered {answers}"]
-    data = row_of(line_of(found)) | {"categories": categories, "wrong": missed}
+    data = row_of(found) | {"categories": categories, "wrong": missed}
     text = "\n".join(visible(line, one_line=True) for line in lines)
     return Result(data, text=text, run=found.run_id, notes=premises(worlds))
 

@@ -16,7 +16,7 @@ from ..opening import database, opened
 from ..render import console as render
 from ..render.result import Result
 from ..screens.accuracy import premises, worlds_of
-from .evaluate import EVALUATIONS, line_of
+from .evaluate import EVALUATIONS, row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def run(
                     )
         notes = premises(worlds_of(asked, done))
         run_id = None if history is None else history.run_id
-        return Result([line_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
+        return Result([row_of(e) for e in done], EVALUATIONS, run=run_id, notes=notes)
 
 
 def measure(

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -17,6 +16,7 @@ from .. import options
 from ..call import Call
 from ..render import console as render
 from ..render.result import Result
+from ..render.rows import row_of
 from .stopping import stopped_by_signals
 
 if TYPE_CHECKING:
@@ -30,25 +30,6 @@ ONCE = (
     "every question was answered once: nothing to compare. Let the model answer each several times "
     "(samples, epochs, generations); where the answer is known, diagnose --all-failed asks without"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ingested:
-    """What `ingest` prints: see `diagevo.ingest.recording.IngestSummary`."""
-
-    steps: int
-    new_steps: int
-    rollouts: int
-    unscored: int
-    groups: dict[str, int]
-    failures: int
-    answered: int
-    split: int
-    cut: list[str]
-    left: list[int]
-    notes: list[str]
-    rounds_waiting: int
-    open_round: int | None
 
 
 @options.command(
@@ -139,7 +120,9 @@ def ingest(
             raise _nothing(path, report)
         if report.rollouts == report.groups.total():
             report.notes.append(ONCE)
-        found = _found(session, report)
+        groups = {name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")}
+        opened, waiting = session.standing()
+        found = row_of(report) | {"groups": groups, "rounds_waiting": waiting, "open_round": opened}
         as_of, served = session.where, session.served
     notes = [
         f"{name} ends inside a line: its step is left for the next call (--follow waits)"
@@ -151,7 +134,7 @@ def ingest(
             "since the training was resumed, which has not reached them yet"
         )
     notes += [f"note: {note}" for note in report.notes]
-    text = _text(call.run, report, found, served=served)
+    text = _text(call.run, report, opened, waiting, served=served)
     return Result(found, text=text, run=call.run, as_of=as_of, notes=notes)
 
 
@@ -188,26 +171,7 @@ def _nothing(path: Path, report: "IngestSummary") -> ConfigError:
     )
 
 
-def _found(session: "_Session", report: "IngestSummary") -> Ingested:
-    opened, waiting = session.standing()
-    return Ingested(
-        steps=report.steps,
-        new_steps=report.new_steps,
-        rollouts=report.rollouts,
-        unscored=report.unscored,
-        groups={name: report.groups[name] for name in ("contrast", "all_failed", "all_passed")},
-        failures=report.failures,
-        answered=report.answered,
-        split=report.split,
-        cut=report.cut,
-        left=report.left,
-        notes=report.notes,
-        rounds_waiting=waiting,
-        open_round=opened,
-    )
-
-
-def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -> str:
+def _text(run: str, report: "IngestSummary", opened: int | None, waiting: int, *, served: bool) -> str:
     who = "" if served else " --model M --base-url URL (or --local)"
     groups = report.groups
     lines = [
@@ -222,11 +186,9 @@ def _text(run: str, report: "IngestSummary", found: Ingested, *, served: bool) -
         lines.append(f"  {report.unscored:>9,}  rollouts without a reward, in no group")
     if report.split:
         lines.append(f"  {report.split:>9,}  group names shared by several prompts: a group for each prompt")
-    if found.open_round is not None:
-        behind = f", {found.rounds_waiting} more behind it" if found.rounds_waiting else ""
-        lines.append(
-            f"round {found.open_round} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}"
-        )
+    if opened is not None:
+        behind = f", {waiting} more behind it" if waiting else ""
+        lines.append(f"round {opened} waits for its diagnosis{behind}: diagevo diagnose --run {run}{who}")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,39 +17,17 @@ from ..call import Call
 from ..opening import opened
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 from ..screens.accuracy import premises, worlds_of
-from .evaluate import EVALUATIONS, line_of
+from .evaluate import EVALUATIONS, row_of
 from .evaluate_run import Batch, KeyEnv, Seed, measure
 
 if TYPE_CHECKING:
-    from diagevo.evaluation.oracle import LabelAccuracy, Oracle
+    from diagevo.evaluation.oracle import Oracle
     from diagevo.memory.history import History
 
-ACCURACY = (
-    Column("round", align="right"),
-    Column("sampled", align="right"),
-    Column("proposed", align="right"),
-    Column("checked", align="right"),
-    Column("accuracy", align="right"),
-    Column("standard_error", "± s.e.", "right"),
-    Column("source"),
-)
+ACCURACY = columns("round, sampled, proposed, checked, accuracy, standard_error: ± s.e., source")
 Rounds = Annotated[str, typer.Option("--round", metavar="N", help="Round(s): 3, 1,3 or `all`.")]
-
-
-@dataclass(frozen=True)
-class AccuracyLine:
-    """How many of a round's pseudo-labels are right, as a share; null until some are checked."""
-
-    round: int
-    sampled: int
-    proposed: int
-    """Of those that are not checked: how many have a proposed answer."""
-    checked: int
-    accuracy: float | None
-    standard_error: float | None
-    source: str | None
 
 
 @contextmanager
@@ -71,20 +49,15 @@ def _accuracy(oracle: "Oracle") -> Result[Any]:
 
     with AnswerChecker() as checker:
         lines = oracle.accuracy(checker)
-    return Result([_line(line) for line in lines], ACCURACY, run=oracle.run_id)
-
-
-def _line(line: "LabelAccuracy") -> AccuracyLine:
-    known = line.accuracy
-    return AccuracyLine(
-        round=line.round,
-        sampled=line.sampled,
-        proposed=line.proposed,
-        checked=line.checked,
-        accuracy=None if known is None else known.value,
-        standard_error=None if known is None else known.standard_error,
-        source=line.source,
-    )
+    rows = [
+        asdict(line)
+        | {
+            "accuracy": None if line.accuracy is None else line.accuracy.value,
+            "standard_error": None if line.accuracy is None else line.accuracy.standard_error,
+        }
+        for line in lines
+    ]
+    return Result(rows, ACCURACY, run=oracle.run_id)
 
 
 @options.command(
@@ -242,4 +215,4 @@ def selfplay(
                 )
                 done.append(measure(call, store, ready, loaded, checker, procedure, stop))
         notes = premises(worlds_of(history.database, done))
-        return Result([line_of(found) for found in done], EVALUATIONS, run=history.run_id, notes=notes)
+        return Result([row_of(found) for found in done], EVALUATIONS, run=history.run_id, notes=notes)

@@ -13,7 +13,7 @@ from ..call import Call
 from ..opening import config_of, opened
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.config.models import EmbedderRole
@@ -55,11 +55,11 @@ def query(
     if views:
         known = view_columns(history.database)
         listed = [{"view": v, "about": VIEWS[v], "columns": list(c)} for v, c in known.items()]
-        return Result(listed, (Column("view"), Column("about"), Column("columns")))
+        return Result(listed, columns("view, about, columns"))
     answer = call.stack.enter_context(ask(history.database, statement, run_id=history.run_id))
     names = _unique(answer.columns)
     rows = ({n: _plain(v) for n, v in zip(names, row, strict=True)} for row in answer.rows)
-    return Result(rows, [Column(name, always=True) for name in names], run=history.run_id)
+    return Result(rows, [Column(name, name, always=True) for name in names], run=history.run_id)
 
 
 def _statement(sql: str) -> str:

@@ -10,20 +10,14 @@ from ..call import Call
 from ..opening import where
 from ..render import console as render
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.history import AsOf, History
 
-WEIGHTS = (
-    Column("line", align="right"),
-    Column("weight", align="right", digits=6),
-    Column("cause"),
-    Column("stitched"),
-    Column("prompt", show=lambda prompt: prompt[:SHOWN]),
-)
 SHOWN = 60
 """Characters of a prompt in a table."""
+WEIGHTS = columns("line, weight: weight: 6, cause, stitched, prompt", prompt=lambda prompt: prompt[:SHOWN])
 
 
 def weigh(call: Call, history: "History", as_of: "AsOf", file: Path) -> Result[Any] | None:

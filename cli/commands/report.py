@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from ..call import Call
 from ..opening import one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.diagnosis.embedder import Embedder
@@ -24,23 +23,10 @@ if TYPE_CHECKING:
     from diagevo.report.material import Material
     from diagevo.report.tables import ReportTable, TableName
 
-SHOWN = (
-    Column("paper"),
-    Column("name"),
-    Column("title"),
-    Column("ready"),
-    Column("missing"),
-    Column("command"),
-)
-FILES = (Column("figure"), Column("file"))
+SHOWN = columns("paper, name, title, ready, missing, command")
+FILES = columns("figure, file")
 TABLE = "table-"
 """What the name of a table begins with; `time` is a figure, too."""
-
-
-@dataclass(frozen=True)
-class FileLine:
-    figure: str
-    file: str
 
 
 @contextmanager
@@ -188,7 +174,7 @@ def _build_pages(
                 pages=pages or PAGES,
                 on_figure=lambda name: render.say(call, f"  {name}"),
             )
-        lines = [FileLine(name, str(file)) for name, file in written]
+        lines = [{"figure": name, "file": str(file)} for name, file in written]
         return Result(lines, FILES, run=history.run_id, notes=[f"open {folder / 'index.html'}"])
 
 
@@ -209,7 +195,7 @@ def _build_only(
     for name in figures:
         entry(name)
     arms = _arms(call, None if plan is None or not figures else load_plan(call.home, plan))
-    lines: list[FileLine] = []
+    lines: list[dict[str, str]] = []
     parts: list[str | Rows] = []
     with _gathered(call, beside) as (history, materials):
         folder = _folder(history, to)
@@ -219,12 +205,12 @@ def _build_only(
                 raise NotFoundError(f"figure {name}: {result.reason}", hint=f"run: {result.command}")
             with render.writing(folder):
                 files = write_figure(folder / "figures", name, result)
-            lines += [FileLine(name, str(file)) for file in files]
+            lines += [{"figure": name, "file": str(file)} for file in files]
         for of, content in tables.items():
             parts += _drawn(content)
             with render.writing(folder):
                 files = write_table(folder / "tables", of, content)
-            lines += [FileLine(f"{TABLE}{of}", str(file)) for file in files]
+            lines += [{"figure": f"{TABLE}{of}", "file": str(file)} for file in files]
         return Result(lines, FILES, [*parts, Rows(FILES, lines)], run=history.run_id)
 
 
@@ -269,6 +255,6 @@ def _drawn(content: "ReportTable") -> list[str | Rows]:
     from diagevo.report.table_text import cells
 
     head, *rows = cells(content)
-    columns = [Column(str(at), title, "right" if at else "left") for at, title in enumerate(head)]
-    shown = Rows(columns, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
+    titles = [Column(str(at), title) for at, title in enumerate(head)]
+    shown = Rows(titles, [{str(at): cell for at, cell in enumerate(row)} for row in rows])
     return [f"{content.title}. {content.note}", shown]

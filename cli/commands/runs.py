@@ -13,7 +13,7 @@ from ..opening import Run, database, one, opened
 from ..render import console as render
 from ..render.result import Result, Rows
 from ..render.rows import row_of
-from ..render.table import Column
+from ..render.table import columns
 from ..screens.accuracy import accuracy, premises
 from ..screens.ingested import pass_rates
 
@@ -24,71 +24,29 @@ if TYPE_CHECKING:
     from diagevo.memory.events import RunConfigured
     from diagevo.progress import RoundFigures
 
-FIGURES = (
-    Column("failures", "F", "right"),
-    Column("z", align="right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
-)
+FIGURES = columns("failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered")
 """Of a committed round."""
-RUNS = (
-    Column("run_id", "run"),
-    Column("rounds", align="right"),
-    Column("now"),
-    Column("events", align="right"),
-    *FIGURES,
-    Column("last", "last event"),
-    Column("from"),
-)
-OUTCOMES = (
-    Column("run_id", "run"),
-    Column("last_round", "after round", "right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", align="right"),
-    Column("labels_true", "labels true", "right"),
-    Column("reward", align="right"),
+RUNS = (*columns("run_id: run, rounds, now, events"), *FIGURES, *columns("last: last event, from"))
+OUTCOMES = columns(
+    "run_id: run, last_round: after round, mean_at_k: mean@k, greedy, labels_true: labels true, reward"
 )
 ROUNDS = (
-    Column("round", align="right"),
+    *columns("round"),
     *FIGURES,
-    Column("nodes", align="right"),
-    Column("promoted", align="right"),
-    Column("reactivated", align="right"),
-    Column("created", "new causes", "right"),
-    Column("position", "#", "right"),
+    *columns("nodes, promoted, reactivated, created: new causes, position: #"),
 )
-QUESTIONS = (
-    Column("round", align="right"),
-    Column("candidates", align="right"),
-    Column("kept", align="right"),
-    Column("invalid"),
-    Column("without_box", "no box", "right"),
-    Column("undecided", align="right"),
-    Column("observed", "failures", "right"),
-    Column("against_false_labels", "at a false label", "right"),
-    Column("right", "of them right", "right"),
+QUESTIONS = columns(
+    "round, candidates, kept, invalid, without_box: no box, undecided, observed: failures, "
+    "against_false_labels: at a false label, right: of them right"
 )
-LEARNT = (
-    Column("round", align="right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", align="right"),
-    Column("labels_true", "labels true", "right"),
-    Column("solver_reward", "solver's reward", "right"),
-    Column("challenger_reward", "challenger's reward", "right"),
+LEARNT = columns(
+    "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: solver's reward, "
+    "challenger_reward: challenger's reward"
 )
-PHASES = (
-    Column("round", align="right"),
-    Column("stage", "phase"),
-    Column("steps", align="right"),
-    Column("first_kl", "KL at step 1", "right", digits=6),
-    Column("sampling_gap", "log-prob gap", "right", digits=6),
-    Column("reward_lowest", "reward from", "right"),
-    Column("reward_highest", "to", "right"),
-    Column("completions", align="right"),
-    Column("cut_off", "cut off", "right"),
-    Column("attention"),
-    Column("found"),
+PHASES = columns(
+    "round, stage: phase, steps, first_kl: KL at step 1: 6, sampling_gap: log-prob gap: 6, "
+    "reward_lowest: reward from, reward_highest: to, completions, cut_off: cut off, attention, "
+    "found"
 )
 
 

@@ -12,7 +12,7 @@ from .. import options
 from ..call import Call
 from ..opening import At, Round, Run, database, one, opened, where
 from ..render.result import Result
-from ..render.table import Column
+from ..render.table import columns
 from .runs import FIGURES
 
 if TYPE_CHECKING:
@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 Tracker = Literal["trackio", "wandb", "mlflow"]
 Kind = Literal["sft", "dpo", "prompts"]
 ADDED = (
-    Column("round", align="right"),
+    *columns("round"),
     *FIGURES,
-    Column("pass_rate", "pass rate", "right"),
-    Column("labels_true", "labels true", "right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", align="right"),
+    *columns("pass_rate: pass rate, labels_true: labels true, mean_at_k: mean@k, greedy"),
 )
 
 

@@ -15,7 +15,7 @@ from ..call import Call
 from ..opening import database, opened
 from ..render import console as render
 from ..render.result import Result, Rows, emit
-from ..render.table import Column
+from ..render.table import columns
 from ..screens.accuracy import accuracy
 from ..screens.board import clock
 from ..screens.display import Kind, display_for
@@ -26,23 +26,11 @@ if TYPE_CHECKING:
     from diagevo.config.sources import KeyPath, Layer
     from diagevo.loop.run import Until
 
-ROUNDS = (
-    Column("round", align="right"),
-    Column("kept", align="right"),
-    Column("held_out", "held out", "right"),
-    Column("labels_true", "labels true", "right"),
-    Column("false_labels", "failed at a false label", "right"),
-    Column("without_box", "no box", "right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", align="right"),
-    Column("reward", align="right"),
-    Column("failures", "F", "right"),
-    Column("z", align="right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
-    Column("nodes", align="right"),
-    Column("seconds", "time", "right", digits=0),
+ROUNDS = columns(
+    "round, kept, held_out: held out, labels_true: labels true, "
+    "false_labels: failed at a false label, without_box: no box, mean_at_k: mean@k, greedy, "
+    "reward, failures: F, z, epsilon_next: ε next, active: Active, mastered: Mastered, nodes, "
+    "seconds: time: 0"
 )
 
 

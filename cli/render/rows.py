@@ -17,13 +17,11 @@ from diagevo.text.escaping import csv_text, json_text
 
 from ..call import Call
 from .console import Out, dump, envelope, opened, plain, say, sink, stdout
-from .table import Column, cells, draw, headings, markdown_head, markdown_line, padded, widths
+from .table import Column, cells, draw, markdown_line, markdown_rule, on_the_right, padded, widths
 
 PAGE = 1000
 """Rows from which the keys of all and the widths of a table are taken; later cells that are longer push the
-rest aside."""
-ON_SCREEN = 1000
-"""Rows of a table on a terminal: nobody scrolls further."""
+rest aside. A terminal shows no more: nobody scrolls further."""
 GROUP = 20_000
 """Rows of a Parquet row group; the first one gives the types."""
 HELD = 8 * 2**20
@@ -50,7 +48,7 @@ def print_rows(
     table and md show `columns` (`title` stands above, on stderr in a pipe); json, jsonl, csv and parquet hold
     every key of the first `PAGE` rows. In csv and parquet a fraction `x` is a float, and `x_exact` beside it
     is exact. json, jsonl and parquet hold texts exactly; md and csv show them (`texts.visible`), and in csv
-    none is a formula. On a terminal a table ends after `ON_SCREEN` rows, and says so.
+    none is a formula. On a terminal a table ends after `PAGE` rows, and says so.
     """
     rows = map(row_of, values)
     if call.format == "parquet":
@@ -78,16 +76,15 @@ def write_table(
     """Rows for a person: `drawn` on a terminal, else aligned text."""
     rows = map(row_of, values)
     if not drawn:
-        lines = chain([headings(columns)], (cells(columns, row) for row in rows))
-        page = list(islice(lines, PAGE + 1))
-        wide = widths(page)
+        page, lines = _page(columns, rows)
+        wide, right = widths(page), on_the_right(page)
         for line in chain(page, lines):
-            out.write(padded(columns, line, wide))
+            out.write(padded(line, wide, right))
         return
-    shown = [headings(columns), *(cells(columns, row) for row in islice(rows, ON_SCREEN))]
+    shown, _ = _page(columns, rows)
     draw(stdout(call), columns, shown, title)
     if next(rows, None) is not None:
-        say(call, f"only the first {ON_SCREEN:,} rows; all of them with -o FILE, or in a pipe")
+        say(call, f"only the first {PAGE:,} rows; all of them with -o FILE, or in a pipe")
 
 
 def _text(
@@ -110,9 +107,16 @@ def _text(
             for row in rows:
                 out.write(json_line(row) + "\n")
         case _:
-            out.write(markdown_head(columns))
-            for row in rows:
-                out.write(markdown_line(cells(columns, row)))
+            page, lines = _page(columns, rows)
+            out.write(markdown_line(page[0]) + markdown_rule(on_the_right(page)))
+            for line in chain(page[1:], lines):
+                out.write(markdown_line(line))
+
+
+def _page(columns: Sequence[Column], rows: Iterator[Row]) -> tuple[list[list[str]], Iterator[list[str]]]:
+    """The headings and the first rows, from which the shape of a table is taken; and the rest."""
+    lines = (cells(columns, row) for row in rows)
+    return [[column.heading for column in columns], *islice(lines, PAGE)], lines
 
 
 def row_of(value: "Row | DataclassInstance") -> dict[str, Any]:

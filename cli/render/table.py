@@ -1,11 +1,12 @@
 """Rows for people: aligned text, Markdown, and on a terminal a table, or cards where it has no room."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from diagevo.text.escaping import json_text, markdown_text, visible
 from diagevo.text.numbers import number
@@ -27,22 +28,32 @@ _WIDE = 80
 """Cells of a running text beyond which it takes no more room from the others."""
 
 
+_FIGURES = re.compile(r"[-−+±≤≥<>=→|/.,%–?\d\s]*")
+"""A value of figures and signs alone: a column of such stands on the right."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column of rows: the key in each row, its heading, and how a person reads it."""
 
     key: str
-    title: str | None = None
-    align: Literal["left", "right"] = "left"
+    heading: str
     digits: int = 3
     show: Callable[[Any], str] | None = None
     """How a person sees a value, where not as every other."""
     always: bool = False
     """Whether a terminal shows it even where no row has a value."""
 
-    @property
-    def heading(self) -> str:
-        return self.title if self.title is not None else self.key
+
+def columns(described: str, **show: Callable[[Any], str]) -> tuple[Column, ...]:
+    """Columns from "key, key: heading, key: heading: digits, …"; without a heading, the key is it. `show`:
+    how a person sees the values of a key."""
+    found = []
+    for part in described.split(","):
+        key, *rest = (word.strip() for word in part.split(":"))
+        digits = int(rest[1]) if len(rest) > 1 else 3
+        found.append(Column(key, rest[0] if rest else key, digits, show.get(key)))
+    return tuple(found)
 
 
 def _cell(value: Any, digits: int) -> str:
@@ -68,8 +79,10 @@ def cells(columns: Sequence[Column], row: Mapping[str, Any]) -> list[str]:
     return [_cell(value if c.show is None else c.show(value), c.digits) for c, value in values]
 
 
-def headings(columns: Sequence[Column]) -> list[str]:
-    return [column.heading for column in columns]
+def on_the_right(lines: Sequence[Sequence[str]]) -> list[bool]:
+    """Of each column below its heading, whether it is one of figures."""
+    columns = zip(*lines, strict=True)
+    return [bool(values) and all(map(_FIGURES.fullmatch, values)) for _, *values in columns]
 
 
 def widths(lines: Sequence[Sequence[str]]) -> list[int]:
@@ -79,24 +92,23 @@ def widths(lines: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
 
 
-def padded(columns: Sequence[Column], line: Sequence[str], wide: Sequence[int]) -> str:
+def padded(line: Sequence[str], wide: Sequence[int], right: Sequence[bool]) -> str:
     """A line of cells in columns of these widths, two spaces apart; a longer cell is not cut."""
     from rich.cells import cell_len
 
     out = []
-    for column, text, width in zip(columns, line, wide, strict=True):
+    for text, width, behind in zip(line, wide, right, strict=True):
         gap = " " * (width - cell_len(text))
-        out.append(gap + text if column.align == "right" else text + gap)
+        out.append(gap + text if behind else text + gap)
     return "  ".join(out).rstrip() + "\n"
-
-
-def markdown_head(columns: Sequence[Column]) -> str:
-    rule = "|" + "|".join("---:" if c.align == "right" else "---" for c in columns) + "|\n"
-    return markdown_line(headings(columns)) + rule
 
 
 def markdown_line(line: Sequence[str]) -> str:
     return "| " + " | ".join(map(markdown_text, line)) + " |\n"
+
+
+def markdown_rule(right: Sequence[bool]) -> str:
+    return "|" + "|".join("---:" if behind else "---" for behind in right) + "|\n"
 
 
 def draw(
@@ -115,10 +127,10 @@ def draw(
         for place, (_, *values) in enumerate(zip(*lines, strict=True))
         if columns[place].always or not values or set(values) != {_NONE}
     ]
-    columns, lines = [columns[n] for n in said], [[line[n] for n in said] for line in lines]
+    lines = [[line[n] for n in said] for line in lines]
     for narrow in (False, True):
-        table = _table(columns, lines, narrow=narrow)
-        if sum(column.min_width or 0 for column in table.columns) + 2 * (len(columns) - 1) > console.width:
+        table = _table(lines, narrow=narrow)
+        if sum(column.min_width or 0 for column in table.columns) + 2 * (len(said) - 1) > console.width:
             continue
         if table.__rich_measure__(console, console.options.update(width=sys.maxsize)).maximum > console.width:
             table.expand = True  # what is left goes to the running texts, each at least as wide as it must be
@@ -130,7 +142,7 @@ def draw(
         console.print(Text(_card(lines[0], line, console.width)))
 
 
-def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
+def _table(lines: Sequence[Sequence[str]], *, narrow: bool) -> "Table":
     """Running texts wrap, and no other value does. `narrow`: headings break between their words, too."""
     from rich import box
     from rich.cells import cell_len
@@ -138,7 +150,8 @@ def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]], *, narrow:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for place, (column, (heading, *values)) in enumerate(zip(columns, zip(*lines, strict=True), strict=True)):
+    right = on_the_right(lines)
+    for place, (heading, *values) in enumerate(zip(*lines, strict=True)):
         wide = max(map(cell_len, values), default=0)
         longest = max((cell_len(word) for value in values for word in value.split()), default=0)
         running = wide > _WORD and (place > 0 or longest < wide)  # what names the row is not cut
@@ -147,7 +160,7 @@ def _table(columns: Sequence[Column], lines: Sequence[Sequence[str]], *, narrow:
         least = max(_WORD, longest if place == 0 else 0) if running else wide
         table.add_column(
             Text("\n".join(title)),
-            justify=column.align,
+            justify="right" if right[place] else "left",
             no_wrap=not running,
             overflow="fold",
             min_width=max(least, *map(cell_len, title)),

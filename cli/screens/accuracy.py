@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from diagevo.text.escaping import visible
 
 from ..render.result import Rows
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.evaluation.store import Evaluation
@@ -24,19 +24,16 @@ def accuracy(history: "History") -> list[str | Rows]:
 
     parts: list[str | Rows] = []
     if scores := score_rows(history):
-        names = (Column(name, _shown(name), "right") for name in score_names(scores))
-        parts.append(Rows([Column("solver"), *names], scores))
+        names = (Column(name, _shown(name)) for name in score_names(scores))
+        parts.append(Rows((*columns("solver"), *names), scores))
     if written := free_questions(history):
         shown = list(written)[-_ROUNDS_SHOWN:]
-        columns = [
-            Column("family", "free questions of"),
-            *(Column(str(n), f"round {n}", "right") for n in shown),
-        ]
+        rounds = (Column(str(n), f"round {n}") for n in shown)
         rows = [
             {"family": name} | {str(number): written[number][name] for number in shown}
             for name in families_in(written)
         ]
-        parts.append(Rows(columns, rows))
+        parts.append(Rows((*columns("family: free questions of"), *rounds), rows))
     if parts and (said := premise(history)) is not None:
         parts.append(said)
     return parts

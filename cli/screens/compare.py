@@ -7,56 +7,21 @@ from diagevo.text.numbers import count, number
 
 from ..render.layout import Line, lay, listed
 from ..render.rows import row_of
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.compare import MemoryDiff
     from diagevo.memory.audit.compare_runs import Difference, InRun, Learnt, RunsDiff, Side
 
-CHANGES = (
-    Column("cause"),
-    Column("what"),
-    Column("state"),
-    Column("frequency", "f"),
-    Column("probability", "p"),
-    Column("node"),
-    Column("description"),
-)
-FIELDS = (
-    Column("field"),
-    Column("value"),
-    Column("type", "event"),
-    Column("round", align="right"),
-    Column("position", "#", "right"),
-    Column("note"),
-)
-MATCHED = (
-    Column("a"),
-    Column("b"),
-    Column("confidence", align="right"),
-    Column("by"),
-    Column("timing"),
-    Column("f", "f a, b"),
-    Column("description"),
-)
-LEARNT = (
-    Column("round", align="right"),
-    Column("mean_at_k", "mean@k", "right"),
-    Column("greedy", "greedy", "right"),
-    Column("labels_true", "labels true", "right"),
-    Column("solver_reward", "reward", "right"),
-    Column("pass_rate", "pass rate", "right"),
-    Column("kept", "kept", "right"),
-    Column("failures", "F", "right"),
+CHANGES = columns("cause, what, state, frequency: f, probability: p, node, description")
+FIELDS = columns("field, value, type: event, round, position: #, note")
+MATCHED = columns("a, b, confidence, by, timing, f: f a | b, description")
+LEARNT = columns(
+    "round, mean_at_k: mean@k, greedy, labels_true: labels true, solver_reward: reward, "
+    "pass_rate: pass rate, kept, failures: F"
 )
 MEASURED = ("mean_at_k", "greedy", "labels_true", "solver_reward", "pass_rate")
-ALONE = (
-    Column("run"),
-    Column("cause"),
-    Column("state"),
-    Column("f", align="right"),
-    Column("description"),
-)
+ALONE = columns("run, cause, state, f, description")
 
 
 def _arrow(before: Any, after: Any) -> str:
@@ -164,7 +129,7 @@ def matched_rows(found: "RunsDiff") -> list[dict[str, Any]]:
             "confidence": pair.confidence,
             "by": pair.by,
             "timing": timing,
-            "f": f"{pair.a.frequency}, {pair.b.frequency}",
+            "f": f"{pair.a.frequency} | {pair.b.frequency}",
             "description": pair.a.description
             if pair.a.description == pair.b.description
             else f"{pair.a.description} | {pair.b.description}",

@@ -7,46 +7,23 @@ from diagevo.text.numbers import count, number
 
 from ..render.result import Rows
 from ..render.rows import row_of
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.pass_rates import PromptsInBoth
     from diagevo.memory.audit.runs import RunStory
 
-ROUNDS = (
-    Column("round", align="right"),
-    Column("candidates", "groups", "right"),
-    Column("all_passed", "all passed", "right"),
-    Column("kept", "with both", "right"),
-    Column("all_failed", "all failed", "right"),
-    Column("rollouts", align="right"),
-    Column("passes", "passed", "right"),
-    Column("pass_rate", "pass rate", "right"),
-    Column("observed", "failures", "right"),
+ROUNDS = columns(
+    "round, candidates: groups, all_passed: all passed, kept: with both, all_failed: all failed, "
+    "rollouts, passes: passed, pass_rate: pass rate, observed: failures"
 )
-STEPS = (
-    Column("step", align="right"),
-    Column("round", align="right"),
-    Column("groups", align="right"),
-    Column("rollouts", align="right"),
-    Column("passes", "passed", "right"),
-    Column("pass_rate", "pass rate", "right"),
+STEPS = columns("step, round, groups, rollouts, passes: passed, pass_rate: pass rate")
+CAUSES = columns(
+    "cause_id: cause, failures, share: of all, groups: in groups, pass_rate: their pass rate, description"
 )
-CAUSES = (
-    Column("cause_id", "cause"),
-    Column("failures", align="right"),
-    Column("share", "of all", "right"),
-    Column("groups", "in groups", "right"),
-    Column("pass_rate", "their pass rate", "right"),
-    Column("description"),
-)
-DROPS = (
-    Column("first_step", "step", "right"),
-    Column("first_pass_rate", "pass rate", "right"),
-    Column("last_step", "then step", "right"),
-    Column("last_pass_rate", "pass rate", "right"),
-    Column("cause_id", "cause"),
-    Column("prompt"),
+DROPS = columns(
+    "first_step: step, first_pass_rate: pass rate, last_step: then step, "
+    "last_pass_rate: pass rate, cause_id: cause, prompt"
 )
 SHOWN = 12
 """Steps, the last ones, and causes, those of most failures."""
@@ -62,7 +39,7 @@ def pass_rates(story: "RunStory") -> list[str | Rows]:
     rounds = [row_of(line) | _outcomes(line.verdicts) for line in story.rounds]
     steps, causes = rates.steps[-SHOWN:], rates.causes[:SHOWN]
     tables = ((ROUNDS, rounds), (STEPS, steps), (CAUSES, causes))
-    parts: list[str | Rows] = [Rows(columns, rows) for columns, rows in tables if rows]
+    parts: list[str | Rows] = [Rows(shown, rows) for shown, rows in tables if rows]
     run = story.line.run_id
     if hidden := len(rates.steps) - len(steps):
         listed = f'diagevo memory query "SELECT * FROM v_step WHERE run_id = :run" --run {run}'
@@ -88,14 +65,9 @@ def in_both(found: "PromptsInBoth | None", runs: tuple[str, str]) -> list[str | 
         f"{count(found.prompts, 'prompt')} in both: mean pass rate {rates}; in {b}, {found.less:,} passed"
         f" less often and {found.more:,} more often\n"
     )
-    columns = (
-        Column("a", a, "right"),
-        Column("b", b, "right"),
-        Column("cause_id", "cause"),
-        Column("prompt"),
-    )
+    sides = (Column("a", a), Column("b", b), *columns("cause_id: cause, prompt"))
     rows = [row_of(each) | {"a": each.pass_rates[0], "b": each.pass_rates[1]} for each in found.drops]
-    return [said, Rows(columns, rows[:SHOWN])] if rows else [said]
+    return [said, Rows(sides, rows[:SHOWN])] if rows else [said]
 
 
 def _outcomes(verdicts: Mapping[str, int]) -> dict[str, Any]:

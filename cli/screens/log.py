@@ -13,7 +13,7 @@ from ..call import Call
 from ..render.console import Out, sink, visible
 from ..render.layout import folded, width
 from ..render.rows import json_line
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.trail import Trail
@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.5
 _SUBJECT = 14
-COLUMNS = (
-    Column("position", "#", "right"),
-    Column("round", align="right"),
-    Column("type"),
-    Column("cause_id", "cause"),
-    Column("recorded_at"),
-    Column("payload"),
-)
+COLUMNS = columns("position: #, round, type, cause_id: cause, recorded_at, payload")
 
 
 def write_lines(

@@ -8,7 +8,7 @@ from diagevo.text.numbers import count, number
 
 from ..render.console import visible
 from ..render.layout import sub, wrapped
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.replay import CauseLine, NodeLine, Rebuilt
@@ -17,34 +17,11 @@ if TYPE_CHECKING:
 _TERMS = 12
 """Summands that a sum shows."""
 
-CAUSES = (
-    Column("id", "cause"),
-    Column("node"),
-    Column("state"),
-    Column("frequency", "f", "right"),
-    Column("probability", "p", "right"),
-    Column("description"),
-)
-REPLAYED = (
-    *CAUSES[:4],
-    Column("sum", "p = f/F", "right"),
-    *CAUSES[4:],
-)
-STEPS = (
-    Column("position", "#", "right"),
-    Column("type", "event"),
-    Column("subject"),
-    Column("before"),
-    Column("after"),
-    Column("failures", "F", "right"),
-)
-SCHEDULE = (
-    Column("cause"),
-    Column("frequency", "f", "right"),
-    Column("probability", "p", "right"),
-    Column("drawn", "(1 − ε)·p", "right", 4),
-    Column("partners", "stitched to one of", "right"),
-    Column("description"),
+CAUSES = columns("id: cause, node, state, frequency: f, probability: p, description")
+REPLAYED = (*CAUSES[:4], *columns("sum: p = f/F"), *CAUSES[4:])
+STEPS = columns("position: #, type: event, subject, before, after, failures: F")
+SCHEDULE = columns(
+    "cause, frequency: f, probability: p, drawn: (1 − ε)·p: 4, partners: stitched to one of, description"
 )
 
 

@@ -6,7 +6,7 @@ from diagevo.text.numbers import count
 
 from ..render.console import plain
 from ..render.result import Result, Rows
-from ..render.table import Column
+from ..render.table import columns
 from .plan_cpu import PEAKS, cpu_fit, of_cpu, peak_rows
 from .plan_memory import memory_lines, memory_of, memory_table, numbered
 
@@ -14,22 +14,10 @@ if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.config.placement import Bundle
 
-STAGE = (
-    Column("stage"),
-    Column("steps", "steps ≤", "right"),
-    Column("completions", "completions ≤", "right"),
-    Column("calls", "calls ≤", "right"),
-    Column("seconds", "s measured", "right", digits=0),
-    Column("about", ""),
+STAGE = columns(
+    "stage, steps: steps ≤, completions: completions ≤, calls: calls ≤, seconds: s measured: 0, about:"
 )
-
-
-GPUS = (
-    Column("stage"),
-    Column("gpus", "GPUs"),
-    Column("does", ""),
-    Column("idle"),
-)
+GPUS = columns("stage, gpus: GPUs, does:, idle")
 
 
 def plan(config: "Config", run: str | None, measured: dict[str, float], played: int = 0) -> Result[Any]:

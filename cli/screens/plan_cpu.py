@@ -3,12 +3,12 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
 
-PEAKS = (Column("stage"), Column("peak", "GB", "right"), Column("parts", "of it"))
+PEAKS = columns("stage, peak: GB, parts: of it")
 
 
 def of_cpu(config: "Config") -> dict[str, Any] | None:

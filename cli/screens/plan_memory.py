@@ -3,18 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..render.table import Column
+from ..render.table import Column, columns
 
 if TYPE_CHECKING:
     from diagevo.config.models import Config
     from diagevo.training.footprint import Load
 
-COLUMNS = (
-    Column("stage"),
-    Column("gpus", "GPUs"),
-    Column("peak", "GB", "right"),
-    Column("parts", "of it"),
-)
+COLUMNS = columns("stage, gpus: GPUs, peak: GB, parts: of it")
 
 
 def memory_of(config: "Config") -> dict[str, Any] | None:

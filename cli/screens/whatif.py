@@ -13,40 +13,19 @@ from ..call import Call
 from ..opening import opened, where
 from ..render.layout import listed
 from ..render.result import Result, Rows
-from ..render.table import Column
+from ..render.table import columns
 
 if TYPE_CHECKING:
     from diagevo.memory.audit.timeline.rounds import Observed
     from diagevo.memory.history import History
 
 FILTERED = ("tau", "p_low", "p_high")
-REPLAY = (
-    Column("round", align="right"),
-    Column("status"),
-    Column("failures", "F", "right"),
-    Column("epsilon_next", "ε next", "right"),
-    Column("active", "Active", "right"),
-    Column("mastered", "Mastered", "right"),
-    Column("promoted"),
-    Column("reactivated"),
+REPLAY = columns(
+    "round, status, failures: F, epsilon_next: ε next, active: Active, mastered: Mastered, "
+    "promoted, reactivated"
 )
-RETENTION = (
-    Column("round", align="right"),
-    Column("status"),
-    Column("candidates", align="right"),
-    Column("kept", align="right"),
-    Column("share", align="right"),
-    Column("label_truth", "labels true", "right"),
-    Column("own", "the run's own"),
-)
-MOVED = (
-    Column("question"),
-    Column("now"),
-    Column("votes"),
-    Column("label"),
-    Column("label_true", "true"),
-    Column("truth"),
-)
+RETENTION = columns("round, status, candidates, kept, share, label_truth: labels true, own: the run's own")
+MOVED = columns("question, now, votes, label, label_true: true, truth")
 RECORDED = "exact for the recorded questions"
 """Of a filter: the questions of a round after one that would have trained on others would be others too."""
 _MOVED_SHOWN = 12
@@ -85,9 +64,9 @@ def answer(call: Call, values: Values, drop: Sequence[str], round_: int | None) 
         for name in own
         if name not in BUILT_IN
     ]
-    recorded = (Column(f"was_{name}") for name in _CHANGED)
-    columns = (Column("change"), *RETENTION, *MOVED, *REPLAY[2:], *recorded)
-    return Result(rows, columns, parts, run=history.run_id, as_of=where(as_of), notes=notes)
+    recorded = columns(", ".join(f"was_{name}" for name in _CHANGED))
+    every = (*columns("change"), *RETENTION, *MOVED, *REPLAY[2:], *recorded)
+    return Result(rows, every, parts, run=history.run_id, as_of=where(as_of), notes=notes)
 
 
 def _rows(
@@ -186,11 +165,11 @@ def _screen(rows: list[dict[str, Any]]) -> tuple[list[str | Rows], list[str]]:
     """Three tables at most, below the change, and what is to be said of them."""
     parts: list[str | Rows] = [rows[0]["change"]]
     notes: list[str] = []
-    for kind, columns in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
+    for kind, wanted in (("retention", RETENTION), ("question", MOVED), ("replay", REPLAY)):
         chosen = [row for row in rows if row["kind"] == kind]
         shown = chosen[:_MOVED_SHOWN] if kind == "question" else chosen
         if chosen:
-            parts.append(Rows(columns, [_shown(row) for row in shown]))
+            parts.append(Rows(wanted, [_shown(row) for row in shown]))
         if len(chosen) > len(shown):
             notes.append(f"and {len(chosen) - len(shown)} more questions: --json, or -o FILE")
     return parts, notes + _remarks(rows)

@@ -6,18 +6,14 @@ from pathlib import Path
 from diagevo.cli import listing, options  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.result import Result  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render.table import columns  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 HOSTILE = "[bold]x[/bold] \x1b[31mred | pipe\nsecond line"
 ROWS = [
     {"id": "c1", "p": Fraction(1, 3), "what": HOSTILE, "more": {"n": 1}},
     {"id": "c22", "p": None, "what": "é", "more": {"n": 2}},
 ]
-COLUMNS = (
-    Column("id"),
-    Column("p", "probability", "right"),
-    Column("what"),
-)
+COLUMNS = columns("id, p: probability, what")
 
 
 @options.command("list", example="diagevo list", rows=True)

@@ -11,13 +11,13 @@ from diagevo.cli.call import Call  # pyright: ignore[reportMissingImports]  (cli
 from diagevo.cli.render import console as render  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render import rows as writer  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 from diagevo.cli.render.rows import print_rows  # pyright: ignore[reportMissingImports]  (cli/, as installed)
-from diagevo.cli.render.table import Column  # pyright: ignore[reportMissingImports]  (cli/, as installed)
+from diagevo.cli.render.table import columns  # pyright: ignore[reportMissingImports]  (cli/, as installed)
 
 from diagevo.errors import ConfigError
 from tests.cli.memory.conftest import Ask
 from tests.cli.terminal import shown
 
-COLUMNS = (Column("n", align="right"), Column("text"))
+COLUMNS = columns("n, text")
 NUMBERS = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < {}) SELECT n FROM t"
 
 
